@@ -1,0 +1,3 @@
+"""patchq keeps a fork as a pinned upstream plus an ordered stack of patches."""
+
+__version__ = "0.1.0"

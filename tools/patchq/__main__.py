@@ -1,0 +1,6 @@
+"""``python -m patchq``."""
+
+from patchq.cli import main
+
+if __name__ == "__main__":
+    main()

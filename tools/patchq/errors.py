@@ -1,0 +1,94 @@
+"""The exceptions of patchq. The core raises them; only the CLI's one boundary prints them.
+
+Each carries data (which patch, which file), the exit code that is part of the API, and the
+command to type next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class PatchqError(Exception):
+    """Base of every error that patchq explains to its user.
+
+    ``hint`` is what to type or do next; every error has one.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UserError(PatchqError):
+    """What was asked for can't be done as things stand."""
+
+
+class FormatError(PatchqError):
+    """A lock, series, patch, diff or archive that doesn't follow its format."""
+
+
+class SourceError(PatchqError):
+    """An upstream couldn't be had, or isn't what the lock says."""
+
+
+class BusyError(PatchqError):
+    """Another patchq holds the project's lock."""
+
+
+class EditedTreeError(PatchqError):
+    """A worktree holds work that isn't in the stack; it is never overwritten."""
+
+
+class StateError(PatchqError):
+    """A state file under ``.patchq`` that this patchq can't use."""
+
+
+class StateTooNew(StateError):
+    """Written by a newer patchq: nothing is guessed about it."""
+
+
+class StateTooOld(StateError):
+    """Written in a format that this patchq no longer reads."""
+
+
+class BuildError(PatchqError):
+    """A build or a test failed."""
+
+    exit_code = 5
+
+
+class CheckFailed(PatchqError):
+    """``check``, ``pin --check`` or ``verify-installed`` found something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One place where a patch doesn't fit what upstream has.
+
+    ``hunk`` is the hunk's own ``@@`` line, or empty where the file as a whole is the problem;
+    ``expected`` and ``found`` are lines, decoded for people.
+    """
+
+    upstream: str
+    patch: str
+    path: str
+    reason: str
+    hunk: str = ""
+    line: int = 0
+    expected: Sequence[str] = ()
+    found: Sequence[str] = ()
+
+
+class ConflictError(PatchqError):
+    """A patch doesn't apply. Nothing was changed."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict], *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.conflicts = tuple(conflicts)

@@ -1,0 +1,303 @@
+"""Git, as patchq uses it: GitPython to make and configure repositories, git's bulk doors for data.
+
+This is the only module that imports GitPython, and it does so only where it is used: it costs
+0.1 s to import, and is 20 times too slow for bulk data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq import runner
+from patchq.errors import SourceError
+from patchq.header import Ident
+from patchq.types import BlobId, CommitId, TreeId
+
+#: What patchq's own git calls never take from a user's configuration.
+_PINNED = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_COMMITTER_NAME": "patchq",
+    "GIT_COMMITTER_EMAIL": "patchq@localhost",
+    "GIT_AUTHOR_NAME": "patchq",
+    "GIT_AUTHOR_EMAIL": "patchq@localhost",
+    "GIT_AUTHOR_DATE": "946684800 +0000",
+    "GIT_COMMITTER_DATE": "946684800 +0000",
+}
+#: A URL in a lock is data: no transport that runs a command (``ext::``).
+_SAFE_TRANSPORTS = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
+_DIFF_CONFIG = (
+    "diff.renames=true",
+    "diff.renameLimit=0",
+    "diff.algorithm=myers",
+    "diff.indentHeuristic=true",
+    "diff.noprefix=false",
+    "diff.mnemonicPrefix=false",
+    "diff.interHunkContext=0",
+    "diff.suppressBlankEmpty=false",
+    "diff.orderFile=",
+    "core.quotePath=true",
+    "core.attributesFile=/dev/null",
+    "format.encodeEmailHeaders=true",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """A file of a tree."""
+
+    mode: bytes
+    blob: BlobId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """What ``export`` needs to know of a commit."""
+
+    commit: CommitId
+    tree: TreeId
+    parents: tuple[CommitId, ...]
+    author: Ident
+    message: str
+
+
+class Git:
+    """Commands in one repository or worktree."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(
+        self,
+        *args: str,
+        data: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        config: Sequence[str] = (),
+        ok_codes: Sequence[int] = (0,),
+    ) -> bytes:
+        """Standard output of ``git *args``.
+
+        :raises runner.CommandError: when it fails.
+        """
+        argv = ["git", *(x for c in config for x in ("-c", c)), *args]
+        done = runner.run(
+            argv, cwd=self.folder, data=data, env={**_PINNED, **(env or {})}, ok_codes=ok_codes
+        )
+        return done.stdout
+
+    def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
+        """The single line that a command prints."""
+        return self.run(*args, ok_codes=ok_codes).decode().strip()
+
+    # Objects
+
+    def resolve(self, *names: str) -> list[str]:
+        """Object ids of revisions; an unknown one fails."""
+        out = self.run("rev-parse", *names).decode()
+        return out.split("\n")[: len(names)]
+
+    def ref_or_none(self, ref: str) -> CommitId | None:
+        """The commit that ``ref`` points at, or None where there is no such ref."""
+        found = self.line("rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}", ok_codes=(0, 1, 128))
+        return CommitId(found) if found else None
+
+    def refs(self, *prefixes: str) -> dict[str, str]:
+        """All refs below the prefixes, with the ids they point at."""
+        out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).decode()
+        return dict(line.split(" ", 1) for line in out.splitlines())  # type: ignore[misc]
+
+    def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
+        """The trees of commits, in one call."""
+        return [TreeId(t) for t in self.resolve(*(f"{c}^{{tree}}" for c in commits))]
+
+    def list_tree(self, treeish: str) -> dict[bytes, TreeEntry]:
+        """Every file of a tree, by path."""
+        out = self.run("ls-tree", "-r", "-z", "--full-tree", treeish)
+        found: dict[bytes, TreeEntry] = {}
+        for line in out.split(b"\0")[:-1]:
+            meta, path = line.split(b"\t", 1)
+            mode, _, blob = meta.split(b" ")
+            found[path] = TreeEntry(mode, BlobId(blob.decode()))
+        return found
+
+    def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
+        """The contents of blobs, by one ``cat-file --batch``.
+
+        :raises SourceError: for one that the store has lost.
+        """
+        wanted = list(dict.fromkeys(blobs))
+        if not wanted:
+            return {}
+        out = self.run("cat-file", "--batch", data="".join(b + "\n" for b in wanted).encode())
+        found: dict[BlobId, bytes] = {}
+        at = 0
+        for blob in wanted:
+            end = out.index(b"\n", at)
+            words = out[at:end].split()
+            if len(words) != 3:
+                raise SourceError(
+                    f"the store has lost the object {blob}",
+                    hint="remove .patchq/store.git and run `patchq fetch`",
+                )
+            size = int(words[2])
+            found[blob] = out[end + 1 : end + 1 + size]
+            at = end + size + 2
+        return found
+
+    def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:
+        """Write a commit whose committer is its author, so that its id depends on nothing else."""
+        env = {
+            "GIT_AUTHOR_NAME": author.name,
+            "GIT_AUTHOR_EMAIL": author.email,
+            "GIT_AUTHOR_DATE": f"@{author.when} {author.zone}",
+            "GIT_COMMITTER_NAME": author.name,
+            "GIT_COMMITTER_EMAIL": author.email,
+            "GIT_COMMITTER_DATE": f"@{author.when} {author.zone}",
+        }
+        args = [x for p in parents for x in ("-p", p)]
+        return CommitId(
+            self.run("commit-tree", tree, *args, "-F", "-", data=message.encode(), env=env).decode().strip()
+        )
+
+    def log(self, spec: str) -> list[CommitInfo]:
+        """Commits of a range, oldest first, along first parents."""
+        form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B%x01"
+        out = self.run(
+            "log", "--reverse", "--first-parent", "--encoding=UTF-8", "--date=raw", f"--format={form}", spec, "--"
+        ).decode("utf-8", "replace")
+        found = []
+        for record in out.split("\x01")[:-1]:
+            commit, tree, parents, name, email, date, message = record.lstrip("\n").split("\0", 6)
+            when, zone = date.split()
+            found.append(
+                CommitInfo(
+                    CommitId(commit),
+                    TreeId(tree),
+                    tuple(CommitId(p) for p in parents.split()),
+                    Ident(name, email, int(when), zone),
+                    message,
+                )
+            )
+        return found
+
+    def merge_tree(self, base: str, ours: str, theirs: str) -> tuple[TreeId | None, list[str]]:
+        """Merge three trees in memory: git's ort merge, renames followed.
+
+        git 2.39 takes no merge base, so the three trees become commits with a shared parent.
+
+        :returns: the merged tree and no paths, or None and the conflicting paths.
+        """
+        nobody = Ident("patchq", "patchq@localhost", 946684800, "+0000")
+        root = self.commit_tree(base, (), nobody, "base\n")
+        left = self.commit_tree(ours, (root,), nobody, "ours\n")
+        right = self.commit_tree(theirs, (root,), nobody, "theirs\n")
+        done = runner.run(
+            ["git", "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", left, right],
+            cwd=self.folder,
+            env=_PINNED,
+            ok_codes=(0, 1),
+        )
+        parts = done.stdout.decode("utf-8", "backslashreplace").split("\0")
+        if done.returncode == 0:
+            return TreeId(parts[0]), []
+        return None, sorted({p for p in parts[1:] if p})
+
+    def format_patches(self, spec: str, folder: Path) -> None:
+        """Write a range as patch files, in the bytes that docs/reference/formats.md fixes."""
+        self.run(
+            "format-patch", "--quiet", f"--output-directory={folder}", "--always", "--zero-commit", "--full-index",
+            "--no-signature", "--no-stat", "--keep-subject", "--unified=3", "--binary", "--no-ext-diff",
+            "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--no-color", "--filename-max-length=40", spec,
+            config=_DIFF_CONFIG,
+        )  # fmt: skip
+
+    def apply_to_index(self, patch: bytes, index: Path) -> None:
+        """``git apply --cached`` with zero fuzz on a temporary index.
+
+        :raises runner.CommandError: when git refuses.
+        """
+        self.run(
+            "apply", "--cached", "--whitespace=nowarn", "-",
+            data=patch, env={"GIT_INDEX_FILE": str(index)}, config=("core.attributesFile=/dev/null",),
+        )  # fmt: skip
+
+    def update_refs(self, moves: Sequence[tuple[str, str | None, str | None]]) -> None:
+        """Move refs ``(name, old, new)`` in one transaction, old values checked; None is no ref."""
+        zero = "0" * 40
+        lines = [f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, old, new in moves]
+        if lines:
+            self.run("update-ref", "-z", "--stdin", data="".join(lines).encode())
+
+
+def init_store(folder: Path) -> Git:
+    """The bare repository that holds every upstream; made if it isn't there."""
+    if not (folder / "HEAD").exists():
+        from git import Repo
+
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with Repo.init(folder, bare=True) as repo, repo.config_writer() as config:
+            # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
+            config.set_value("gc", "auto", 0)
+            config.set_value("core", "logAllRefUpdates", "false")
+            config.set_value("core", "autocrlf", "false")
+            config.set_value("core", "looseCompression", 1)
+    return Git(folder)
+
+
+_UNREACHABLE = re.compile(
+    r"Could not resolve|unable to access|Connection (?:refused|timed out|reset)|no answer in|"
+    r"Network is unreachable|Could not read from remote|failed to connect|does not appear to be a git",
+    re.IGNORECASE,
+)
+
+
+class Unreachable(SourceError):
+    """A git host that doesn't answer."""
+
+
+def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
+    """The commit that ``ref`` (a tag, a branch or ``HEAD``) names at ``url``, tags peeled.
+
+    :param timeout: seconds to wait for an answer.
+    :returns: None if the remote has no such ref.
+    :raises Unreachable: if the host doesn't answer.
+    """
+    try:
+        done = runner.run(["git", "ls-remote", "--", url], timeout=timeout, env=_SAFE_TRANSPORTS)
+    except runner.CommandError as error:
+        raise Unreachable(
+            f"{url} can't be reached ({error.said.splitlines()[-1] if error.said else error.code})",
+            hint="check the address and the network, or use an archive",
+        ) from None
+    found = {name: commit for commit, name in (line.split("\t") for line in done.stdout.decode().splitlines())}
+    for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
+        if name in found:
+            return CommitId(found[name])
+    return None
+
+
+def fetch_commit(store: Git, url: str, commit: CommitId, ref: str) -> None:
+    """Bring one commit, without its history, into the store.
+
+    Servers that don't serve a bare commit id are asked for the ref instead.
+
+    :raises SourceError: if neither brings the commit.
+    """
+    said = ""
+    for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
+        argv = ["git", "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--", url, spec]
+        try:
+            runner.run(argv, cwd=store.folder, env=_SAFE_TRANSPORTS)
+        except runner.CommandError as error:
+            said = error.said
+            continue
+        if store.ref_or_none(commit):
+            return
+    raise SourceError(
+        f"{url} doesn't give commit {commit} (asked by id and as {ref}): {said}",
+        hint="run `patchq pin --check` to see whether the ref moved",
+    )

@@ -1,0 +1,206 @@
+"""The mail header of a patch file: author, date, subject, message and trailers.
+
+A patch file is what ``git format-patch`` writes, so that ``git am``, quilt and gbp pq can use
+it. ``git am`` cuts a message at the first line that looks like the start of a diff; therefore
+:func:`mail_safe` indents such lines before a patch is written, and the two always agree.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from patchq.errors import FormatError
+
+STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied")
+NEEDS = ("nvcc", "sm90", "sm121")
+
+_TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):[ \t]+(\S.*)")
+#: git's mailinfo.c: patchbreak(), and what starts an in-body header or a next mail of an mbox.
+_CUTS = re.compile(r"diff -|Index: |---(?: \S|\s*$)|From .*\d:\d\d|>From |(?:From|Date|Subject): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    """An author as git stores one: ``when`` in seconds since 1970, ``zone`` as ``+0200``."""
+
+    name: str
+    email: str
+    when: int
+    zone: str
+
+    def line(self) -> bytes:
+        """``Name <email> seconds zone``, as a commit has it."""
+        return f"{self.name} <{self.email}> {self.when} {self.zone}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a patch says of itself. ``message`` is the whole one, subject first."""
+
+    author: Ident
+    message: str
+
+    @property
+    def subject(self) -> str:
+        return self.message.split("\n", 1)[0]
+
+    @property
+    def trailers(self) -> tuple[tuple[str, str], ...]:
+        """``(key, value)`` in order, from the message's last paragraph."""
+        return parse_trailers(self.message)
+
+    def values(self, key: str) -> tuple[str, ...]:
+        """All values of one trailer, its key compared without case."""
+        return tuple(v for k, v in self.trailers if k.lower() == key.lower())
+
+    def value(self, key: str) -> str:
+        """The first value of a trailer, or an empty string."""
+        return next(iter(self.values(key)), "")
+
+
+def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
+    """The trailers of a message: its last paragraph, if each of its lines is one.
+
+    A line that starts with a blank continues the one above.
+
+    >>> parse_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nNeeds: nvcc\\n")
+    (('Topic', 'moe'), ('Needs', 'nvcc'))
+    """
+    paragraphs = re.split(r"\n[ \t]*\n", message.strip("\n"))
+    if len(paragraphs) < 2:
+        return ()
+    found: list[tuple[str, str]] = []
+    for line in paragraphs[-1].splitlines():
+        if line[:1] in (" ", "\t") and found:
+            key, value = found[-1]
+            found[-1] = (key, f"{value} {line.strip()}")
+            continue
+        match = _TRAILER.fullmatch(line.rstrip())
+        if not match:
+            return ()
+        found.append((match[1], match[2]))
+    return tuple(found)
+
+
+def with_trailer(message: str, key: str, value: str) -> str:
+    """``message`` with one more trailer at its end."""
+    gap = "\n" if parse_trailers(message) else "\n\n"
+    return f"{message.rstrip()}{gap}{key}: {value}\n"
+
+
+def clean_message(message: str) -> str:
+    """``git stripspace``: no blanks at line ends, no runs of empty lines, one newline at the end."""
+    lines = [line.rstrip() for line in message.replace("\r\n", "\n").split("\n")]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+    return text + "\n" if text else ""
+
+
+def mail_safe(message: str) -> str:
+    """A cleaned message that survives the way through a mail unchanged.
+
+    The subject is one line, followed by an empty one; lines of the body that ``git am`` would
+    take for the start of a diff, of another mail or of a header are indented by a space.
+
+    >>> mail_safe("a\\nb\\n---\\nc")
+    'a\\n\\nb\\n ---\\nc\\n'
+    """
+    subject, _, body = clean_message(message).partition("\n")
+    body = body.strip("\n")
+    if not body:
+        return f"{subject}\n"
+    safe = "\n".join(" " + line if _CUTS.match(line) else line for line in body.split("\n"))
+    return f"{subject}\n\n{safe}\n"
+
+
+def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Split a patch file into header block, message and diff, without decoding anything.
+
+    The diff starts where ``git am`` would start it.
+    """
+    head, gap, rest = data.partition(b"\n\n")
+    if not gap:
+        head, rest = data, b""
+    at = _DIFF_START.search(b"\n" + rest)
+    if at is None:
+        return head, rest, b""
+    return head, rest[: at.start()], rest[at.start() :]
+
+
+_DIFF_START = re.compile(rb"\n(?=diff -|Index: |---(?: \S|[ \t\r\f\v]*\n))")
+
+
+def parse(data: bytes, where: str) -> tuple[Header, bytes]:
+    """Parse a patch file into its header and the bytes of its diff (empty for an empty patch).
+
+    :param where: what to call it in an error.
+    :raises FormatError: if it isn't a ``git format-patch`` mail in UTF-8.
+    """
+    hint = "adopt it with `patchq import`, which rewrites it"
+    if not data.startswith(b"From "):
+        raise FormatError(f"{where} is not a git format-patch mail", hint=hint)
+    head, body, diff = split_mail(data)
+    fields = _fields(head, where)
+    try:
+        author = _ident(fields["from"], fields["date"])
+        subject = " ".join(_decoded(fields["subject"]).split())
+        message = body.decode()
+    except KeyError as error:
+        raise FormatError(f"{where} has no {error.args[0].title()}: line", hint=hint) from None
+    except (ValueError, LookupError) as error:
+        raise FormatError(f"{where}: {error}", hint=hint) from None
+    if "\0" in message or "\0" in subject:
+        raise FormatError(f"{where} has a NUL byte in its message", hint=hint)
+    return Header(author, clean_message(f"{subject}\n\n{message}")), diff
+
+
+def _fields(head: bytes, where: str) -> dict[str, str]:
+    try:
+        lines = head.decode().split("\n")[1:]
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{where} is not UTF-8: {error}", hint="adopt it with `patchq import`, which rewrites it"
+        ) from None
+    fields: dict[str, str] = {}
+    key = ""
+    for line in lines:
+        if line[:1] in (" ", "\t") and key:
+            fields[key] += "\n" + line
+        else:
+            key, _, value = line.partition(":")
+            key = key.lower()
+            fields.setdefault(key, value.strip())
+    return fields
+
+
+def _decoded(value: str) -> str:
+    """RFC 2047 words decoded. The codec is loaded only for values that need it."""
+    if "=?" not in value:
+        return value
+    from email.header import decode_header, make_header
+
+    return str(make_header(decode_header(value)))
+
+
+_DATE = re.compile(r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+
+def _ident(sender: str, date: str) -> Ident:
+    match = re.fullmatch(r"(.*?)\s*<([^<>\n]*)>", _decoded(sender).replace("\n", ""), re.DOTALL)
+    if not match:
+        raise ValueError(f"From: {sender!r} is not 'Name <email>'")
+    name = match[1].strip()
+    if name[:1] == name[-1:] == '"' and len(name) > 1:
+        name = re.sub(r"\\(.)", r"\1", name[1:-1])
+    when = _DATE.fullmatch(date.strip())
+    if not when or when[2] not in _MONTHS:
+        raise ValueError(f"Date: {date!r} is not an RFC 2822 date")
+    from calendar import timegm
+
+    day, month, year, h, m, s = int(when[1]), _MONTHS.index(when[2]) + 1, *map(int, when.group(3, 4, 5, 6))
+    shift = (int(when[8]) * 60 + int(when[9])) * (-60 if when[7] == "-" else 60)
+    seconds = timegm((year, month, day, h, m, s)) - shift
+    if seconds < 0:
+        raise ValueError(f"Date: {date!r} lies before 1970")
+    return Ident(name, match[2].strip(), seconds, when[7] + when[8] + when[9])

@@ -1,0 +1,115 @@
+"""Where things lie in a project, and which names may become paths."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, unquote
+
+from patchq.errors import FormatError, UserError
+
+LOCK_NAME = "upstream.lock"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
+
+def check_name(value: str, what: str) -> str:
+    """Return ``value`` if it can be a file or folder name of ours.
+
+    Letters, digits, ``.``, ``_``, ``+`` and ``-``, not starting with a dot or a dash, at most
+    100 characters: nothing that a file system, a ref or a shell reads in its own way.
+
+    :raises FormatError: otherwise.
+    """
+    bad = not _NAME.fullmatch(value) or ".." in value or value.endswith((".lock", "."))
+    if bad:
+        raise FormatError(
+            f"{value!r} can't be the name of {what}",
+            hint="use letters, digits, '.', '_', '+' and '-', starting with a letter or digit",
+        )
+    return value
+
+
+def check_inside(value: str, what: str) -> PurePosixPath:
+    """Return ``value`` as a path that stays inside the folder it is relative to.
+
+    :raises FormatError: for an absolute path, ``..``, ``.git``, a backslash or a control character.
+    """
+    path = PurePosixPath(value)
+    parts = path.parts
+    if (
+        not parts
+        or path.is_absolute()
+        or any(p == ".." or p.lower() == ".git" for p in parts)
+        or any(ord(c) < 32 or c == "\\" for c in value)
+    ):
+        raise FormatError(
+            f"{what} {value!r} would leave its folder",
+            hint="use a relative path without '..' and '.git'",
+        )
+    return path
+
+
+def ref_to_folder(ref: str) -> str:
+    """The folder name of a ref: itself, with what a folder name can't hold percent-encoded.
+
+    >>> ref_to_folder("v0.13.0"), ref_to_folder("release/1.0")
+    ('v0.13.0', 'release%2F1.0')
+    """
+    name = quote(ref, safe="+")
+    return "%2E" + name[1:] if name.startswith(".") else name
+
+
+def folder_to_ref(name: str) -> str:
+    """The reverse of :func:`ref_to_folder`."""
+    return unquote(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files and folders of the project at ``root`` (an absolute path)."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / LOCK_NAME
+
+    @property
+    def private(self) -> Path:
+        return self.root / ".patchq"
+
+    @property
+    def store(self) -> Path:
+        return self.private / "store.git"
+
+    @property
+    def dist(self) -> Path:
+        return self.root / "dist"
+
+    def stack(self, upstream: str, ref: str) -> Path:
+        """The folder of a stack."""
+        return self.root / "patches" / upstream / ref_to_folder(ref)
+
+    def tree(self, upstream: str) -> Path:
+        """The worktree of an upstream."""
+        return self.private / "trees" / upstream
+
+    def state(self, upstream: str) -> Path:
+        """What ``apply`` remembers of an upstream."""
+        return self.private / "state" / f"{upstream}.json"
+
+
+def find_project(start: Path) -> Layout:
+    """The project that ``start`` lies in.
+
+    :raises UserError: if neither it nor a folder above holds an ``upstream.lock``.
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / LOCK_NAME).is_file():
+            return Layout(folder)
+    raise UserError(
+        f"no {LOCK_NAME} in {start} or above", hint="run `patchq init`, or pass --project DIR"
+    )

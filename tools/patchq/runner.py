@@ -1,0 +1,112 @@
+"""The only door to subprocesses.
+
+Arguments are lists, data is bytes, the working folder is passed and never changed. Git's
+variables are scrubbed from the environment: an inherited ``GIT_DIR`` or ``GIT_INDEX_FILE`` (as
+hooks and ``git rebase --exec`` set them) would send a command to somebody else's repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from patchq.errors import PatchqError
+
+#: File descriptors that children inherit. The project lock is one: a child that outlives a
+#: killed patchq keeps the lock until it has ended, so that nobody starts beside it.
+inherited_fds: set[int] = set()
+
+
+class CommandError(PatchqError):
+    """A command failed; shows what was run, its code and what it said."""
+
+    def __init__(self, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> None:
+        self.argv, self.code, self.stdout, self.stderr = tuple(argv), code, stdout, stderr
+        said = (stderr or stdout).decode("utf-8", "replace").strip()
+        super().__init__(
+            f"`{shlex.join(argv)}` ended with {code}:\n{said}",
+            hint="run that command by hand to see more",
+        )
+
+    @property
+    def said(self) -> str:
+        """What it wrote to standard error, for people."""
+        return self.stderr.decode("utf-8", "replace").strip()
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without git's variables, plus ``extra``."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith("GIT_SSL_")}
+    env.update(LC_ALL="C.UTF-8", GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0")
+    env.update(extra or {})
+    return env
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    data: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    ok_codes: Sequence[int] = (0,),
+) -> subprocess.CompletedProcess[bytes]:
+    """Run ``argv`` and return its output as bytes.
+
+    :param timeout: seconds; past it the command is killed and counts as failed with code 124.
+    :param ok_codes: exit codes that are answers, not failures.
+    :raises CommandError: for any other exit code, or a program that isn't there (127).
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            cwd=cwd,
+            input=data if data is not None else b"",
+            capture_output=True,
+            env=clean_environment(env),
+            timeout=timeout,
+            pass_fds=tuple(inherited_fds),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise CommandError(argv, 127, b"", f"{error}".encode()) from None
+    except subprocess.TimeoutExpired as error:
+        said = error.stderr or b""
+        raise CommandError(argv, 124, b"", said + f"no answer in {timeout:g} s".encode()) from None
+    if done.returncode not in ok_codes:
+        raise CommandError(argv, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+@contextmanager
+def feed(
+    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A running command whose standard input is open for writing.
+
+    It is killed when the block raises; when the block ends, its input is closed and a failure
+    raises :class:`CommandError`.
+    """
+    with subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=clean_environment(env),
+        pass_fds=tuple(inherited_fds),
+    ) as process:
+        try:
+            yield process
+        except BrokenPipeError:
+            pass  # the command died; its own words are told below
+        except BaseException:
+            process.kill()
+            raise
+        _, stderr = process.communicate()
+        if process.returncode:
+            raise CommandError(argv, process.returncode, b"", stderr)

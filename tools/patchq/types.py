@@ -1,0 +1,57 @@
+"""Names for the things that must not be mixed up. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NewType
+
+CommitId = NewType("CommitId", str)
+TreeId = NewType("TreeId", str)
+BlobId = NewType("BlobId", str)
+
+#: A path inside an upstream's tree, as git stores it: bytes, "/" between components.
+TreePath = NewType("TreePath", bytes)
+
+
+def show_path(path: bytes) -> str:
+    """A tree path for people: what isn't UTF-8 or isn't printable is escaped."""
+    text = path.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A hunk that applied exactly, but ``lines`` lines away from where its header says."""
+
+    path: str
+    hunk: str
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPatch:
+    """A patch of a stack as a commit on the worktree's branch."""
+
+    name: str
+    commit: CommitId
+    offsets: tuple[Offset, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """``clean`` or ``offset``, the ledger's words."""
+        return "offset" if self.offsets else "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class StackResult:
+    """Where one stack stands after ``apply``."""
+
+    upstream: str
+    ref: str
+    base: CommitId
+    tip: CommitId
+    tree: TreeId
+    source: str
+    patches: tuple[AppliedPatch, ...] = field(default=())
+    total: int = 0
+    changed: bool = False

@@ -1,0 +1,259 @@
+"""The private worktrees under ``.patchq/trees``: made, moved, looked at, never cleaned by force."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq import runner
+from patchq.errors import EditedTreeError
+from patchq.git import Git, TreeEntry
+from patchq.types import CommitId, TreeId, show_path
+
+
+def branch_of(upstream: str) -> str:
+    """The branch that a worktree has checked out."""
+    return f"refs/heads/{upstream}"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeStatus:
+    """What a worktree holds beside what patchq put there.
+
+    ``edited`` are tracked paths that differ from its commit, ``untracked`` the files that
+    nobody committed, ``head`` is None where there is no worktree.
+    """
+
+    head: CommitId | None
+    edited: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    busy: str = ""
+
+
+class Worktree:
+    """One worktree; ``nested`` maps the paths in it that belong to other upstreams to those."""
+
+    def __init__(self, store: Git, upstream: str, path: Path, nested: Mapping[str, str] | None = None) -> None:
+        self.store, self.upstream, self.path = store, upstream, path
+        self.nested = {path.encode(): name for path, name in (nested or {}).items()}
+        self.git = Git(path)
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / ".git").exists()
+
+    def git_folder(self) -> Path:
+        """Where git keeps this worktree's index and HEAD."""
+        return Path((self.path / ".git").read_text().removeprefix("gitdir:").strip())
+
+    def head(self) -> CommitId | None:
+        """The commit that is checked out, or None where there is no worktree."""
+        return self.git.ref_or_none("HEAD") if self.exists else None
+
+    def status(self) -> TreeStatus:
+        """Look at the worktree; changes nothing."""
+        if not self.exists:
+            return TreeStatus(None)
+        out = self.git.run(
+            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames"
+        )  # fmt: skip
+        head: CommitId | None = None
+        edited, untracked = [], []
+        for entry in out.split(b"\0"):
+            kind = entry[:1]
+            if entry.startswith(b"# branch.oid "):
+                head = CommitId(entry[13:].decode())
+            elif kind in (b"1", b"u"):
+                path = entry.split(b" ", 8 if kind == b"1" else 10)[-1]
+                if path not in self.nested:
+                    edited.append(show_path(path))
+            elif kind == b"?" and entry[2:].rstrip(b"/") not in self.nested:
+                untracked.append(show_path(entry[2:]))
+        return TreeStatus(head, tuple(edited), tuple(untracked), self._busy())
+
+    def _busy(self) -> str:
+        """The git operation that somebody has begun here and not ended, if any."""
+        folder = self.git_folder()
+        names = {"rebase-merge": "rebase", "rebase-apply": "rebase or am", "CHERRY_PICK_HEAD": "cherry-pick",
+                 "MERGE_HEAD": "merge", "REVERT_HEAD": "revert"}  # fmt: skip
+        return next((what for name, what in names.items() if (folder / name).exists()), "")
+
+    def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False) -> TreeStatus:
+        """Check that moving this worktree would lose nothing.
+
+        :param tip: the commit that patchq put there.
+        :raises EditedTreeError: if it holds edits, commits that aren't exported, or a git
+            operation that isn't over.
+        """
+        status = self.status()
+        if status.head is None:
+            return status
+        keep = f"; it is kept as it is ({self.path})"
+        if status.busy:
+            raise EditedTreeError(
+                f"{self.upstream}: a git {status.busy} is under way in the worktree{keep}", hint="finish or abort it there"
+            )
+        if status.edited:
+            names = ", ".join(status.edited[:5]) + (f" and {len(status.edited) - 5} more" if len(status.edited) > 5 else "")
+            raise EditedTreeError(
+                f"{self.upstream}: the worktree was edited: {names}{keep}",
+                hint=f"`patchq new {self.upstream} NAME` makes a patch of the edits, "
+                "`patchq export --amend PATCH` puts them into one, `git stash` there sets them aside",
+            )
+        if tip and status.head != tip and not allow_commits:
+            raise EditedTreeError(
+                f"{self.upstream}: the worktree has commits that are not in the stack{keep}",
+                hint=f"`patchq export {self.upstream}` writes them to the stack",
+            )
+        return status
+
+    def create(self, commit: CommitId) -> None:
+        """Make the folder and git's record of it, files not yet written. Idempotent."""
+        if not self.exists:
+            if self.path.exists() and any(self.path.iterdir()):
+                raise EditedTreeError(
+                    f"{self.path} is in the way and not a worktree of patchq; it is kept as it is",
+                    hint="move it away and run the command again",
+                )
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.store.run("worktree", "prune")
+            self.store.run("worktree", "add", "--no-checkout", "--detach", "--force", str(self.path), commit)
+        self._hide_nested()
+
+    def checkout(self, old: CommitId | None, new: CommitId) -> None:
+        """Move files and index from ``old`` to ``new``; git refuses what would lose an edit."""
+        try:
+            if old is None:
+                self.git.run("read-tree", "-m", "-u", new)
+            else:
+                self.git.run("read-tree", "-m", "-u", old, new)
+        except runner.CommandError as error:
+            raise EditedTreeError(
+                f"{self.upstream}: the worktree can't be moved, a file is in the way: {error.said}; nothing was lost",
+                hint=f"move it out of {self.path} and run the command again",
+            ) from None
+        self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
+        self._hide_nested()
+
+    def adopt(self, new: CommitId) -> None:
+        """Move only the index: what the files hold becomes, or stops being, part of the commit."""
+        (self.git_folder() / "index.lock").unlink(missing_ok=True)
+        self.git.run("read-tree", new)
+        self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
+        self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
+
+    def snapshot(self) -> TreeId:
+        """The tree of what the files hold now, new files that nobody ignores included.
+
+        Written through a copy of the index: the worktree's own stays as it is.
+        """
+        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+            index = Path(folder) / "index"
+            shutil.copyfile(self.git_folder() / "index", index)
+            env = {"GIT_INDEX_FILE": str(index)}
+            # A nested upstream's link is not ours to commit; a gitlink there stays as it is.
+            paths = [".", *(f":(exclude,top,literal){os.fsdecode(n)}" for n in self.nested)]
+            self.git.run("add", "--all", "--", *paths, env=env)
+            return TreeId(self.git.run("write-tree", env=env).decode().strip())
+
+    def resume(self, old: CommitId | None, new: CommitId) -> None:
+        """Finish a checkout that was killed half way.
+
+        A file may then be old, new, missing or the first part of new. Anything else is somebody's
+        edit and stops it.
+
+        :raises EditedTreeError: naming the file.
+        """
+        (self.git_folder() / "index.lock").unlink(missing_ok=True)
+        before = self.store.list_tree(old) if old else {}
+        after = self.store.list_tree(new)
+        moved = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+        suspects = [p for p in moved if p not in self.nested]
+        differ = self.git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all").split(b"\0")
+        suspects += [p for p in differ if p and p not in moved and p not in self.nested]
+        blobs = self.store.read_blobs(
+            t[p].blob for t in (before, after) for p in suspects if p in t and t[p].mode != b"160000"
+        )
+        for path in suspects:
+            sides = [t[path] for t in (before, after) if path in t]
+            target = blobs.get(after[path].blob, b"") if path in after else b""
+            if not self._is_ours(path, [blobs.get(s.blob, b"") for s in sides], target, path in moved, sides):
+                raise EditedTreeError(
+                    f"{self.upstream}: {show_path(path)} was edited after a command was interrupted; it is kept",
+                    hint=f"move it out of {self.path} and run the command again",
+                )
+        self.git.run("read-tree", "--reset", "-u", new)
+        self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
+        self._hide_nested()
+
+    def _is_ours(
+        self, path: bytes, contents: list[bytes], target: bytes, moved: bool, sides: list[TreeEntry]
+    ) -> bool:
+        full = os.path.join(os.fsencode(self.path), path)
+        if not os.path.lexists(full):
+            return moved
+        if os.path.isdir(full) and not os.path.islink(full):
+            return moved
+        if os.path.islink(full):
+            found = os.readlink(full)
+        else:
+            with open(full, "rb") as file:
+                found = file.read()
+        if found in contents or (moved and target.startswith(found)):
+            return True
+        clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()
+        return any(clean == side.blob for side in sides)
+
+    def remove(self) -> None:
+        """Take the worktree away; git refuses if it holds anything of the user's."""
+        if self.exists:
+            self._show_nested()
+            self.store.run("worktree", "remove", str(self.path))
+
+    def _hide_nested(self) -> None:
+        """Put links where nested upstreams belong, and keep them out of people's `git status`."""
+        for name, upstream in sorted(self.nested.items()):
+            link = self.path / os.fsdecode(name)
+            target = os.path.relpath(self.path.parent / upstream, link.parent)
+            if link.is_symlink() and os.readlink(link) == target:
+                continue
+            if link.is_symlink():
+                link.unlink()
+            elif link.is_dir() and not any(link.iterdir()):
+                link.rmdir()
+            elif link.exists():
+                raise EditedTreeError(f"{link} is in the way of a nested upstream", hint="move it away")
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
+        if self.nested:
+            exclude = self.store.folder / "info" / "exclude"
+            lines = exclude.read_bytes().split(b"\n") if exclude.exists() else []
+            missing = [b"/" + n for n in sorted(self.nested) if b"/" + n not in lines]
+            if missing:
+                exclude.parent.mkdir(exist_ok=True)
+                exclude.write_bytes(b"\n".join([*lines, *missing]).lstrip(b"\n") + b"\n")
+
+    def _show_nested(self) -> None:
+        for name in self.nested:
+            link = self.path / os.fsdecode(name)
+            if link.is_symlink():
+                link.unlink()
+
+
+def copy_tree(source: Git, commit: str, target: Path) -> None:
+    """Write the files of a commit into an empty folder, without a worktree."""
+    target.mkdir(parents=True)
+    index = target.parent / (target.name + ".index")
+    env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target), "GIT_DIR": str(source.folder)}
+    try:
+        source.run("read-tree", commit, env=env)
+        source.run("checkout-index", "--all", "--force", env=env)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    finally:
+        index.unlink(missing_ok=True)
