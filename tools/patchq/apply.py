@@ -70,12 +70,13 @@ def apply(
             # What git says of each worktree takes longest when nothing has changed: ask at once.
             looks = {
                 s.pin.upstream: pool.submit(
-                    project.worktree(s.pin.upstream).refuse_edits, state.tip if (state := states[s.pin.upstream]) else None
+                    project.worktree(s.pin.upstream).refuse_edits,
+                    state.tip if (state := states[s.pin.upstream]) else None,
                 )
                 for s in stacks
             }
             heads = {name: look.result().head for name, look in looks.items()}
-        bases = _bases(project, stacks, states, offline)
+        bases = bases_of(project, stacks, states, offline)
         plans = [
             plan(project, stack, base, states[stack.pin.upstream], set_name, stop.get(stack.pin.upstream, ""))
             for stack, base in zip(stacks, bases, strict=True)
@@ -93,9 +94,7 @@ def _find_stop(stacks: Sequence[Stack], to: str) -> dict[str, str]:
     return {stack.pin.upstream: name}
 
 
-def _bases(
-    project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool
-) -> list[Base]:
+def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
     """Each stack's base; from the state where it still holds, which costs no process."""
     known: dict[str, Base] = {}
     for stack in stacks:
@@ -132,9 +131,7 @@ def plan(project: Project, stack: Stack, base: Base, before: State | None, set_n
         fresh = [Remembered(a, r.key, r.sha256) for a, r in zip(done, fresh, strict=True)]
         tip = done[-1].commit
     tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
-    after = State(
-        set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh)
-    )
+    after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
     return Plan(stack, before, after, len(reused), len(stack.names))
 
 
@@ -177,8 +174,12 @@ def add_move(
     old_branch = head if head is not None else project.store.ref_or_none(branch)
     if old_branch != after.tip:
         change.refs.append((branch, old_branch, after.tip))
-    if before is None or before != after:
-        change.files[project.layout.state(upstream).relative_to(project.layout.root).as_posix()] = after.dump()
+    path = project.layout.state(upstream)
+    if before is None or not before.says_the_same(after):
+        change.files[path.relative_to(project.layout.root).as_posix()] = after.dump()
+    elif before != after:
+        # Only stat keys differ: a note to ourselves, not an operation that could be undone.
+        fsio.write_atomic(path, after.dump())
 
 
 def _join_packs(store: Git) -> None:

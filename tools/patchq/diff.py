@@ -33,7 +33,10 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """``old`` and ``new`` are the lines with their ends, context included."""
+    """``old`` and ``new`` are the lines with their ends, context included.
+
+    ``context`` counts the lines that are in both, ``trailing`` those of them at the end.
+    """
 
     header: bytes
     old_start: int
@@ -41,7 +44,7 @@ class Hunk:
     old: tuple[bytes, ...]
     new: tuple[bytes, ...]
     trailing: int
-    leading: int
+    context: int
 
 
 @dataclass(slots=True)
@@ -55,6 +58,11 @@ class FilePatch:
     copy: bool = False
     binary: bool = False
     hunks: list[Hunk] = field(default_factory=list)
+
+    @property
+    def paths(self) -> set[bytes]:
+        """The paths on both sides."""
+        return {p for p in (self.old_path, self.new_path) if p is not None}
 
     @property
     def path(self) -> bytes:
@@ -74,7 +82,15 @@ def check_tree_path(path: bytes, where: str) -> bytes:
     """
     parts = path.split(b"/")
     lowered = [p.lower().rstrip(b". ") for p in parts]
-    if not path or b"\0" in path or b"" in parts or b"." in parts or b".." in parts or b".git" in lowered or b"git~1" in lowered:
+    if (
+        not path
+        or b"\0" in path
+        or b"" in parts
+        or b"." in parts
+        or b".." in parts
+        or b".git" in lowered
+        or b"git~1" in lowered
+    ):
         raise FormatError(
             f"{where}: the path {show_path(path)!r} leaves the tree or reaches into .git",
             hint="don't use this patch before you know where it comes from",
@@ -115,10 +131,10 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
             at += 1
     paths: set[bytes] = set()
     for file in found:
-        for path in {file.old_path, file.new_path} - {None}:
+        for path in file.paths:
             if path in paths:
                 raise Unsupported("a path twice in one patch")
-            paths.add(check_tree_path(path, where))  # type: ignore[arg-type]
+            paths.add(check_tree_path(path, where))
     if any(f.binary for f in found):
         raise Unsupported("a binary patch")
     return found
@@ -147,9 +163,9 @@ def _parse_file(lines: Sequence[bytes], at: int, where: str) -> tuple[FilePatch,
         elif line.startswith((b"rename to ", b"copy to ")):
             patch.new_path = unquote(value[3:])
         elif line.startswith(b"index "):
-            mode = line.split(b" ")[2:]
-            if mode:  # as in git, it only states what the file was; the result keeps the file's own
-                patch.old_mode = mode[0]
+            words = line.split(b" ")
+            if len(words) > 2:  # as in git, it only states what the file was; the result keeps the file's own
+                patch.old_mode = words[2]
         elif line.startswith((b"similarity index ", b"dissimilarity index ")):
             pass
         elif line.startswith(b"--- ") and at + 1 < len(lines) and lines[at + 1].startswith(b"+++ "):
@@ -216,8 +232,7 @@ def _parse_hunks(patch: FilePatch, lines: Sequence[bytes], at: int, where: str) 
         old_left, new_left = (int(match[i]) if match[i] is not None else 1 for i in (2, 4))
         old: list[bytes] = []
         new: list[bytes] = []
-        leading = trailing = 0
-        changed = False
+        context = trailing = 0
         at += 1
         while old_left > 0 or new_left > 0:
             line = lines[at] if at < len(lines) else b"?"
@@ -228,13 +243,13 @@ def _parse_hunks(patch: FilePatch, lines: Sequence[bytes], at: int, where: str) 
                 new.append(text)
                 old_left, new_left = old_left - 1, new_left - 1
                 trailing += 1
-                leading += not changed
+                context += 1
             elif kind == b"-" and old_left > 0:
                 old.append(text)
-                old_left, trailing, changed = old_left - 1, 0, True
+                old_left, trailing = old_left - 1, 0
             elif kind == b"+" and new_left > 0:
                 new.append(text)
-                new_left, trailing, changed = new_left - 1, 0, True
+                new_left, trailing = new_left - 1, 0
             elif kind == b"\\" and at > begin:
                 _drop_newline(lines[at - 1], old, new)
             else:
@@ -247,9 +262,7 @@ def _parse_hunks(patch: FilePatch, lines: Sequence[bytes], at: int, where: str) 
         if at < len(lines) and lines[at].startswith(b"\\"):
             _drop_newline(lines[at - 1], old, new)
             at += 1
-        patch.hunks.append(
-            Hunk(header, int(match[1]), int(match[3]), tuple(old), tuple(new), trailing, leading)
-        )
+        patch.hunks.append(Hunk(header, int(match[1]), int(match[3]), tuple(old), tuple(new), trailing, context))
     return at
 
 

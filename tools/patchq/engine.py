@@ -7,6 +7,7 @@ in-process applier leaves to git (:class:`patchq.diff.Unsupported`) goes through
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,12 +50,10 @@ class Engine:
         parsed: list[tuple[Incoming, list[FilePatch] | None]] = []
         for patch in patches:
             files: list[FilePatch] | None = None
-            try:
+            with contextlib.suppress(Unsupported):
                 files = diff.parse(patch.diff, patch.where)
-            except Unsupported:
-                pass
             for file in files or ():
-                self._check_nested(patch, {file.old_path, file.new_path} - {None})  # type: ignore[arg-type]
+                self._check_nested(patch, file.paths)
             parsed.append((patch, files))
         done: list[AppliedPatch] = []
         at = 0
@@ -105,7 +104,9 @@ class Engine:
             AppliedPatch(patch.name, CommitId(ids[f":{n}"]), offsets[n - 1]) for n, (patch, _) in enumerate(patches, 1)
         ]
 
-    def _write_patch(self, view: _View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]) -> tuple[Offset, ...]:
+    def _write_patch(
+        self, view: _View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]
+    ) -> tuple[Offset, ...]:
         found: list[Offset] = []
         try:
             for path, result in view.apply(files, found):
@@ -169,7 +170,9 @@ class Engine:
         for path_changed in changed[:-1]:
             diff.check_tree_path(path_changed, patch.where)
         self._check_nested(patch, changed[:-1])
-        return AppliedPatch(patch.name, self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message))
+        return AppliedPatch(
+            patch.name, self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message)
+        )
 
 
 class _FileMismatch(Exception):
@@ -255,8 +258,9 @@ class _View:
         for size in range(1, len(parts)):
             parent = b"/".join(parts[:size])
             if parent in self.files and parent not in gone:
-                link = self.files[parent] == SYMLINK
-                return f"{show_path(parent)} is a {'symbolic link: nothing is written through it' if link else 'file, not a folder'}"
+                if self.files[parent] == SYMLINK:
+                    return f"{show_path(parent)} is a symbolic link: nothing is written through it"
+                return f"{show_path(parent)} is a file, not a folder"
         if self._count_folders()[path] > sum(g.startswith(path + b"/") for g in gone):
             return "a folder of that name is there"
         return ""

@@ -12,7 +12,8 @@ from patchq import fsio
 from patchq.apply import add_move, current
 from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
 from patchq.git import CommitInfo, Git
-from patchq.header import Header, mail_safe, parse as parse_mail
+from patchq.header import Header, mail_safe
+from patchq.header import parse as parse_mail
 from patchq.journal import Change, TreeMove
 from patchq.project import Project
 from patchq.series import SUFFIX
@@ -94,10 +95,9 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
             if tree == project.store.tree_of([head])[0]:
                 raise UserError(f"{upstream}: there are no edits to put into {amend}", hint="edit the worktree first")
             subject = stack.load(amend)[0].subject
-            nobody = replace(commits[-1].author) if commits else None
-            assert nobody
-            fixup = project.store.commit_tree(tree, [head], nobody, f"fixup! {subject}\n")
-            commits.append(CommitInfo(fixup, tree, (head,), nobody, f"fixup! {subject}\n"))
+            author, message = commits[-1].author, f"fixup! {subject}\n"
+            fixup = project.store.commit_tree(tree, [head], author, message)
+            commits.append(CommitInfo(fixup, tree, (head,), author, message))
             adopted = True
         entries = fold(project.store, upstream, state.base, name_commits(stack, state, commits))
         if adopted and entries and entries[-1].commit.tree != commits[-1].tree:
@@ -202,14 +202,17 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) ->
     for target, folded in order:
         message = target.commit.message
         for entry in (target, *folded):
-            onto = pick(store, upstream, entry.name or target.name, trees[entry.commit.parents[0]], entry.commit.tree, onto)
+            onto = pick(
+                store, upstream, entry.name or target.name, trees[entry.commit.parents[0]], entry.commit.tree, onto
+            )
             kind = _FOLD.match(entry.commit.message)
             rest = entry.commit.message.partition("\n")[2].strip()
             if kind and kind[1] == "amend" and rest:
                 message = rest + "\n"
             elif kind and kind[1] == "squash" and rest:
                 message = message.rstrip() + "\n\n" + rest + "\n"
-        result.append(Entry(target.name, replace(target.commit, tree=onto, message=message)))
+        commit = target.commit.commit if not folded else CommitId("")
+        result.append(Entry(target.name, replace(target.commit, commit=commit, tree=onto, message=message)))
     return result
 
 
@@ -253,6 +256,7 @@ def write_stack(
     notes: list[str] = []
     tip = state.base
     headers: list[Header] = []
+    known = {p.applied.commit for p in state.patches}
     for entry in entries:
         message = mail_safe(entry.commit.message)
         if not message:
@@ -260,11 +264,16 @@ def write_stack(
                 f"{stack.pin.upstream}: commit {entry.commit.commit[:12]} has no message",
                 hint="reword it in the worktree (`git rebase -i`)",
             )
-        tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
+        if entry.commit.commit in known and entry.commit.parents == (tip,) and entry.commit.message == message:
+            tip = entry.commit.commit
+        else:
+            tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
         done.append(AppliedPatch(entry.name, tip))
         headers.append(Header(entry.commit.author, message))
     mails = format_patches(store, state.base, tip, len(done))
-    written, added, unchanged = [], [], 0
+    written: list[str] = []
+    added: list[str] = []
+    unchanged = 0
     remembered: list[Remembered] = []
     for applied, header, mail in zip(done, headers, mails, strict=True):
         _check_reads_back(stack, applied, header, mail)
@@ -296,7 +305,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
         return []
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         store.format_patches(f"{base}..{tip}", Path(folder))
-        files = sorted(Path(folder).iterdir())
+        files = sorted(Path(folder).iterdir(), key=lambda f: int(f.name.split("-")[0]))
         assert len(files) == count, "git wrote another number of patches than there are commits"
         return [f.read_bytes() for f in files]
 

@@ -104,9 +104,7 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
             hint="update patchq, or " + hint,
         )
     if found < version:
-        raise StateTooOld(
-            f"{path} has the old format {found}; this patchq reads {version}", hint=hint
-        )
+        raise StateTooOld(f"{path} has the old format {found}; this patchq reads {version}", hint=hint)
     return dict(value)
 
 

@@ -39,7 +39,6 @@ _DIFF_CONFIG = (
     "diff.mnemonicPrefix=false",
     "diff.interHunkContext=0",
     "diff.suppressBlankEmpty=false",
-    "diff.orderFile=",
     "core.quotePath=true",
     "core.attributesFile=/dev/null",
     "format.encodeEmailHeaders=true",
@@ -84,9 +83,7 @@ class Git:
         :raises runner.CommandError: when it fails.
         """
         argv = ["git", *(x for c in config for x in ("-c", c)), *args]
-        done = runner.run(
-            argv, cwd=self.folder, data=data, env={**_PINNED, **(env or {})}, ok_codes=ok_codes
-        )
+        done = runner.run(argv, cwd=self.folder, data=data, env={**_PINNED, **(env or {})}, ok_codes=ok_codes)
         return done.stdout
 
     def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
@@ -108,7 +105,8 @@ class Git:
     def refs(self, *prefixes: str) -> dict[str, str]:
         """All refs below the prefixes, with the ids they point at."""
         out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).decode()
-        return dict(line.split(" ", 1) for line in out.splitlines())  # type: ignore[misc]
+        pairs = (line.partition(" ") for line in out.splitlines())
+        return {name: oid for name, _, oid in pairs}
 
     def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
         """The trees of commits, in one call."""

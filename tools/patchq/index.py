@@ -60,9 +60,9 @@ def pip_settings() -> dict[str, list[str]]:
         if key.split(".", 1)[0] in ("global", "install", "download", ":env:"):
             found[name] = str(ast.literal_eval(value)).split()
     for name in ("index-url", "extra-index-url", "find-links"):
-        value = os.environ.get("PIP_" + name.upper().replace("-", "_"))
-        if value:
-            found[name] = value.split()
+        setting = os.environ.get("PIP_" + name.upper().replace("-", "_"))
+        if setting:
+            found[name] = setting.split()
     if os.environ.get("PIP_NO_INDEX"):
         found["no-index"] = ["1"]
     return found
@@ -99,9 +99,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
                 sha256 = package.digests.get("sha256", "")
                 found.setdefault(package.filename, IndexFile(package.filename, package.url, sha256))
     if not found and trouble:
-        raise SourceError(
-            f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT
-        )
+        raise SourceError(f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT)
     return list(found.values())
 
 
@@ -206,7 +204,7 @@ def _session() -> Any:
             if path.is_dir():
                 request.url = (path / "index.html").as_uri()
             response: Response = super().send(request, *args, **kwargs)
-            if path.is_dir() or request.url.endswith(".html"):
+            if path.is_dir() or path.suffix == ".html":
                 response.headers["Content-Type"] = "text/html"
             return response
 

@@ -102,8 +102,8 @@ class Journal:
         if resumed:
             now = self.store.refs("refs")
             moves = [(r, now.get(r), new) for r, old, new in moves if now.get(r) != new]
-            for path, (before, _) in files.items():
-                self._check_unchanged(path, before, files[path][1])
+            for path, (before, after) in self._owned(files):
+                self._check_unchanged(path, before, after)
         for tree in trees:
             self._move_tree(tree, resumed=resumed)
         self.store.update_refs(moves)
@@ -131,9 +131,7 @@ class Journal:
             worktree.checkout(tree.old, tree.new)
 
     def _check_unchanged(self, path: str, before: str | None, after: str | None) -> None:
-        found = fsio.read_or_none(self.layout.root / path)
-        digest = hashlib.sha256(found).hexdigest() if found is not None else None
-        if digest not in (before, after):
+        if self._digest(path) not in (before, after):
             raise EditedTreeError(
                 f"{path} was edited after a command was interrupted; it is kept",
                 hint=f"put it back as it was, or move {self.pending} away to give up that command",
@@ -151,6 +149,14 @@ class Journal:
         fsio.rename(self.pending, operations / f"{max(used, default=0) + 1:08d}.json")
         for name in names[: max(0, len(names) + 1 - KEEP)]:
             fsio.remove(operations / f"{name}.json")
+
+    def _digest(self, path: str) -> str | None:
+        data = fsio.read_or_none(self.layout.root / path)
+        return hashlib.sha256(data).hexdigest() if data is not None else None
+
+    def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:
+        """Those of the files that are the user's; what lies in .patchq is patchq's own memory."""
+        return [(path, ends) for path, ends in files.items() if not path.startswith(self.layout.private.name + "/")]
 
     def _keep(self, data: bytes | None) -> str | None:
         if data is None:
@@ -193,10 +199,8 @@ class Journal:
                     f"{ref} was moved since `{record['verb']}`; nothing was undone",
                     hint="`patchq export` writes new commits to the stack, and that can be undone",
                 )
-        for path, (_, after) in record["files"].items():
-            found_now = fsio.read_or_none(self.layout.root / path)
-            digest = hashlib.sha256(found_now).hexdigest() if found_now is not None else None
-            if digest != after:
+        for path, (_, after) in self._owned(record["files"]):
+            if self._digest(path) != after:
                 raise EditedTreeError(
                     f"{path} was edited since `{record['verb']}`; nothing was undone",
                     hint=f"put {path} back as patchq wrote it, then `patchq undo`",

@@ -115,10 +115,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     if version < VERSION:
         raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
     reader = _Reader(where)
-    upstreams = {
-        name: reader.upstream(name, table)
-        for name, table in reader.table(raw, "upstreams", "").items()
-    }
+    upstreams = {name: reader.upstream(name, table) for name, table in reader.table(raw, "upstreams", "").items()}
     sets = {name: reader.a_set(name, table, upstreams) for name, table in reader.table(raw, "sets", "").items()}
     default = str(raw.get("default-set", next(iter(sets), "")))
     if sets and default not in sets:
@@ -201,7 +198,9 @@ class _Reader:
             raise self.bad(f"{at}.source", 'is neither "git" nor "archive"')
         if subdir:
             check_inside(subdir, f"{self.where}: {at}.subdir")
-        return Pin(upstream, ref, url, CommitId(commit) if commit else None, archive, sha256, subdir, source, dict(wheels))
+        return Pin(
+            upstream, ref, url, CommitId(commit) if commit else None, archive, sha256, subdir, source, dict(wheels)
+        )
 
     def build(self, upstream: Mapping[str, Any], at: str) -> BuildConfig | None:
         if "build" not in upstream:

@@ -110,6 +110,4 @@ def find_project(start: Path) -> Layout:
     for folder in (start, *start.parents):
         if (folder / LOCK_NAME).is_file():
             return Layout(folder)
-    raise UserError(
-        f"no {LOCK_NAME} in {start} or above", hint="run `patchq init`, or pass --project DIR"
-    )
+    raise UserError(f"no {LOCK_NAME} in {start} or above", hint="run `patchq init`, or pass --project DIR")

@@ -189,9 +189,7 @@ def is_local_archive(archive: str) -> bool:
     return "==" not in archive
 
 
-def archive_file(
-    layout: Layout, pin: Pin, *, offline: bool = False, progress: index.Progress | None = None
-) -> Path:
+def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: index.Progress | None = None) -> Path:
     """See :meth:`Fetcher.archive_file`."""
     if is_local_archive(pin.archive):
         path = (layout.root / Path(pin.archive).expanduser()).resolve()
@@ -271,7 +269,9 @@ def _import(
     seen: set[bytes] = set()
     links: dict[bytes, bytes] = {}
     with fast_import(store) as out:
-        out.write(b"commit %s\nauthor %s\ncommitter %s\ndata %d\n%s\n" % (ref.encode(), _AUTHOR, _AUTHOR, len(body), body))
+        out.write(
+            b"commit %s\nauthor %s\ncommitter %s\ndata %d\n%s\n" % (ref.encode(), _AUTHOR, _AUTHOR, len(body), body)
+        )
         for member in members:
             count, total = count + 1, total + member.size
             if member.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
@@ -289,7 +289,9 @@ def _import(
                 links[path] = member.data if isinstance(member.data, bytes) else member.data.read()
             data = member.data if isinstance(member.data, bytes) else member.data.read()
             if len(data) != member.size:
-                raise FormatError(f"{where} is truncated at {show_path(path)}; nothing was imported", hint="get the archive again")
+                raise FormatError(
+                    f"{where} is truncated at {show_path(path)}; nothing was imported", hint="get the archive again"
+                )
             out.write(b"M %s inline %s\ndata %d\n" % (member.mode, quote_path(path), member.size))
             out.write(data)
             out.write(b"\n")

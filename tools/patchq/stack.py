@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from patchq import fsio
 from patchq.errors import UserError
-from patchq.header import Header, parse as parse_mail
+from patchq.header import Header
+from patchq.header import parse as parse_mail
 from patchq.lock import Pin
 from patchq.paths import Layout
-from patchq.series import SUFFIX, Series, parse as parse_series
+from patchq.series import SUFFIX, Series
+from patchq.series import parse as parse_series
 from patchq.types import AppliedPatch, CommitId, Offset, TreeId
 
 STATE_VERSION = 1
@@ -101,6 +103,13 @@ class State:
     tree: TreeId
     patches: tuple[Remembered, ...]
 
+    def says_the_same(self, other: State) -> bool:
+        """Whether both put the same commits of the same files there; stat keys aside."""
+        mine, theirs = (
+            replace(s, patches=tuple(replace(p, key=(0, 0, 0)) for p in s.patches)) for s in (self, other)
+        )
+        return mine == theirs
+
     def dump(self) -> bytes:
         """The bytes of the state file."""
         return fsio.dump_json(
@@ -114,7 +123,13 @@ class State:
                 "tip": self.tip,
                 "tree": self.tree,
                 "patches": [
-                    [p.applied.name, p.key, p.sha256, p.applied.commit, [[o.path, o.hunk, o.lines] for o in p.applied.offsets]]
+                    [
+                        p.applied.name,
+                        p.key,
+                        p.sha256,
+                        p.applied.commit,
+                        [[o.path, o.hunk, o.lines] for o in p.applied.offsets],
+                    ]
                     for p in self.patches
                 ],
             }
@@ -186,5 +201,3 @@ def find_patch(stacks: list[Stack], name: str) -> tuple[Stack, str]:
     every = [f"{s.pin.upstream}/{n}" for s in stacks for n in s.names]
     near = difflib.get_close_matches(name, [*every, *(e.split("/")[1] for e in every)], 1)
     raise UserError(f"no patch {name}", hint=f"did you mean {near[0]}?" if near else "`patchq list` names them")
-
-

@@ -59,7 +59,8 @@ class Worktree:
         if not self.exists:
             return TreeStatus(None)
         out = self.git.run(
-            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames"
+            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all",
+            "--no-renames",
         )  # fmt: skip
         head: CommitId | None = None
         edited, untracked = [], []
@@ -95,10 +96,13 @@ class Worktree:
         keep = f"; it is kept as it is ({self.path})"
         if status.busy:
             raise EditedTreeError(
-                f"{self.upstream}: a git {status.busy} is under way in the worktree{keep}", hint="finish or abort it there"
+                f"{self.upstream}: a git {status.busy} is under way in the worktree{keep}",
+                hint="finish or abort it there",
             )
         if status.edited:
-            names = ", ".join(status.edited[:5]) + (f" and {len(status.edited) - 5} more" if len(status.edited) > 5 else "")
+            names = ", ".join(status.edited[:5]) + (
+                f" and {len(status.edited) - 5} more" if len(status.edited) > 5 else ""
+            )
             raise EditedTreeError(
                 f"{self.upstream}: the worktree was edited: {names}{keep}",
                 hint=f"`patchq new {self.upstream} NAME` makes a patch of the edits, "
@@ -190,9 +194,7 @@ class Worktree:
         self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
         self._hide_nested()
 
-    def _is_ours(
-        self, path: bytes, contents: list[bytes], target: bytes, moved: bool, sides: list[TreeEntry]
-    ) -> bool:
+    def _is_ours(self, path: bytes, contents: list[bytes], target: bytes, moved: bool, sides: list[TreeEntry]) -> bool:
         full = os.path.join(os.fsencode(self.path), path)
         if not os.path.lexists(full):
             return moved

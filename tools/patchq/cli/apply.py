@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+
+
+@click.command("apply")
+@click.argument("names", nargs=-1)
+@click.option("--to", default="", metavar="PATCH", help="Stop after this patch.")
+@set_option
+@offline_option
+@json_option
+def command(names: tuple[str, ...], to: str, set_name: str, offline: bool, as_json: bool) -> None:
+    """Apply the stacks: one commit a patch in .patchq/trees, all of them or none."""
+    from patchq.apply import apply
+
+    results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
+    if as_json:
+        emit("apply", {"stacks": [
+            {
+                "upstream": r.upstream, "ref": r.ref, "source": r.source, "base": r.base, "tip": r.tip, "tree": r.tree,
+                "changed": r.changed, "total": r.total,
+                "patches": [
+                    {"name": p.name, "commit": p.commit, "outcome": p.outcome,
+                     "offsets": [{"path": o.path, "hunk": o.hunk, "lines": o.lines} for o in p.offsets]}
+                    for p in r.patches
+                ],
+            }
+            for r in results
+        ]})  # fmt: skip
+        return
+    for r in results:
+        count = f"{len(r.patches)} of {r.total} patches" if len(r.patches) != r.total else f"{r.total} patches"
+        verb = "applied" if r.changed else "up to date,"
+        click.echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
+        for p in r.patches:
+            for o in p.offsets:
+                click.echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")

@@ -1,0 +1,91 @@
+"""The one place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from patchq import __version__
+from patchq.errors import Conflict, ConflictError, PatchqError
+
+BUG, INTERRUPTED = 4, 130
+
+
+class Boundary(click.Group):
+    """A group whose ``main`` maps exceptions to patchq's exit codes."""
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        arguments = list(sys.argv[1:] if args is None else args)
+        as_json = "--json" in arguments
+        try:
+            super().main(arguments, prog_name, standalone_mode=False, **extra)
+            code = 0
+        except click.exceptions.Exit as error:
+            code = error.exit_code
+        except click.UsageError as error:
+            error.show()
+            code = 2
+        except click.ClickException as error:
+            error.show()
+            code = 1
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("interrupted; the next command finishes or undoes what was under way", err=True)
+            code = INTERRUPTED
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        except PatchqError as error:
+            _show(error, as_json)
+            code = error.exit_code
+        except Exception as error:
+            traceback.print_exc()
+            click.echo(
+                f"\nThis is a bug in patchq {__version__}: {error}\n"
+                "hint: run the command again; if it stays, report it with the lines above", err=True
+            )  # fmt: skip
+            code = BUG
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def _show(error: PatchqError, as_json: bool) -> None:
+    conflicts = error.conflicts if isinstance(error, ConflictError) else ()
+    if as_json:
+        body = {
+            "schema": "patchq/error/1", "error": type(error).__name__, "exit": error.exit_code,
+            "message": error.message, "hint": error.hint, "conflicts": [asdict(c) for c in conflicts],
+        }  # fmt: skip
+        click.echo(json.dumps(body, indent=1))
+        return
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(error.message, err=True)
+    for conflict in conflicts:
+        _show_conflict(conflict)
+    if error.hint:
+        click.echo(f"hint: {error.hint}", err=True)
+
+
+def _show_conflict(conflict: Conflict) -> None:
+    if not conflict.hunk:
+        return
+    click.echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=True)
+    click.echo("  the patch expects:", err=True)
+    for line in conflict.expected:
+        click.secho(f"    | {line}", fg=None if line in conflict.found else "red", err=True)
+    click.echo(f"  upstream has, at line {conflict.line}:", err=True)
+    for line in conflict.found:
+        click.secho(f"    | {line}", fg=None if line in conflict.expected else "green", err=True)

@@ -1,0 +1,153 @@
+"""``pin`` and ``fetch``: from what a person names to what the lock holds, and into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchq import fsio, index
+from patchq.errors import PatchqError, SourceError, UserError
+from patchq.git import Unreachable
+from patchq.journal import Change
+from patchq.lock import Pin, Upstream, with_pin
+from patchq.lock import parse as parse_lock
+from patchq.paths import LOCK_NAME, check_name
+from patchq.project import Project
+from patchq.sources import Base, Fetcher, archive_file, is_local_archive, pin_git
+from patchq.types import CommitId
+
+
+def fetch(
+    project: Project, names: Sequence[str], *, set_name: str = "", every: bool = False, source: str = "",
+    offline: bool = False,
+) -> list[Base]:  # fmt: skip
+    """Bring the pins of a set, or all, into the store."""
+    if every:
+        pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
+    else:
+        pins = project.lock.pins_of(project.choose_set(set_name))
+    project.check_names(pins, names, set_name or project.lock.default_set)
+    pins = [p for p in pins if not names or p.upstream in names]
+    with project.locked("fetch"):
+        fetcher = Fetcher(
+            project.layout, project.lock, say=project.say, offline=offline, source=source, progress=project.progress
+        )
+        return fetcher.fetch(pins)
+
+
+def pin(
+    project: Project, name: str, *, ref: str, url: str = "", commit: str = "", archive: str = "", subdir: str = "",
+    into: str = "", set_name: str = "",
+) -> Pin:  # fmt: skip
+    """Resolve and write a pin; returns it as the lock has it.
+
+    :param commit: taken as it is where the host can't be reached, checked where it can.
+    :raises SourceError: if a source can't be had or contradicts ``commit``.
+    """
+    check_name(name, "an upstream")
+    old = project.lock.upstreams.get(name)
+    url = url or (old.url if old else "")
+    nested = old.into if old and not into else _split_into(into)
+    if not url and not archive:
+        raise UserError(
+            f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
+        )
+    with project.locked("pin"):
+        draft = Pin(name, ref, url, CommitId(commit) if commit else None, archive, "", subdir)
+        found = _commit(project, draft)
+        sha256, wheels = _archive(project, draft) if archive else ("", {})
+        if archive and nested and not subdir and _same_archive(project, nested[0], archive):
+            subdir = nested[1]
+        set_name = set_name or project.lock.default_set or "default"
+        check_name(set_name, "a set")
+        done = Pin(name, ref, url, found, archive, sha256, subdir, "", wheels)
+        before = project.layout.lock.read_bytes()
+        after = with_pin(before, Upstream(name, url, nested), done, set_name)
+        parse_lock(after)
+        change = Change("pin", f"pin {name} {ref}", {LOCK_NAME: after})
+        project.journal.perform(change)
+    project.__dict__.pop("lock", None)
+    return done
+
+
+def _split_into(into: str) -> tuple[str, str] | None:
+    parent, _, path = into.partition(":")
+    return (parent, path) if into else None
+
+
+def _same_archive(project: Project, parent: str, archive: str) -> bool:
+    """Whether an archive is one of the parent's own releases, so that the nested tree lies in it."""
+    upstream = project.lock.upstreams.get(parent)
+    project_name = archive.partition("==")[0]
+    return bool(upstream) and any(p.archive.partition("==")[0] == project_name for p in upstream.pins.values())  # type: ignore[union-attr]
+
+
+def _commit(project: Project, draft: Pin) -> CommitId | None:
+    if not draft.url:
+        return draft.commit
+    try:
+        found = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(draft.upstream))
+    except Unreachable as error:
+        if draft.commit:
+            project.say(f"{draft.upstream}: {error.message}; commit {draft.commit} is taken as given")
+            return draft.commit
+        raise Unreachable(error.message, hint="give its commit with --commit, and an --archive to fetch") from None
+    if draft.commit and found != draft.commit:
+        raise SourceError(
+            f"{draft.upstream}: {draft.ref} is {found} there, not {draft.commit}",
+            hint="leave --commit out to pin what is there",
+        )
+    return found
+
+
+def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
+    if is_local_archive(draft.archive):
+        path = project.layout.root / draft.archive
+        if not path.is_file():
+            raise UserError(f"the archive {path} is not there", hint="name PROJECT==VERSION, or a tar file's path")
+        return fsio.sha256_file(path), {}
+    name, _, version = draft.archive.partition("==")
+    sdist = index.find_sdist(name, version)
+    wheels = {w.name: w.sha256 for w in index.find_wheels(name, version) if w.sha256}
+    if draft.subdir:
+        wheels = {}  # the wheels are the surrounding project's
+    return sdist.sha256 or fsio.sha256_file(index.download(sdist, "")), wheels
+
+
+@dataclass(frozen=True, slots=True)
+class PinCheck:
+    """One source of one pin. ``ok`` is None where it could not be asked."""
+
+    pin: str
+    source: str
+    ok: bool | None
+    said: str
+
+
+def check_pins(project: Project, names: Sequence[str] = ()) -> list[PinCheck]:
+    """Ask every source of every pin whether it still is what the lock says."""
+    found = []
+    for upstream in project.lock.upstreams.values():
+        for item in upstream.pins.values() if not names or upstream.name in names else ():
+            label = f"{item.upstream} {item.ref}"
+            if item.url and item.commit:
+                found.append(_check_git(project, item, label))
+            if item.archive:
+                try:
+                    path = archive_file(project.layout, item)
+                    found.append(PinCheck(label, "archive", True, f"{path.name} has the locked hash"))
+                except PatchqError as error:
+                    found.append(PinCheck(label, "archive", False, error.message))
+    return found
+
+
+def _check_git(project: Project, item: Pin, label: str) -> PinCheck:
+    try:
+        now = pin_git(project.layout, project.store, item, skip=project.lock.nested_in(item.upstream))
+    except Unreachable as error:
+        return PinCheck(label, "git", None, f"not checked: {error.message}")
+    except PatchqError as error:
+        return PinCheck(label, "git", False, error.message)
+    if now == item.commit:
+        return PinCheck(label, "git", True, f"{item.ref} is still {now}")
+    return PinCheck(label, "git", False, f"{item.ref} moved: the lock has {item.commit}, there it is {now}")

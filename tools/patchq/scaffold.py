@@ -1,0 +1,55 @@
+"""``init``: what a new project starts with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchq import fsio
+from patchq.errors import UserError
+from patchq.lock import EMPTY
+from patchq.paths import LOCK_NAME
+
+_IGNORE = ["/.patchq/", "/dist/"]
+_ATTRIBUTES = "patches/**/*.patch -text -whitespace\npatches/*/ledger.jsonl merge=union\n"
+_WORKFLOW = """\
+name: patches
+on: [push, pull_request]
+jobs:
+  patches:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with: {python-version: "3.11"}
+      - run: python -m pip install patchq
+      - run: patchq check
+      - run: patchq apply
+"""
+
+
+def init(folder: Path) -> list[str]:
+    """Make a project in ``folder``; what is there already stays as it is. Returns what was made.
+
+    :raises UserError: if there is a project already.
+    """
+    folder = folder.resolve()
+    if (folder / LOCK_NAME).exists():
+        raise UserError(f"{folder} is a project already", hint="`patchq status` shows it")
+    made = []
+    for name, data in (
+        (LOCK_NAME, EMPTY),
+        (".gitattributes", _ATTRIBUTES.encode()),
+        (".github/workflows/patches.yml", _WORKFLOW.encode()),
+        ("patches/.gitkeep", b""),
+        ("tests/stacks/.gitkeep", b""),
+    ):
+        if not (folder / name).exists():
+            fsio.write_atomic(folder / name, data)
+            made.append(name)
+    ignore = fsio.read_or_none(folder / ".gitignore") or b""
+    missing = [line for line in _IGNORE if line not in ignore.decode().splitlines()]
+    if missing:
+        gap = b"" if not ignore or ignore.endswith(b"\n") else b"\n"
+        fsio.write_atomic(folder / ".gitignore", ignore + gap + "".join(f"{line}\n" for line in missing).encode())
+        made.append(".gitignore")
+    return made
