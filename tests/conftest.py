@@ -32,7 +32,9 @@ def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("PATCHQ_CACHE", str(home / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    (home / ".gitconfig").write_text("[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n")
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n"
+    )
     yield
     assert sorted(p.name for p in home.iterdir()) in ([".gitconfig"], [".gitconfig", "cache"])
 
@@ -41,7 +43,12 @@ def git(folder: Path, *args: str, data: bytes | None = None, env: dict[str, str]
     """Run git in ``folder`` with fixed dates; returns its output."""
     fixed = {"GIT_AUTHOR_DATE": "2026-01-02T03:04:05+0100", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+0100"}
     done = subprocess.run(
-        ["git", *args], cwd=folder, input=data, capture_output=True, env={**os.environ, **fixed, **(env or {})}, check=False
+        ["git", *args],
+        cwd=folder,
+        input=data,
+        capture_output=True,
+        env={**os.environ, **fixed, **(env or {})},
+        check=False,
     )
     assert done.returncode == 0, f"git {args}: {done.stderr.decode()}"
     return done.stdout.decode("utf-8", "surrogateescape").strip()
@@ -74,7 +81,9 @@ def upstream(tmp_path: Path) -> Path:
     git(folder, "init", "-q")
     (folder / "run.sh").write_text("#!/bin/sh\necho hi\n")
     (folder / "run.sh").chmod(0o755)
-    commit_files(folder, {"a.txt": numbered(40), "b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}, "first")
+    commit_files(
+        folder, {"a.txt": numbered(40), "b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}, "first"
+    )
     git(folder, "tag", "v1")
     return folder
 

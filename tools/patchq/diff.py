@@ -2,9 +2,11 @@
 
 Why not git for each patch: a process or three a patch is what makes the peers slow. Why it is
 safe: the rules below are those of git 2.39's ``apply.c`` (search order, anchoring, no overlap,
-no fuzz), a property test compares both on random series, and whatever is not handled here
+no fuzz), a property test compares both on random diffs, and whatever is not handled here
 (binary patches, diffs without a ``diff --git`` line, a path twice in one patch) raises
 :class:`Unsupported`, upon which the caller hands that one patch to git.
+In one case it refuses what git takes: a last context line without a newline doesn't match a line
+that has one.
 """
 
 from __future__ import annotations

@@ -267,8 +267,10 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     try:
         done = runner.run(["git", "ls-remote", "--", url], timeout=timeout, env=_SAFE_TRANSPORTS)
     except runner.CommandError as error:
+        said = error.said.splitlines()[-1] if error.said else str(error.code)
+        reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", said)
         raise Unreachable(
-            f"{url} can't be reached ({error.said.splitlines()[-1] if error.said else error.code})",
+            f"{url} can't be reached ({reason})",
             hint="check the address and the network, or use an archive",
         ) from None
     found = {name: commit for commit, name in (line.split("\t") for line in done.stdout.decode().splitlines())}

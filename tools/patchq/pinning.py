@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchq import fsio, index
 from patchq.errors import PatchqError, SourceError, UserError
@@ -55,9 +55,9 @@ def pin(
     with project.locked("pin"):
         draft = Pin(name, ref, url, CommitId(commit) if commit else None, archive, "", subdir)
         found = _commit(project, draft)
-        sha256, wheels = _archive(project, draft) if archive else ("", {})
         if archive and nested and not subdir and _same_archive(project, nested[0], archive):
             subdir = nested[1]
+        sha256, wheels = _archive(project, replace(draft, subdir=subdir)) if archive else ("", {})
         set_name = set_name or project.lock.default_set or "default"
         check_name(set_name, "a set")
         done = Pin(name, ref, url, found, archive, sha256, subdir, "", wheels)

@@ -138,11 +138,11 @@ class Fetcher:
             return self._keep_git(pin)
         host = url.split("/")[2] if "://" in url else url
         if host in self._unreachable:
-            raise Unreachable(self._unreachable[host], hint="")
+            raise Unreachable(f"{url} can't be reached ({self._unreachable[host]})", hint="")
         try:
             remote_commit(url, pin.ref, timeout=REACH_TIMEOUT)
-        except Unreachable as error:
-            self._unreachable[host] = error.message
+        except Unreachable:
+            self._unreachable[host] = f"{host} didn't answer"
             raise
         self.say(f"{pin.upstream}: fetching {pin.ref} from {url}")
         fetch_commit(self.store, url, pin.commit, pin.ref)
@@ -420,6 +420,8 @@ def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -
         return import_folder(store, folder, pin, skip=skip)
     url = str(folder) if folder else pin.url
     commit = remote_commit(url, pin.ref, timeout=REACH_TIMEOUT)
+    if commit is None and pin.ref == pin.commit:
+        return pin.commit  # a ref that is a commit id: hosts don't list those
     if commit is None and folder:
         commit = Git(folder).ref_or_none(pin.ref)
     if commit is None:

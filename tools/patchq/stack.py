@@ -105,9 +105,7 @@ class State:
 
     def says_the_same(self, other: State) -> bool:
         """Whether both put the same commits of the same files there; stat keys aside."""
-        mine, theirs = (
-            replace(s, patches=tuple(replace(p, key=(0, 0, 0)) for p in s.patches)) for s in (self, other)
-        )
+        mine, theirs = (replace(s, patches=tuple(replace(p, key=(0, 0, 0)) for p in s.patches)) for s in (self, other))
         return mine == theirs
 
     def dump(self) -> bytes:

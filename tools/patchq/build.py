@@ -1,0 +1,524 @@
+"""``build``: wheels of the patched trees that carry their own proof.
+
+Each wheel has a local version made of the whole set's stack id, holds ``_patchq.json`` and pins
+its patched siblings, so that an installer can't put upstream's wheel back.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patchq import fsio, index, runner, wheel
+from patchq.apply import current
+from patchq.errors import BuildError, UserError
+from patchq.lock import BuildConfig, Pin
+from patchq.project import Project
+from patchq.sources import is_local_archive
+from patchq.stack import Stack, State
+from patchq.types import show_path
+from patchq.worktree import copy_tree
+
+#: Part of every stack id: raised whenever the same input would give other wheel bytes.
+BUILD_FORMAT = 1
+_COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".pyx", ".so")
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A wheel in ``dist/``. ``fresh`` is False when it was there already."""
+
+    upstream: str
+    distribution: str
+    version: str
+    profile: str
+    path: Path
+    sha256: str
+    stack_id: str
+    fresh: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    stack: Stack
+    state: State
+    build: BuildConfig | None
+
+
+def build(
+    project: Project,
+    names: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    profile: str = "",
+    wheel_tag: str = "",
+    isolation: bool = True,
+    offline: bool = False,
+) -> list[Built]:
+    """Build wheels of a set's upstreams, all that have a build or the named ones.
+
+    :param profile: ``overlay``, ``source`` or ``empty`` instead of the lock's.
+    :param wheel_tag: overlay the release wheel whose file name holds this, instead of this machine's.
+    :param isolation: build in an environment of its own with the lock's pinned requirements.
+    :raises UserError: if a stack isn't applied as its files say.
+    :raises BuildError: if a build fails, or its wheel doesn't hold what was patched.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("build"):
+        applied = _applied(project, set_name)
+        project.check_names([a.stack.pin for a in applied], names, set_name)
+        stack_id = compute_stack_id(applied)
+        chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
+        for name in names:
+            if name not in [a.stack.pin.upstream for a in chosen]:
+                raise UserError(
+                    f"{name} has no build of its own", hint=f"see [upstreams.{name}.build] in the formats reference"
+                )
+        versions = {a.stack.pin.upstream: f"{_release(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build}
+        job = _Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
+        built = [job.build(a, profile or (a.build.profile if a.build else "")) for a in chosen]
+        _write_beside(project, applied, stack_id, set_name)
+        return built
+
+
+def _applied(project: Project, set_name: str) -> list[_Applied]:
+    found = []
+    for stack in project.stacks(set_name):
+        upstream = stack.pin.upstream
+        _, state = current(project, upstream)
+        project.worktree(upstream).refuse_edits(state.tip)
+        names = tuple(p.applied.name for p in state.patches)
+        fresh = all(
+            fsio.sha256_file(stack.path(p.applied.name)) == p.sha256
+            for p in state.patches
+            if stack.path(p.applied.name).exists()
+        )
+        if state.ref != stack.pin.ref or names != stack.names[: len(names)] or not fresh:
+            raise UserError(f"{upstream} is applied otherwise than its stack says", hint="`patchq apply` first")
+        found.append(_Applied(stack, state, project.lock.upstreams[upstream].build))
+    return found
+
+
+def compute_stack_id(applied: Sequence[_Applied]) -> str:
+    """SHA-256 over the pins and the applied patches' bytes of a whole set.
+
+    One id for all wheels of a set: a wheel pins its siblings, so a change in one is a change in all.
+    """
+    body = {
+        "format": BUILD_FORMAT,
+        "stacks": [
+            [
+                a.stack.pin.upstream, a.stack.pin.ref, a.stack.pin.commit, a.stack.pin.sha256, a.stack.pin.subdir,
+                [[p.applied.name, p.sha256] for p in a.state.patches],
+            ]
+            for a in sorted(applied, key=lambda a: a.stack.pin.upstream)
+        ],
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _release(pin: Pin) -> str:
+    """The release's version: of its archive, or of a ref like ``v1.2``."""
+    from packaging.version import InvalidVersion, Version
+
+    text = pin.archive.partition("==")[2] if pin.archive and not is_local_archive(pin.archive) else pin.ref
+    try:
+        return Version(text.removeprefix("release/")).public
+    except InvalidVersion:
+        return "0.0.0"  # a branch or a commit: the stack id in the local version tells them apart
+
+
+class _Job:
+    """What all builds of one call share."""
+
+    def __init__(
+        self, project: Project, set_name: str, applied: Sequence[_Applied], stack_id: str,
+        versions: Mapping[str, str], wheel_tag: str, isolation: bool, offline: bool,
+    ) -> None:  # fmt: skip
+        self.project, self.set_name, self.applied, self.stack_id = project, set_name, applied, stack_id
+        self.versions, self.wheel_tag, self.isolation, self.offline = versions, wheel_tag, isolation, offline
+        self.layout, self.store = project.layout, project.store
+
+    def build(self, item: _Applied, profile: str) -> Built:
+        upstream, config = item.stack.pin.upstream, item.build
+        assert config
+        key = self._key(item, profile)
+        record = self.layout.private / "wheels" / f"{key}.json"
+        done = self._already(record, upstream, config, profile)
+        if done:
+            return done
+        self.project.say(f"{upstream}: building ({profile})")
+        version = self.versions[upstream] + (".empty" if profile == "empty" else "")
+        if profile == "overlay":
+            path, notes = self._overlay(item, config, version)
+        else:
+            path, notes = self._source(item, config, version, profile)
+        self._drop_older(record, config, profile, path)
+        digest = fsio.sha256_file(path)
+        fsio.write_atomic(
+            record,
+            fsio.dump_json(
+                {
+                    "version": 1,
+                    "file": path.name,
+                    "stat": fsio.stat_key(path),
+                    "sha256": digest,
+                    "wheel": version,
+                    "distribution": config.distribution,
+                    "profile": profile,
+                    "notes": notes,
+                }
+            ),  # fmt: skip
+        )
+        return Built(upstream, config.distribution, version, profile, path, digest, self.stack_id, True, tuple(notes))
+
+    def _key(self, item: _Applied, profile: str) -> str:
+        config = item.build
+        assert config
+        requires = config.empty_requires if profile == "empty" else config.requires
+        body = [
+            self.stack_id, item.stack.pin.upstream, profile, self.wheel_tag or sys.platform + os.uname().machine,
+            [a.state.tip for a in self.applied], requires, config.version_file, self.set_name, dict(item.stack.pin.wheels),
+            sorted(config.ignore),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:32]
+
+    def _already(self, record: Path, upstream: str, config: BuildConfig, profile: str) -> Built | None:
+        data = fsio.read_or_none(record)
+        if data is None:
+            return None
+        known = fsio.load_state(data, record, 1)
+        path = self.layout.dist / str(known["file"])
+        if not path.exists():
+            return None
+        if list(fsio.stat_key(path)) != known["stat"] and fsio.sha256_file(path) != known["sha256"]:
+            return None
+        return Built(
+            upstream, config.distribution, known["wheel"], profile, path, known["sha256"], self.stack_id, False,
+            tuple(known["notes"]),
+        )  # fmt: skip
+
+    def _drop_older(self, record: Path, config: BuildConfig, profile: str, path: Path) -> None:
+        """Wheels that patchq itself put into dist/ for an earlier stack; the new one is complete."""
+        for other in record.parent.glob("*.json") if record.parent.is_dir() else ():
+            known = fsio.load_state(other.read_bytes(), other, 1)
+            if known["distribution"] == config.distribution and known["profile"] == profile and other != record:
+                same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
+                if same_tags and known["file"] != path.name:
+                    fsio.remove(self.layout.dist / known["file"])
+                if same_tags:
+                    fsio.remove(other)
+
+    # Overlay
+
+    def _overlay(self, item: _Applied, config: BuildConfig, version: str) -> tuple[Path, list[str]]:
+        source = self._release_wheel(item.stack.pin, config)
+        info = wheel.inspect_wheel(source)
+        members = set(info.members)
+        files: dict[str, bytes] = {}
+        gone: list[str] = []
+        refused: list[str] = []
+        skipped: list[str] = []
+        for path, data in self._touched(item):
+            name = show_path(path)
+            inside = name.startswith(config.package + "/")
+            if any(fnmatch.fnmatch(name, pattern) for pattern in config.ignore):
+                skipped.append(name)
+            elif not inside or name.endswith(_COMPILED) or (name not in members and not name.endswith(".py")):
+                refused.append(name)
+            elif data is None:
+                gone.append(name)
+            else:
+                files[name] = data
+        if refused:
+            raise BuildError(
+                f"{item.stack.pin.upstream}: an overlay can't hold what these are compiled into: {', '.join(refused)}",
+                hint=f"`patchq build {item.stack.pin.upstream} --profile source`",
+            )
+        if config.version_file and config.version_file in members:
+            import zipfile
+
+            with zipfile.ZipFile(source) as zf:
+                files[config.version_file] = set_version(zf.read(config.version_file), version)
+        manifest = self._manifest(item, config, version, "overlay", {n: d for n, d in files.items()})
+        files[f"{config.package}/_patchq.json"] = manifest
+        target = self.layout.dist / wheel.wheel_name(source.name, version)
+        wheel.overlay(source, target, version, self._pins(item), files, gone)
+        return target, [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
+
+    def _release_wheel(self, pin: Pin, config: BuildConfig) -> Path:
+        """The release's wheel for this machine, from the cache or the index, hash-checked."""
+        if not pin.wheels:
+            raise BuildError(
+                f"{pin.upstream} {pin.ref} has no release wheels in the lock",
+                hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them, or --profile source",
+            )
+        name = _choose_wheel(list(pin.wheels), self.wheel_tag)
+        sha256 = pin.wheels[name]
+        if have := index.cached(sha256):
+            return have
+        if self.offline:
+            raise BuildError(
+                f"{name} is not in the cache, and --offline forbids fetching it", hint="run without --offline"
+            )
+        self.project.say(f"{pin.upstream}: downloading {name}")
+        release = pin.archive.partition("==")[2]
+        files = [f for f in index.find_wheels(config.distribution, release) if f.name == name]
+        if not files:
+            raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
+        return index.download(files[0], sha256, self.project.progress)
+
+    # Source
+
+    def _source(self, item: _Applied, config: BuildConfig, version: str, profile: str) -> tuple[Path, list[str]]:
+        (self.layout.private / "tmp").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self.layout.private / "tmp") as text:
+            work = Path(text)
+            source = work / "source"
+            self._copy_sources(item, source)
+            if config.version_file and (source / config.version_file).is_file():
+                path = source / config.version_file
+                path.write_bytes(set_version(path.read_bytes(), self.versions[item.stack.pin.upstream]))
+            env = {
+                "SETUPTOOLS_SCM_PRETEND_VERSION": self.versions[item.stack.pin.upstream],
+                "SOURCE_DATE_EPOCH": "315532800",
+                **({"MAX_JOBS": str(os.cpu_count() or 1)} if "MAX_JOBS" not in os.environ else {}),
+                **(_ccache_environment() if profile == "source" else {}),
+                **(dict(config.empty_env) if profile == "empty" else {}),
+            }
+            requires = config.empty_requires if profile == "empty" else config.requires
+            made = _run_backend(
+                source, work / "out", env, requires, self.isolation and bool(requires or profile != "empty")
+            )
+            found = self._find_patched(item, made)
+            manifest = self._manifest(item, config, version, profile, found)
+            target = self.layout.dist / wheel.wheel_name(made.name, version)
+            extra = {f"{config.package}/_patchq.json": manifest}
+            wheel.repack(made, target, version, self._pins(item), extra)
+            return target, []
+
+    def _copy_sources(self, item: _Applied, target: Path) -> None:
+        """The patched tree, with the patched nested ones in their places, as plain files."""
+        copy_tree(self.store, item.state.tip, target)
+        for path, name in self.project.lock.nested_in(item.stack.pin.upstream).items():
+            nested = next((a for a in self.applied if a.stack.pin.upstream == name), None)
+            if nested:
+                place = target / path
+                if place.is_dir():
+                    place.rmdir()
+                place.parent.mkdir(parents=True, exist_ok=True)
+                copy_tree(self.store, nested.state.tip, place)
+        for path_bytes, entry in self.store.list_tree(item.state.tip).items():
+            if entry.mode == b"160000" and not any((target / os.fsdecode(path_bytes)).iterdir()):
+                name = show_path(path_bytes)
+                raise BuildError(
+                    f"{item.stack.pin.upstream}: {name} is a submodule that no pin fills",
+                    hint=f"`patchq pin NAME --url URL --ref REF --into {item.stack.pin.upstream}:{name}`, "
+                    f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
+                )
+
+    def _find_patched(self, item: _Applied, made: Path) -> dict[str, bytes]:
+        """The members of a built wheel that come from touched files.
+
+        :raises BuildError: if the wheel holds such a file with other bytes than the patched ones.
+        """
+        import zipfile
+
+        found: dict[str, bytes] = {}
+        own = [a for a in self.applied if a is item or self._is_nested(a, item)]
+        with zipfile.ZipFile(made) as zf:
+            names = zf.namelist()
+            for part in own:
+                for path, data in self._touched(part):
+                    name = show_path(path)
+                    places = [n for n in names if n == name or n.endswith("/" + name)]
+                    same = {n: zf.read(n) for n in places}
+                    right = {n: d for n, d in same.items() if d == data}
+                    if places and not right:
+                        raise BuildError(
+                            f"{made.name} holds {places[0]}, but not as the patches leave it",
+                            hint="the build took it from elsewhere: look at its log",
+                        )
+                    found.update(right)
+        return found
+
+    def _is_nested(self, part: _Applied, parent: _Applied) -> bool:
+        into = self.project.lock.upstreams[part.stack.pin.upstream].into
+        return bool(into) and into[0] == parent.stack.pin.upstream  # type: ignore[index]
+
+    # What every wheel says of itself
+
+    def _touched(self, item: _Applied) -> Iterator[tuple[bytes, bytes | None]]:
+        """Each file that the stack changes, with its content after it; None where it removes it."""
+        out = self.store.run("diff-tree", "-r", "-z", "--no-renames", item.state.base, item.state.tip)
+        fields = out.split(b"\0")[:-1]
+        entries = [(meta.split(b" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=True)]
+        blobs = self.store.read_blobs(m[3].decode() for m, _ in entries if m[4] != b"D")  # type: ignore[misc]
+        for meta, path in entries:
+            yield path, None if meta[4] == b"D" else blobs[meta[3].decode()]  # type: ignore[index]
+
+    def _pins(self, item: _Applied) -> dict[str, str]:
+        from packaging.utils import canonicalize_name
+
+        return {
+            canonicalize_name(a.build.distribution): self.versions[a.stack.pin.upstream]
+            for a in self.applied
+            if a.build and a is not item
+        }
+
+    def _manifest(
+        self, item: _Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes]
+    ) -> bytes:
+        body = {
+            "schema": "patchq/wheel/1",
+            "set": self.set_name,
+            "stack_id": self.stack_id,
+            "distribution": config.distribution,
+            "package": config.package,
+            "version": version,
+            "profile": profile,
+            "upstream": item.stack.pin.upstream,
+            "upstreams": [self._describe(a) for a in self.applied],
+            "siblings": self._pins(item),
+            "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
+        }
+        return fsio.dump_json(body)
+
+    def _describe(self, item: _Applied) -> dict[str, Any]:
+        pin, state = item.stack.pin, item.state
+        ids = patch_ids(self.project, state)
+        patches = []
+        for remembered in state.patches:
+            name = remembered.applied.name
+            header, _ = item.stack.load(name)
+            patches.append(
+                {"name": name, "subject": header.subject, "topic": header.value("Topic"),
+                 "upstream_status": header.value("Upstream-Status"), "sha256": remembered.sha256,
+                 "patch_id": ids.get(remembered.applied.commit, "")}
+            )  # fmt: skip
+        return {
+            "name": pin.upstream, "ref": pin.ref, "commit": pin.commit, "archive": pin.archive, "sha256": pin.sha256,
+            "subdir": pin.subdir, "source": state.source, "base": state.base, "tip": state.tip, "tree": state.tree,
+            "patches": patches,
+        }  # fmt: skip
+
+
+def patch_ids(project: Project, state: State) -> dict[str, str]:
+    """git's stable patch id of each applied commit."""
+    if not state.patches:
+        return {}
+    log = project.store.run("log", "-p", "--no-color", "--full-index", f"{state.base}..{state.tip}")
+    lines = project.store.run("patch-id", "--stable", data=log).decode().splitlines()
+    return {commit: pid for pid, commit in (line.split() for line in lines)}
+
+
+def set_version(data: bytes, version: str) -> bytes:
+    """A version module with the text assigned to ``__version__`` replaced; the rest stays as it is."""
+    tree = ast.parse(data)
+    lines = data.split(b"\n")
+    for node in ast.walk(tree):
+        names = [t.id for t in node.targets if isinstance(t, ast.Name)] if isinstance(node, ast.Assign) else []
+        value = node.value if isinstance(node, ast.Assign) else None
+        if "__version__" in names and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
+            lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
+            return b"\n".join(lines)
+    raise BuildError("the version file assigns no text to __version__", hint="mend version-file in upstream.lock")
+
+
+def _choose_wheel(names: Sequence[str], tag: str) -> str:
+    from packaging.tags import sys_tags
+    from packaging.utils import parse_wheel_filename
+
+    if tag:
+        found = [n for n in names if tag in n]
+        if len(found) != 1:
+            raise UserError(
+                f"{len(found)} release wheels have {tag!r} in their name", hint=f"they are {', '.join(names)}"
+            )
+        return found[0]
+    order = {t: i for i, t in enumerate(sys_tags())}
+    ranked = sorted((min((order[t] for t in parse_wheel_filename(n)[3] if t in order), default=-1), n) for n in names)
+    fitting = [n for rank, n in ranked if rank >= 0]
+    if not fitting:
+        raise UserError(
+            "no release wheel is for this machine", hint=f"--wheel one of {', '.join(names)}, or --profile source"
+        )
+    return fitting[0]
+
+
+def _ccache_environment() -> dict[str, str]:
+    """Compilers through ccache, for CMake builds, where it is installed."""
+    if not shutil.which("ccache"):
+        return {}
+    return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
+
+
+def _run_backend(source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool) -> Path:
+    """Build a wheel by the tree's own PEP 517 backend; returns it."""
+    from build import BuildBackendException, BuildException, ProjectBuilder
+    from build import FailedProcessError as Failed
+    from build.env import DefaultIsolatedEnv
+
+    log: list[bytes] = []
+
+    def run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+        done = runner.run(
+            cmd, cwd=Path(cwd) if cwd else None, env={**env, **(extra_environ or {})}, ok_codes=range(-64, 256)
+        )
+        log.append(done.stdout + done.stderr)
+        if done.returncode:
+            raise runner.CommandError(cmd, done.returncode, done.stdout, done.stderr)
+
+    try:
+        # What a backend warns its own developers of is not for whoever builds a stack.
+        warnings.simplefilter("ignore")
+        if isolated:
+            with DefaultIsolatedEnv(installer="pip") as environment:
+                builder = ProjectBuilder.from_isolated_env(environment, source, run)
+                environment.install(set(requires) or builder.build_system_requires)
+                if not requires:
+                    environment.install(builder.get_requires_for_build("wheel"))
+                return Path(builder.build("wheel", out))
+        builder = ProjectBuilder(source, sys.executable, run)
+        return Path(builder.build("wheel", out))
+    except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
+        said = error.said if isinstance(error, runner.CommandError) else str(error)
+        tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
+        raise BuildError(
+            f"the build of {source.parent.name} failed: {said}\n" + "\n".join(tail),
+            hint="what it misses can be installed here and used with --no-isolation",
+        ) from None
+
+
+def _write_beside(project: Project, applied: Sequence[_Applied], stack_id: str, set_name: str) -> None:
+    """``constraints.txt`` and the CycloneDX document of what is in ``dist/`` now."""
+    from patchq.sbom import render
+
+    folder = project.layout.dist
+    known = []
+    for record in sorted((project.layout.private / "wheels").glob("*.json")):
+        entry = fsio.load_state(record.read_bytes(), record, 1)
+        path = folder / entry["file"]
+        if path.exists() and f"+patchq.{stack_id[:8]}" in entry["wheel"] and entry["profile"] != "empty":
+            known.append((entry["distribution"], entry["wheel"], path.name, entry["sha256"]))
+    lines = sorted({f"{name}=={version}" for name, version, _, _ in known})
+    text = f"# patchq set {set_name}, stack {stack_id}\n" + "".join(f"{line}\n" for line in lines)
+    documents = {
+        "constraints.txt": text.encode(),
+        "patchq.cdx.json": render(project, [a.stack for a in applied], known, stack_id),
+    }
+    for name, data in documents.items():
+        if fsio.read_or_none(folder / name) != data:
+            fsio.write_atomic(folder / name, data)
