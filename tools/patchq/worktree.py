@@ -159,9 +159,14 @@ class Worktree:
             index = Path(folder) / "index"
             shutil.copyfile(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
-            # A nested upstream's link is not ours to commit; a gitlink there stays as it is.
-            paths = [".", *(f":(exclude,top,literal){os.fsdecode(n)}" for n in self.nested)]
-            self.git.run("add", "--all", "--", *paths, env=env)
+            self.git.run("add", "--all", "--", ".", env=env)
+            # A nested upstream's link is hidden from that (see _hide_nested), unless git tracks a
+            # submodule in its place: that one stays as it is.
+            for name in self.nested:
+                found = self.git.run("ls-tree", "-z", "HEAD", "--", os.fsdecode(name)).split(b"\t")[0].split()
+                if found and found[0] == b"160000":
+                    entry = f"160000,{found[2].decode()},{os.fsdecode(name)}"
+                    self.git.run("update-index", "--cacheinfo", entry, env=env)
             return TreeId(self.git.run("write-tree", env=env).decode().strip())
 
     def resume(self, old: CommitId | None, new: CommitId) -> None:
