@@ -1,0 +1,108 @@
+"""FlashInfer never hands nvcc a bare SM12x target."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from packaging.version import Version
+
+
+@pytest.fixture
+def context(upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """flashinfer.compilation_context, with an nvcc 13.0 unless the test says otherwise."""
+    module = upstream_import("flashinfer.compilation_context")
+    with_nvcc(upstream_import, monkeypatch, "13.0")
+    yield module
+    forget(module)
+
+
+def forget(module: ModuleType) -> None:
+    if hasattr(module, "_nvcc_version"):
+        module._nvcc_version.cache_clear()
+
+
+def with_nvcc(upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(upstream_import("flashinfer.jit.cpp_ext"), "get_cuda_version", lambda: Version(version))
+    forget(upstream_import("flashinfer.compilation_context"))
+
+
+def targets(context: ModuleType, monkeypatch: pytest.MonkeyPatch, archs: str) -> list[str]:
+    """The -gencode flags for FLASHINFER_CUDA_ARCH_LIST, sorted."""
+    monkeypatch.setenv("FLASHINFER_CUDA_ARCH_LIST", archs)
+    flags = context.CompilationContext().get_nvcc_flags_list()
+    return sorted(f for f in flags if f.startswith("-gencode"))
+
+
+def flag(arch: str) -> str:
+    return f"-gencode=arch=compute_{arch},code=sm_{arch}"
+
+
+@pytest.mark.parametrize("version", ["12.9", "13.0"])
+@pytest.mark.parametrize("minor", ["0", "1"])
+def test_a_bare_target_gets_the_family(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, version: str, minor: str
+) -> None:
+    with_nvcc(upstream_import, monkeypatch, version)
+    assert targets(context, monkeypatch, f"12.{minor}") == [flag(f"12{minor}f")]
+
+
+def test_an_nvcc_without_families_gets_the_arch(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nvcc(upstream_import, monkeypatch, "12.8")
+    assert targets(context, monkeypatch, "12.0") == [flag("120a")]
+
+
+def test_a_detected_device_gets_it_too(context: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLASHINFER_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: [(12, 1), (9, 0)][device])
+    assert context.CompilationContext().TARGET_CUDA_ARCHS == {(12, "1f"), (9, "0a")}
+
+
+@pytest.mark.parametrize("arch", ["12.0a", "12.1a", "12.1f", "9.0", "9.0a", "10.0a", "8.0"])
+def test_what_was_written_otherwise_is_kept(context: ModuleType, monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
+    assert targets(context, monkeypatch, arch) == [flag(arch.replace(".", ""))]
+
+
+@pytest.mark.parametrize(("arch", "have", "need"), [("12.1a", "12.8", "12.9"), ("12.0f", "12.8", "12.9"), ("12.0a", "12.6", "12.8")])
+def test_a_target_that_nvcc_lacks_names_the_nvcc_needed(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch,
+    arch: str, have: str, need: str,
+) -> None:  # fmt: skip
+    with_nvcc(upstream_import, monkeypatch, have)
+    with pytest.raises(RuntimeError, match=f"needs nvcc >= {need}, but nvcc is {have}"):
+        targets(context, monkeypatch, arch)
+
+
+KERNEL = """
+#include <cutlass/arch/mma.h>
+#include <cute/arch/mma_sm120.hpp>
+__global__ void k(float* d, uint32_t* a, uint32_t* b, uint8_t* s) {
+  using Mma = cute::SM120::BLOCKSCALED::SM120_16x8x32_TN_VS<
+      cutlass::float_e4m3_t, cutlass::float_e2m1_t, float, cutlass::float_ue8m0_t, 32>;
+  float r0, r1, r2, r3;
+  Mma::fma(r0, r1, r2, r3, a[0], a[1], a[2], a[3], b[0], b[1], d[0], d[1], d[2], d[3], s[0], s[1]);
+  d[0] = r0 + r1 + r2 + r3;
+}
+"""
+
+
+@pytest.mark.nvcc
+def test_nvcc_makes_the_block_scaled_mma_of_it(
+    context: ModuleType, monkeypatch: pytest.MonkeyPatch, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """Compiled for what "12.1" becomes, the PTX holds the MMA, and the cubin no aborting stub."""
+    source = tmp_path / "k.cu"
+    source.write_text(KERNEL)
+    flags = targets(context, monkeypatch, "12.1")
+    for kind in ("ptx", "cubin"):
+        done = nvcc(*flags, f"-{kind}", "-o", str(tmp_path / f"k.{kind}"), str(source))
+        assert done.returncode == 0, done.stderr
+    assert "kind::mxf8f6f4.block_scale" in (tmp_path / "k.ptx").read_text()
+    assert b"Aborting" not in (tmp_path / "k.cubin").read_bytes()
