@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import commit_files, git, numbered
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import commit_files, git, numbered
 from patchq import diff
 from patchq.diff import Mismatch, Unsupported
 

@@ -48,7 +48,9 @@ def upstream_import(trees: Path) -> Callable[[str], ModuleType]:
         module = importlib.import_module(name)
         folder = PACKAGES[name.split(".")[0]]
         assert module.__file__
-        assert folder in Path(module.__file__).resolve().parents, f"{name} came from {module.__file__}, not from {folder}"
+        assert folder in Path(module.__file__).resolve().parents, (
+            f"{name} came from {module.__file__}, not from {folder}"
+        )
         return module
 
     return load

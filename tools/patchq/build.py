@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,14 @@ def compute_stack_id(applied: Sequence[_Applied]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
+def applied_stack_id(project: Project, set_name: str = "") -> str:
+    """The stack id of what is applied now; empty where not all of the set is."""
+    try:
+        return compute_stack_id(_applied(project, project.choose_set(set_name)))
+    except UserError:
+        return ""
+
+
 def _release(pin: Pin) -> str:
     """The release's version: of its archive, or of a ref like ``v1.2``."""
     from packaging.version import InvalidVersion, Version
@@ -179,7 +188,7 @@ class _Job:
                     "profile": profile,
                     "notes": notes,
                 }
-            ),  # fmt: skip
+            ),
         )
         return Built(upstream, config.distribution, version, profile, path, digest, self.stack_id, True, tuple(notes))
 
@@ -189,8 +198,8 @@ class _Job:
         requires = config.empty_requires if profile == "empty" else config.requires
         body = [
             self.stack_id, item.stack.pin.upstream, profile, self.wheel_tag or sys.platform + os.uname().machine,
-            [a.state.tip for a in self.applied], requires, config.version_file, self.set_name, dict(item.stack.pin.wheels),
-            sorted(config.ignore),
+            [a.state.tip for a in self.applied], requires, config.version_file, self.set_name,
+            dict(item.stack.pin.wheels), sorted(config.ignore),
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -251,7 +260,7 @@ class _Job:
 
             with zipfile.ZipFile(source) as zf:
                 files[config.version_file] = set_version(zf.read(config.version_file), version)
-        manifest = self._manifest(item, config, version, "overlay", {n: d for n, d in files.items()})
+        manifest = self._manifest(item, config, version, "overlay", dict(files))
         files[f"{config.package}/_patchq.json"] = manifest
         target = self.layout.dist / wheel.wheel_name(source.name, version)
         wheel.overlay(source, target, version, self._pins(item), files, gone)
@@ -262,7 +271,8 @@ class _Job:
         if not pin.wheels:
             raise BuildError(
                 f"{pin.upstream} {pin.ref} has no release wheels in the lock",
-                hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them, or --profile source",
+                hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them; "
+                "or --profile source",
             )
         name = _choose_wheel(list(pin.wheels), self.wheel_tag)
         sha256 = pin.wheels[name]

@@ -64,7 +64,7 @@ def render(
                     hashes=hashes(sha256),
                     purl=PackageURL("pypi", name=distribution, version=version) if file else None,
                     pedigree=Pedigree(ancestors=[ancestor], patches=patches),
-                )  # fmt: skip
+                )
             )
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1)
     return (text + "\n").encode()

@@ -45,7 +45,11 @@ def flag(arch: str) -> str:
 @pytest.mark.parametrize("version", ["12.9", "13.0"])
 @pytest.mark.parametrize("minor", ["0", "1"])
 def test_a_bare_target_gets_the_family(
-    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, version: str, minor: str
+    context: ModuleType,
+    upstream_import: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    minor: str,
 ) -> None:
     with_nvcc(upstream_import, monkeypatch, version)
     assert targets(context, monkeypatch, f"12.{minor}") == [flag(f"12{minor}f")]
@@ -62,7 +66,7 @@ def test_a_detected_device_gets_it_too(context: ModuleType, monkeypatch: pytest.
     monkeypatch.delenv("FLASHINFER_CUDA_ARCH_LIST", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: [(12, 1), (9, 0)][device])
-    assert context.CompilationContext().TARGET_CUDA_ARCHS == {(12, "1f"), (9, "0a")}
+    assert {(12, "1f"), (9, "0a")} == context.CompilationContext().TARGET_CUDA_ARCHS
 
 
 @pytest.mark.parametrize("arch", ["12.0a", "12.1a", "12.1f", "9.0", "9.0a", "10.0a", "8.0"])
@@ -70,7 +74,9 @@ def test_what_was_written_otherwise_is_kept(context: ModuleType, monkeypatch: py
     assert targets(context, monkeypatch, arch) == [flag(arch.replace(".", ""))]
 
 
-@pytest.mark.parametrize(("arch", "have", "need"), [("12.1a", "12.8", "12.9"), ("12.0f", "12.8", "12.9"), ("12.0a", "12.6", "12.8")])
+@pytest.mark.parametrize(
+    ("arch", "have", "need"), [("12.1a", "12.8", "12.9"), ("12.0f", "12.8", "12.9"), ("12.0a", "12.6", "12.8")]
+)
 def test_a_target_that_nvcc_lacks_names_the_nvcc_needed(
     context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch,
     arch: str, have: str, need: str,
@@ -95,7 +101,10 @@ __global__ void k(float* d, uint32_t* a, uint32_t* b, uint8_t* s) {
 
 @pytest.mark.nvcc
 def test_nvcc_makes_the_block_scaled_mma_of_it(
-    context: ModuleType, monkeypatch: pytest.MonkeyPatch, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    context: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    nvcc: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
 ) -> None:
     """Compiled for what "12.1" becomes, the PTX holds the MMA, and the cubin no aborting stub."""
     source = tmp_path / "k.cu"

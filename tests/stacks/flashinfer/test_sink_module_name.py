@@ -29,13 +29,17 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def jit_of(upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Any], dict[str, Any]]]:
+def jit_of(
+    upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[list[Any], dict[str, Any]]]:
     """The jit_args and jit_kwargs that the real wrapper hands to its base class."""
     module = upstream_import("flashinfer.attention")
     wrapper = module.BatchAttentionWithAttentionSinkWrapper
     base = wrapper.__mro__[1]
     seen: list[tuple[list[Any], dict[str, Any]]] = []
-    monkeypatch.setattr(base, "__init__", lambda self, *a, jit_args, jit_kwargs, **k: seen.append((jit_args, jit_kwargs)))
+    monkeypatch.setattr(
+        base, "__init__", lambda self, *a, jit_args, jit_kwargs, **k: seen.append((jit_args, jit_kwargs))
+    )
 
     def construct(**changes: Any) -> tuple[list[Any], dict[str, Any]]:
         wrapper(torch.empty(16, dtype=torch.uint8), **{**BASE, **changes})

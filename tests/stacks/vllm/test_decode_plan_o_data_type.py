@@ -77,7 +77,11 @@ def test_a_plan_without_o_data_type_is_called_without_it(upstream_import: Callab
     wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
     signature = inspect.signature(wrapper.plan)
     older = signature.replace(parameters=[p for n, p in signature.parameters.items() if n != "o_data_type"])
-    extra = {"o_data_type": torch.bfloat16} if "o_data_type" in inspect.signature(module.fast_plan_decode).parameters else {}
+    extra = (
+        {"o_data_type": torch.bfloat16}
+        if "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
+        else {}
+    )
     got = plan_on(stand_in(older, True), module, **extra)
     assert got["sm_scale"] == 0.125
     assert "o_data_type" not in got

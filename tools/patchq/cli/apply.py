@@ -31,7 +31,8 @@ def command(names: tuple[str, ...], to: str, set_name: str, offline: bool, as_js
         ]})  # fmt: skip
         return
     for r in results:
-        count = f"{len(r.patches)} of {r.total} patches" if len(r.patches) != r.total else f"{r.total} patches"
+        plural = "patch" if r.total == 1 else "patches"
+        count = f"{len(r.patches)} of {r.total} {plural}" if len(r.patches) != r.total else f"{r.total} {plural}"
         verb = "applied" if r.changed else "up to date,"
         click.echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
         for p in r.patches:

@@ -22,7 +22,7 @@ def command(set_name: str, as_json: bool) -> None:
     click.echo(f"set {project.choose_set(set_name)}")
     for s in found:
         source = f" ({s.source})" if s.source else ""
-        click.echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} patches; worktree {s.worktree}")
+        click.echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
         for detail in s.details[:10]:
             click.echo(f"    {detail}")
         hint = _next(s.state, s.worktree, s.upstream)
