@@ -398,7 +398,7 @@ class _Job:
             "package": config.package,
             "version": version,
             "profile": profile,
-            "upstream": item.stack.pin.upstream,
+            "contains": [a.stack.pin.upstream for a in self.applied if a is item or self._is_nested(a, item)],
             "upstreams": [self._describe(a) for a in self.applied],
             "siblings": self._pins(item),
             "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},

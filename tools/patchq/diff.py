@@ -77,22 +77,20 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
 
+def is_tree_path(path: bytes) -> bool:
+    """Whether ``path`` stays inside a tree and outside ``.git``, on every file system."""
+    parts = path.split(b"/")
+    lowered = [p.lower().rstrip(b". ") for p in parts]
+    odd = {b"", b".", b".."}.intersection(parts) or {b".git", b"git~1"}.intersection(lowered)
+    return bool(path) and b"\0" not in path and not odd
+
+
 def check_tree_path(path: bytes, where: str) -> bytes:
-    """Return ``path`` if it stays inside a tree and outside ``.git``.
+    """Return ``path`` if :func:`is_tree_path`.
 
     :raises FormatError: otherwise.
     """
-    parts = path.split(b"/")
-    lowered = [p.lower().rstrip(b". ") for p in parts]
-    if (
-        not path
-        or b"\0" in path
-        or b"" in parts
-        or b"." in parts
-        or b".." in parts
-        or b".git" in lowered
-        or b"git~1" in lowered
-    ):
+    if not is_tree_path(path):
         raise FormatError(
             f"{where}: the path {show_path(path)!r} leaves the tree or reaches into .git",
             hint="don't use this patch before you know where it comes from",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -30,19 +30,19 @@ def user_ident(project: Project, author: str = "") -> Ident:
 
     :raises UserError: if neither says who that is.
     """
-    now, zone = int(time.time()), time.strftime("%z") or "+0000"
     match = re.fullmatch(r"\s*(.+?)\s*<([^<>]+)>\s*", author)
-    if match:
-        return Ident(match[1], match[2], now, zone)
-    if author:
+    if author and not match:
         raise UserError(f"{author!r} is not 'Name <email>'", hint="--author 'Name <email>'")
-    done = runner.run(["git", "var", "GIT_AUTHOR_IDENT"], cwd=project.layout.root, ok_codes=(0, 128))
-    found = re.fullmatch(r"(.*) <(.*)> \d+ [+-]\d{4}", done.stdout.decode().strip())
+    own = {k: v for k, v in os.environ.items() if k.startswith("GIT_AUTHOR_")}
+    if match:
+        own.update(GIT_AUTHOR_NAME=match[1], GIT_AUTHOR_EMAIL=match[2])
+    done = runner.run(["git", "var", "GIT_AUTHOR_IDENT"], cwd=project.layout.root, env=own, ok_codes=(0, 128))
+    found = re.fullmatch(r"(.*) <(.*)> (\d+) ([+-]\d{4})", done.stdout.decode().strip())
     if not found or done.returncode:
         raise UserError(
             "git doesn't know who you are", hint="`git config --global user.name NAME` and user.email, or --author"
         )
-    return Ident(found[1], found[2], now, zone)
+    return Ident(found[1], found[2], int(found[3]), found[4])
 
 
 def new(
@@ -371,7 +371,7 @@ def _read_mbox(path: Path, data: bytes, name: str, strip: int) -> list[_Found]:
         for mail in mails:
             body, patch = folder / "body", folder / "patch"
             info = runner.run(
-                ["git", "mailinfo", "-k", "--encoding=UTF-8", str(body), str(patch)], data=mail.read_bytes(), cwd=folder
+                ["git", "mailinfo", "-k", str(body), str(patch)], data=mail.read_bytes(), cwd=folder
             ).stdout.decode("utf-8", "replace")
             fields = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
             when = parsedate_to_datetime(fields.get("Date", "Sat, 1 Jan 2000 00:00:00 +0000"))

@@ -218,9 +218,10 @@ class _View:
             if result is not None and file.new_path is not None:
                 written.append((file.new_path, result))
         gone = {path for path, _ in removed}
+        fresh = {f.new_path: f.new_mode for f in files if f.new_path is not None and f.new_path != f.old_path}
         for file in files:
             if file.new_path is not None and file.new_path != file.old_path:
-                reason = self._in_the_way(file.new_path, gone)
+                reason = self._in_the_way(file.new_path, gone, fresh)
                 if reason:
                     raise _FileMismatch(file, Mismatch(reason))
         for path, _ in removed:
@@ -251,14 +252,15 @@ class _View:
             return None
         return mode, content
 
-    def _in_the_way(self, path: bytes, gone: set[bytes]) -> str:
+    def _in_the_way(self, path: bytes, gone: set[bytes], fresh: Mapping[bytes, bytes | None]) -> str:
         if path in self.files and path not in gone:
             return "the file exists already"
         parts = path.split(b"/")
         for size in range(1, len(parts)):
             parent = b"/".join(parts[:size])
-            if parent in self.files and parent not in gone:
-                if self.files[parent] == SYMLINK:
+            there = parent in self.files and parent not in gone
+            if there or parent in fresh:
+                if (self.files[parent] if there else fresh[parent]) == SYMLINK:
                     return f"{show_path(parent)} is a symbolic link: nothing is written through it"
                 return f"{show_path(parent)} is a file, not a folder"
         if self._count_folders()[path] > sum(g.startswith(path + b"/") for g in gone):

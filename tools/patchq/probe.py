@@ -6,8 +6,6 @@ find, what is installed, and every other copy on the path.
 
 from __future__ import annotations
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import importlib.util

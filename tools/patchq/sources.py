@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from patchq import fsio, index, runner
-from patchq.diff import EXECUTABLE, REGULAR, SYMLINK, check_tree_path
+from patchq.diff import EXECUTABLE, REGULAR, SYMLINK, is_tree_path
 from patchq.errors import FormatError, SourceError, UserError
 from patchq.git import Git, Unreachable, fetch_commit, init_store, remote_commit
 from patchq.lock import Lock, Pin
@@ -276,7 +276,8 @@ def _import(
             count, total = count + 1, total + member.size
             if member.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
                 raise _refused(where, member.path, "the archive is larger than any source tree")
-            check_tree_path(member.path, where)
+            if not is_tree_path(member.path):
+                raise _refused(where, member.path, "would land outside, or in .git")
             if not member.path.startswith(prefix):
                 continue
             path = member.path[len(prefix) :]

@@ -104,7 +104,8 @@ def _package(raw: Mapping[str, Any], expected: str) -> Package:
         )
     elif len(versions) > 1:
         problems.append(f"is installed {len(versions)} times: {', '.join(versions)}")
-    patches = tuple(f"{u['name']}/{p['name']}" for u in manifest["upstreams"] for p in u["patches"])
+    inside = [u for u in manifest["upstreams"] if u["name"] in manifest["contains"]]
+    patches = tuple(f"{u['name']}/{p['name']}" for u in inside for p in u["patches"])
     return Package(name, state, version, origin, stack_id, patches, tuple(problems))
 
 

@@ -134,6 +134,9 @@ class Worktree:
             if old is None:
                 self.git.run("read-tree", "-m", "-u", new)
             else:
+                # A copied or restored project has other inodes: without a refresh git would call
+                # every file modified.
+                self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
                 self.git.run("read-tree", "-m", "-u", old, new)
         except runner.CommandError as error:
             raise EditedTreeError(

@@ -31,10 +31,8 @@ class Boundary(click.Group):
         arguments = list(sys.argv[1:] if args is None else args)
         as_json = "--json" in arguments
         try:
-            super().main(arguments, prog_name, standalone_mode=False, **extra)
-            code = 0
-        except click.exceptions.Exit as error:
-            code = error.exit_code
+            result = super().main(arguments, prog_name, standalone_mode=False, **extra)
+            code = result if isinstance(result, int) else 0  # what Exit carried, as click hands it back
         except click.UsageError as error:
             error.show()
             code = 2

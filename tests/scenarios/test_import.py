@@ -1,0 +1,114 @@
+"""Adopting what people have: mails, an mbox, quilt's series, plain diffs, a range."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Patchq, commit_files, edit, git, numbered
+
+
+@pytest.fixture
+def branch(upstream: Path) -> Path:
+    """Two commits on top of v1."""
+    text = numbered(40).replace(b"line 3\n", b"line three\n")
+    commit_files(upstream, {"a.txt": text}, "[Bugfix] Spell three\n\nIt reads better.")
+    commit_files(upstream, {"b.txt": numbered(40).replace(b"line 8\n", b"line eight\n")}, "Spell eight")
+    return upstream
+
+
+def names(patchq: Patchq) -> list[str]:
+    return [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]]
+
+
+def check_tree(patchq: Patchq, branch: Path) -> None:
+    patchq.ok("apply")
+    assert git(patchq.tree(), "rev-parse", "HEAD^{tree}") == git(branch, "rev-parse", "HEAD^{tree}")
+
+
+def test_mails(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    git(branch, "format-patch", "-q", "-o", str(tmp_path / "mails"), "v1..HEAD")
+    patchq.ok("import", "up", *map(str, sorted((tmp_path / "mails").iterdir())), "--topic", "spelling")
+    assert names(patchq) == ["bugfix-spell-three", "spell-eight"]
+    check_tree(patchq, branch)
+    data = patchq.patch_file("bugfix-spell-three").read_bytes()
+    assert b"Subject: [Bugfix] Spell three\n" in data
+    assert b"It reads better." in data
+    assert b"Topic: spelling\n" in data
+    assert b"Upstream-Status: Pending\n" in data
+
+
+def test_an_mbox(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    box.write_text(git(branch, "format-patch", "--stdout", "v1..HEAD") + "\n")
+    patchq.ok("import", "up", str(box))
+    assert names(patchq) == ["spell-three", "spell-eight"]
+    check_tree(patchq, branch)
+
+
+def test_a_quilt_folder(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "debian" / "patches"
+    folder.mkdir(parents=True)
+    plain = git(branch, "diff", "--no-prefix", "v1..HEAD~1") + "\n"
+    (folder / "three.patch").write_text("Description: spell three\n because\n" + "\n" + plain)
+    (folder / "0002-eight.diff").write_text(git(branch, "diff", "HEAD~1..HEAD") + "\n")
+    (folder / "series").write_text("# comment\nthree.patch -p0\n0002-eight.diff\n")
+    patchq.ok("import", "up", str(folder))
+    assert names(patchq) == ["three", "eight"]
+    check_tree(patchq, branch)
+    assert b"Subject: Description: spell three" in patchq.patch_file("three").read_bytes()
+
+
+def test_a_plain_diff_without_git_headers(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    text = "".join(
+        line + "\n" for line in git(branch, "diff", "v1..HEAD").splitlines() if not line.startswith(("diff ", "index "))
+    )
+    (tmp_path / "fix.diff").write_text(text)
+    patchq.ok("import", "up", str(tmp_path / "fix.diff"), "--author", "Ann Other <ann@example.org>", "-s")
+    check_tree(patchq, branch)
+    data = patchq.patch_file("fix").read_bytes()
+    assert b"From: Ann Other <ann@example.org>\n" in data
+    assert b"Signed-off-by: Ann Other <ann@example.org>\n" in data
+
+
+def test_a_range_keeps_authors_and_merges_onto_the_stack(stack: Patchq, branch: Path) -> None:
+    stack.ok("import", "up", str(branch), "--range", "v1..HEAD")
+    assert names(stack) == ["first", "second", "third", "spell-three", "spell-eight"]
+    assert "up to date" in stack.ok("apply")
+    assert "nothing changed" in stack.ok("export", "up")
+
+
+def test_what_does_not_apply_exactly_is_refused_whole(stack: Patchq, branch: Path, tmp_path: Path) -> None:
+    edit(branch / "a.txt", 5, b"conflicting\n")
+    git(branch, "commit", "-qam", "Conflicts with first")
+    git(branch, "format-patch", "-q", "-o", str(tmp_path / "mails"), "v1..HEAD")
+    before = stack.snapshot()
+    out = stack.fails(3, "import", "up", *map(str, sorted((tmp_path / "mails").iterdir())))
+    assert "nothing was adopted" in out
+    assert stack.snapshot() == before
+
+
+def test_scratch_paths_that_cannot_be_placed(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "x.diff").write_text("--- /root/work/old.py\n+++ /root/work/new.py\n@@ -1 +1 @@\n-a\n+b\n")
+    assert "root/work" in patchq.fails(3, "import", "up", str(tmp_path / "x.diff"))
+
+
+def test_no_diff_and_no_file(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("hello\n")
+    assert "holds no diff" in patchq.fails(1, "import", "up", str(tmp_path / "note.txt"))
+    assert "is not there" in patchq.fails(1, "import", "up", str(tmp_path / "gone"))
+
+
+def test_latin1_quoted_printable_mail(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    body = git(branch, "diff", "HEAD~1..HEAD").replace("=", "=3D") + "\n"
+    (tmp_path / "m.eml").write_bytes(
+        b"From: =?iso-8859-1?Q?J=F6rg?= <j@example.org>\nDate: Fri, 2 Jan 2026 03:04:05 +0100\nSubject: [PATCH 2/3] Spell eight\n"
+        b"Content-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: quoted-printable\nMIME-Version: 1.0\n\n"
+        b"Gr=FC=DFe\n---\n" + body.encode()
+    )
+    patchq.ok("import", "up", str(tmp_path / "m.eml"))
+    data = patchq.patch_file("m").read_bytes()
+    assert "Grüße".encode() in data
+    assert b"Subject: Spell eight\n" in data
+    assert "Jörg" in patchq.ok("show", "m")

@@ -1,0 +1,79 @@
+"""Two commands at once: one waits, or says who holds the lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from conftest import Patchq
+
+from patchq import fsio
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from patchq import fsio
+with fsio.lock(Path(sys.argv[1]), verb="holding", wait=5):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def holder(patchq: Patchq, seconds: float) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", HOLD, str(patchq.layout.private / "lock"), str(seconds)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_the_second_waits(stack: Patchq) -> None:
+    with holder(stack, 0.5) as process:
+        stack.ok("apply", "--to", "first")
+        assert process.wait() == 0
+
+
+def test_the_second_says_who_holds_it(stack: Patchq) -> None:
+    with holder(stack, 60) as process:
+        out = stack.fails(1, "--wait", "0.1", "apply", "--to", "first")
+        assert f"pid {process.pid}" in out
+        assert "patchq holding" in out
+        process.kill()
+    stack.ok("apply", "--to", "first")
+
+
+def test_a_child_that_outlives_its_patchq_keeps_the_lock(stack: Patchq) -> None:
+    """SIGKILL takes patchq, not the git that it started: nobody may begin beside that."""
+    lock = stack.layout.private / "lock"
+    code = f"""
+import os, subprocess, sys
+from pathlib import Path
+from patchq import fsio, runner
+with fsio.lock(Path({str(lock)!r}), verb="apply", wait=5):
+    child = subprocess.Popen(["sleep", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(runner.inherited_fds))
+    print(child.pid, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+    dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert dead.returncode == -9
+    assert "another patchq" in stack.fails(1, "--wait", "0", "undo")
+    start = time.monotonic()
+    stack.ok("undo")
+    assert time.monotonic() - start > 0.2
+
+
+def test_many_at_once_all_succeed(stack: Patchq) -> None:
+    names = ["first", "second", "third"] * 3
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "patchq", "--project", str(stack.root), "--wait", "60", "apply", "--to", name],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for name in names
+    ]  # fmt: skip
+    for process in processes:
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, out.decode()
+    assert "clean" in stack.ok("status")
+    assert fsio.read_or_none(stack.layout.private / "journal" / "pending.json") is None

@@ -1,0 +1,118 @@
+"""Any upstream: a repository, a plain folder, an archive, one nested in another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Patchq, commit_files, edit, git, numbered
+
+from patchq import sources
+
+
+def test_a_plain_folder(empty: Patchq, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "x.txt").write_bytes(numbered(10))
+    empty.ok("pin", "up", "--url", str(folder), "--ref", "now")
+    empty.ok("apply")
+    edit(empty.tree() / "sub" / "x.txt", 5)
+    empty.ok("new", "up", "mine", "-m", "Mine\n\nWhy.")
+    (folder / "sub" / "x.txt").write_bytes(b"moved on\n")
+    assert "up to date" in empty.ok("apply"), "what is in the store is enough"
+    assert "moved" in empty.fails(1, "pin", "--check")
+
+
+def test_a_branch_that_moves_is_still_the_pinned_commit(stack: Patchq, upstream: Path) -> None:
+    stack.ok("pin", "up", "--ref", "main", "--set", "moving")
+    commit_files(upstream, {"a.txt": b"new\n"}, "moved on")
+    assert "main moved" in stack.fails(1, "pin", "--check")
+    stack.ok("fetch", "--set", "moving")
+
+
+def test_git_unreachable_falls_back_to_the_archive(empty: Patchq, tmp_path: Path) -> None:
+    from test_hostile import GOOD, tarball
+
+    tarball(empty.root / "p-1.tar.gz", GOOD)
+    commit = "0123456789012345678901234567890123456789"
+    url = "http://127.0.0.1:1/nothing.git"
+    out = empty.ok("pin", "p", "--url", url, "--commit", commit, "--archive", "./p-1.tar.gz", "--ref", "v1")
+    assert "is taken as given" in out
+    out = empty.ok("fetch")
+    lines = [line for line in out.splitlines() if "can't be reached" in line]
+    assert len(lines) == 1
+    assert "using the archive" in lines[0]
+    assert json.loads(empty.ok("apply", "--json"))["stacks"][0]["source"] == "archive"
+    assert "not checked" in empty.ok("pin", "--check")
+    assert "--commit" in empty.fails(1, "pin", "q", "--url", url, "--ref", "v1")
+
+
+def test_offline_uses_only_what_is_there(stack: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(sources, "remote_commit", never)
+    monkeypatch.setattr(sources, "fetch_commit", never)
+    stack.ok("fetch", "--offline")
+    stack.ok("apply", "--offline")
+    git(stack.layout.store, "update-ref", "-d", "refs/patchq/base/git/up/v1")
+    stack.layout.state("up").unlink()
+    stack.ok("fetch", "--offline")
+
+
+@pytest.fixture
+def nested(stack: Patchq, tmp_path: Path) -> Patchq:
+    """``part`` nested in ``up`` at third/part, in another commit than up's own gitlink."""
+    part = tmp_path / "part"
+    part.mkdir()
+    git(part, "init", "-q")
+    commit_files(part, {"p.txt": numbered(10)})
+    git(part, "tag", "v1")
+    commit_files(part, {"p.txt": numbered(12)})
+    git(part, "tag", "v2")
+    host = tmp_path / "upstream"
+    git(host, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(part), "third/part")
+    git(host / "third" / "part", "checkout", "-q", "v1")
+    git(host, "add", "-A")
+    git(host, "commit", "-qm", "with a submodule")
+    git(host, "tag", "v2")
+    stack.ok("pin", "up", "--ref", "v2", "--set", "whole")
+    stack.ok("pin", "part", "--url", str(part), "--ref", "v1", "--into", "up:third/part", "--set", "whole")
+    stack.ok("pin", "part", "--ref", "v2", "--set", "bumped")
+    return stack
+
+
+def test_a_nested_upstream_lies_in_its_parent(nested: Patchq) -> None:
+    nested.ok("apply", "--set", "whole")
+    inside = nested.tree("up") / "third" / "part" / "p.txt"
+    assert inside.read_bytes() == numbered(10)
+    edit(inside, 3)
+    assert "part v1" in nested.ok("status", "--set", "whole")
+    nested.ok("new", "part", "mine", "-m", "Mine\n\nWhy.")
+    assert "clean" in nested.ok("status", "--set", "whole").splitlines()[1], "the parent doesn't see its nested one"
+    assert "up to date" in nested.ok("apply", "--set", "whole")
+
+
+def test_a_set_may_bump_the_nested_one(nested: Patchq) -> None:
+    nested.ok("apply", "--set", "whole")
+    nested.ok("apply", "--set", "bumped")
+    assert (nested.tree("up") / "third" / "part" / "p.txt").read_bytes() == numbered(12)
+    nested.ok("apply", "--set", "whole")
+    assert (nested.tree("up") / "third" / "part" / "p.txt").read_bytes() == numbered(10)
+
+
+def test_edits_of_the_parent_are_its_own(nested: Patchq) -> None:
+    nested.ok("apply", "--set", "whole")
+    edit(nested.tree("up") / "b.txt", 3)
+    nested.ok("new", "up", "parents", "-m", "Parent's\n\nWhy.")
+    assert b"third/part" not in nested.patch_file("parents", ref="v2").read_bytes()
+
+
+def test_a_patch_of_the_parent_may_not_reach_into_the_nested(nested: Patchq, tmp_path: Path) -> None:
+    nested.ok("apply", "--set", "whole")
+    diff = tmp_path / "reach.diff"
+    diff.write_text("--- a/third/part/q.txt\n+++ b/third/part/q.txt\n@@ -0,0 +1 @@\n+x\n")
+    done = nested.run("import", "up", str(diff), "--set", "whole")
+    assert done.exit_code in (1, 3), done.output
+    assert not nested.patch_file("reach", ref="v2").exists()
