@@ -31,6 +31,7 @@ def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setenv("PATCHQ_CACHE", str(home / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("RUSTUP_HOME", str(home / "cache"))  # pip asks rustc for its version
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05+0100")
     (home / ".gitconfig").write_text(

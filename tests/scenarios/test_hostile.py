@@ -9,8 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import Patchq, git
 
+from conftest import Patchq, git
 from patchq import fsio
 
 MAIL = b"""From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
@@ -25,7 +25,8 @@ Body.
 
 def new_file(path: bytes) -> bytes:
     return (
-        MAIL + b"diff --git a/%s b/%s\nnew file mode 100644\nindex 0000000..1111111\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+evil\n"
+        MAIL
+        + b"diff --git a/%s b/%s\nnew file mode 100644\nindex 0000000..1111111\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+evil\n"
     ) % (path, path, path)
 
 
@@ -39,7 +40,16 @@ def outside(patchq: Patchq) -> list[Path]:
     return [p for p in patchq.root.parent.rglob("*evil*") if ".patchq/store.git" not in str(p) and p.suffix != ".patch"]
 
 
-PATHS = [b"../evil", b"a/../../evil", b"/tmp/evil", b".git/evil", b"sub/.git/hooks/evil", b".GIT/evil", b"./evil", b"a//evil"]
+PATHS = [
+    b"../evil",
+    b"a/../../evil",
+    b"/tmp/evil",
+    b".git/evil",
+    b"sub/.git/hooks/evil",
+    b".GIT/evil",
+    b"./evil",
+    b"a//evil",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -71,14 +81,26 @@ def test_nothing_is_written_through_a_symlink(stack: Patchq, tmp_path: Path) -> 
 
 
 def test_a_symlink_and_a_file_below_it_in_one_patch(stack: Patchq, tmp_path: Path) -> None:
-    link = b"diff --git a/link b/link\nnew file mode 120000\nindex 0000000..1\n--- /dev/null\n+++ b/link\n@@ -0,0 +1 @@\n+%s\n\\ No newline at end of file\n" % str(tmp_path).encode()
+    link = (
+        b"diff --git a/link b/link\nnew file mode 120000\nindex 0000000..1\n--- /dev/null\n+++ b/link\n@@ -0,0 +1 @@\n+%s\n\\ No newline at end of file\n"
+        % str(tmp_path).encode()
+    )
     add(stack, MAIL + link + new_file(b"link/evil")[len(MAIL) :])
     assert "nothing is written through it" in stack.fails(3, "apply")
     assert outside(stack) == []
 
 
 @pytest.mark.parametrize(
-    "line", [b"../evil.patch\n", b"/etc/passwd\n", b"a/b.patch\n", b"$(touch evil).patch\n", b"--help\n", b".hidden.patch\n", b"x\0y\n"]
+    "line",
+    [
+        b"../evil.patch\n",
+        b"/etc/passwd\n",
+        b"a/b.patch\n",
+        b"$(touch evil).patch\n",
+        b"--help\n",
+        b".hidden.patch\n",
+        b"x\0y\n",
+    ],
 )
 def test_series_names_are_names(stack: Patchq, line: bytes) -> None:
     series = stack.layout.stack("up", "v1") / "series"
@@ -202,10 +224,17 @@ def test_the_commit_of_an_archive_is_the_same_everywhere(empty: Patchq) -> None:
     tarball(empty.root / "p-1.tar.gz", [*GOOD, (one, b"#!\n")])
     empty.ok("pin", "p", "--archive", "./p-1.tar.gz", "--ref", "v1")
     empty.ok("fetch")
-    assert git(empty.layout.store, "rev-parse", "refs/patchq/base/archive/p/v1^{tree}") == "f2ff3594955db2661b7a532c6a9b6f86f4a31af8"
-    first = git(empty.layout.store, "log", "-1", "--format=%H%n%an %ae %ad%n%B", "--date=raw", "refs/patchq/base/archive/p/v1")
+    assert (
+        git(empty.layout.store, "rev-parse", "refs/patchq/base/archive/p/v1^{tree}")
+        == "f2ff3594955db2661b7a532c6a9b6f86f4a31af8"
+    )
+    first = git(
+        empty.layout.store, "log", "-1", "--format=%H%n%an %ae %ad%n%B", "--date=raw", "refs/patchq/base/archive/p/v1"
+    )
     shutil.rmtree(empty.layout.private)
     empty.ok("fetch")
-    again = git(empty.layout.store, "log", "-1", "--format=%H%n%an %ae %ad%n%B", "--date=raw", "refs/patchq/base/archive/p/v1")
+    again = git(
+        empty.layout.store, "log", "-1", "--format=%H%n%an %ae %ad%n%B", "--date=raw", "refs/patchq/base/archive/p/v1"
+    )
     assert again == first
     assert "patchq patchq@localhost 946684800 +0000" in first

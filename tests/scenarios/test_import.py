@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from conftest import Patchq, commit_files, edit, git, numbered
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Patchq, edit, git
-from pytest import MonkeyPatch
 
+from conftest import Patchq, edit, git
 from patchq import fsio, runner
 
 DOORS = [(fsio, "write_atomic"), (fsio, "rename"), (fsio, "remove"), (runner, "run"), (runner, "feed")]
@@ -25,7 +24,7 @@ DOORS = [(fsio, "write_atomic"), (fsio, "rename"), (fsio, "remove"), (runner, "r
 class Doors:
     """Counts what goes through layer 1's doors, and dies at one of them."""
 
-    def __init__(self, patch: MonkeyPatch, die_at: int = 0) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, die_at: int = 0) -> None:
         self.count, self.die_at = 0, die_at
         for module, name in DOORS:
             patch.setattr(module, name, self.watched(getattr(module, name)))
@@ -45,7 +44,7 @@ def forked(patchq: Patchq, args: tuple[str, ...], die_at: int) -> tuple[int, int
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        with MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             doors = Doors(patch, die_at)
             code = patchq.run(*args).exit_code
             os.write(write, str(doors.count).encode())
@@ -129,7 +128,7 @@ def test_killed_at_every_door(stack: Patchq, verb: str, tmp_path: Path) -> None:
     assert outcomes["after"] or verb == "undo"
 
 
-def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: MonkeyPatch) -> None:
+def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
     """Git itself killed while it writes files: some old, one cut short, one new, a stale index.lock."""
     from patchq.worktree import Worktree
 
@@ -152,7 +151,7 @@ def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: Monk
     stack.ok("apply")
 
 
-def test_an_edit_after_the_kill_is_kept(stack: Patchq, monkeypatch: MonkeyPatch) -> None:
+def test_an_edit_after_the_kill_is_kept(stack: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
     from patchq.journal import Journal
 
     child = os.fork()

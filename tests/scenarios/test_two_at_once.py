@@ -7,7 +7,6 @@ import sys
 import time
 
 from conftest import Patchq
-
 from patchq import fsio
 
 HOLD = """

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Patchq, commit_files, edit, git, numbered
 
+from conftest import Patchq, commit_files, edit, git, numbered
 from patchq import sources
 
 

@@ -45,7 +45,9 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-FILES = [p for p in sorted(PACKAGE.rglob("*.py")) if p.name not in ("__init__.py", "__main__.py") or p.parent.name == "cli"]
+FILES = [
+    p for p in sorted(PACKAGE.rglob("*.py")) if p.name not in ("__init__.py", "__main__.py") or p.parent.name == "cli"
+]
 
 
 def own(path: Path) -> set[str]:

@@ -309,7 +309,12 @@ class _Job:
             }
             requires = config.empty_requires if profile == "empty" else config.requires
             made = _run_backend(
-                source, work / "out", env, requires, self.isolation and bool(requires or profile != "empty")
+                item.stack.pin.upstream,
+                source,
+                work / "out",
+                env,
+                requires,
+                self.isolation and bool(requires or profile != "empty"),
             )
             found = self._find_patched(item, made)
             manifest = self._manifest(item, config, version, profile, found)
@@ -475,7 +480,9 @@ def _ccache_environment() -> dict[str, str]:
     return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
 
 
-def _run_backend(source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool) -> Path:
+def _run_backend(
+    name: str, source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool
+) -> Path:
     """Build a wheel by the tree's own PEP 517 backend; returns it."""
     from build import BuildBackendException, BuildException, ProjectBuilder
     from build import FailedProcessError as Failed
@@ -507,7 +514,7 @@ def _run_backend(source: Path, out: Path, env: Mapping[str, str], requires: Sequ
         said = error.said if isinstance(error, runner.CommandError) else str(error)
         tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
         raise BuildError(
-            f"the build of {source.parent.name} failed: {said}\n" + "\n".join(tail),
+            f"the build of {name} failed: {said}\n" + "\n".join(tail),
             hint="what it misses can be installed here and used with --no-isolation",
         ) from None
 

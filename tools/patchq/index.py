@@ -78,9 +78,9 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
 
     settings = pip_settings()
     found: dict[str, IndexFile] = {}
-    for file in _linked_files(settings.get("find-links", [])):
-        if wanted(file.name):
-            found.setdefault(file.name, file)
+    for path in _linked_files(settings.get("find-links", [])):
+        if wanted(path.name):
+            found.setdefault(path.name, IndexFile(path.name, path.as_uri(), fsio.sha256_file(path)))
     urls = [*settings.get("index-url", [PYPI_SIMPLE_ENDPOINT]), *settings.get("extra-index-url", [])]
     if settings.get("no-index"):
         urls = []
@@ -215,11 +215,11 @@ def _session() -> Any:
     return session
 
 
-def _linked_files(links: list[str]) -> Iterator[IndexFile]:
+def _linked_files(links: list[str]) -> Iterator[Path]:
     """The files of ``find-links`` folders; pages of links are left to the indexes."""
     for link in links:
         folder = Path(unquote(urlsplit(link).path)) if link.startswith("file:") else Path(link).expanduser()
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 if path.is_file():
-                    yield IndexFile(path.name, path.resolve().as_uri(), "")
+                    yield path.resolve()

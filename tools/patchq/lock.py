@@ -116,15 +116,15 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
     reader = _Reader(where)
     upstreams = {name: reader.upstream(name, table) for name, table in reader.table(raw, "upstreams", "").items()}
-    sets = {name: reader.a_set(name, table, upstreams) for name, table in reader.table(raw, "sets", "").items()}
-    default = str(raw.get("default-set", next(iter(sets), "")))
-    if sets and default not in sets:
-        raise reader.bad("default-set", f"{default!r} is not a set")
     for upstream in upstreams.values():
         if upstream.into and upstream.into[0] not in upstreams:
             raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
         if upstream.into and upstreams[upstream.into[0]].into:
             raise reader.bad(f"upstreams.{upstream.name}.into", "nesting is one level deep")
+    sets = {name: reader.a_set(name, table, upstreams) for name, table in reader.table(raw, "sets", "").items()}
+    default = str(raw.get("default-set", next(iter(sets), "")))
+    if sets and default not in sets:
+        raise reader.bad("default-set", f"{default!r} is not a set")
     return Lock(default, upstreams, sets)
 
 
@@ -282,7 +282,7 @@ def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str) -> bytes:
         entry["wheels"] = {k: pin.wheels[k] for k in sorted(pin.wheels)}
     if "default-set" not in doc:
         sets = doc.pop("sets", None)
-        doc.add("default-set", tomlkit.item(set_name))
+        doc.add("default-set", tomlkit.item(next(iter(sets or [set_name]))))
         if sets is not None:
             doc["sets"] = sets
     sets = _sub(doc, "sets", True)

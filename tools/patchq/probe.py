@@ -32,7 +32,7 @@ def look(distribution: str, package: str) -> dict[str, Any]:
         if canonical(dist.metadata["Name"] or "") == canonical(distribution):
             found["installed"].append({"version": dist.version, "location": str(dist.locate_file(""))})
     for entry in sys.path:
-        folder = os.path.join(entry or os.getcwd(), package)
+        folder = os.path.join(entry, package)
         if os.path.isdir(folder):
             real = os.path.realpath(folder)
             if real not in found["copies"]:
@@ -68,7 +68,7 @@ def attested() -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in sys.path:
         try:
-            names = sorted(os.listdir(entry or "."))
+            names = sorted(os.listdir(entry))
         except OSError:
             continue
         for name in names:
@@ -80,6 +80,7 @@ def attested() -> dict[str, str]:
 
 
 def main() -> None:
+    sys.path = [entry for entry in sys.path if entry]  # not the folder that patchq happens to run this in
     asked = json.load(sys.stdin)["packages"] or attested()
     extras = {}
     for name in ("flashinfer-cubin", "flashinfer-jit-cache"):

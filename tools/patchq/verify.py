@@ -54,7 +54,6 @@ def verify(python: str, packages: Mapping[str, str], expected: str = "") -> Verd
     :raises UserError: if the interpreter can't be run.
     """
     try:
-        # -P: the folder this runs in is not what a server's imports would see.
         done = runner.run(
             [python, "-c", _PROBE.read_text()], data=json.dumps({"packages": dict(packages)}).encode(), cwd=Path("/")
         )

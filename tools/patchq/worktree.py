@@ -160,7 +160,8 @@ class Worktree:
         """
         with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
             index = Path(folder) / "index"
-            shutil.copyfile(self.git_folder() / "index", index)
+            # With its time: git takes a file for unchanged by comparing times with the index's own.
+            shutil.copy2(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
             self.git.run("add", "--all", "--", ".", env=env)
             # A nested upstream's link is hidden from that (see _hide_nested), unless git tracks a
