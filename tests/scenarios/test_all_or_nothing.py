@@ -100,3 +100,17 @@ def test_a_git_only_patch_fails_as_cleanly(stack: Patchq) -> None:
     assert "binary-two" in out
     assert "x.bin" in out
     assert stack.snapshot() == before
+
+
+def test_a_file_in_the_way_moves_nothing(two: Patchq) -> None:
+    """A file that nobody committed, where a patch makes one: no stack moves, the file is kept."""
+    (two.tree("other") / "made.txt").write_text("made\n")
+    two.ok("new", "other", "makes", "-m", "Make a file\n\nWhy.")
+    two.ok("apply", "--to", "other/mine")
+    (two.tree("other") / "made.txt").write_text("precious\n")
+    spoil(two.patch_file("second"), b"+changed", b"+changed again")
+    before = two.snapshot()
+    assert "made.txt" in two.fails(1, "apply")
+    assert two.snapshot() == before
+    (two.tree("other") / "made.txt").unlink()
+    two.ok("apply")

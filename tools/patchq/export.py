@@ -74,7 +74,7 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
         stack, state = current(project, upstream)
         worktree = project.worktree(upstream)
         if not amend:
-            status = worktree.refuse_edits(state.tip, allow_commits=True)
+            status = worktree.refuse_edits(state.tip, allow_commits=True, untracked=True)
         else:
             status = worktree.status()
         head = status.head

@@ -70,6 +70,9 @@ class Journal:
         change.refs = [m for m in change.refs if m[1] != m[2]]
         if change.empty:
             return
+        for tree in change.trees:
+            if tree.old and tree.new and not tree.adopt:
+                self.worktree(tree.upstream).rehearse(tree.old, tree.new)
         record = {
             "version": VERSION,
             "verb": change.verb,

@@ -54,16 +54,21 @@ class Worktree:
         """The commit that is checked out, or None where there is no worktree."""
         return self.git.ref_or_none("HEAD") if self.exists else None
 
-    def status(self) -> TreeStatus:
-        """Look at the worktree; changes nothing."""
+    def status(self, *, untracked: bool = True) -> TreeStatus:
+        """Look at the worktree; of its state only git's note of file times is brought up to date.
+
+        :param untracked: look for files that nobody committed too, which takes longest.
+        """
         if not self.exists:
             return TreeStatus(None)
+        scan = "--untracked-files=all" if untracked else "--untracked-files=no"
         out = self.git.run(
-            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=all",
-            "--no-renames",
+            "status", "--porcelain=v2", "--branch", "-z", scan, "--ignore-submodules=all", "--no-renames",
+            env={"GIT_OPTIONAL_LOCKS": "1"},
         )  # fmt: skip
         head: CommitId | None = None
-        edited, untracked = [], []
+        edited: list[str] = []
+        others: list[str] = []
         for entry in out.split(b"\0"):
             kind = entry[:1]
             if entry.startswith(b"# branch.oid "):
@@ -73,8 +78,8 @@ class Worktree:
                 if path not in self.nested:
                     edited.append(show_path(path))
             elif kind == b"?" and entry[2:].rstrip(b"/") not in self.nested:
-                untracked.append(show_path(entry[2:]))
-        return TreeStatus(head, tuple(edited), tuple(untracked), self._busy())
+                others.append(show_path(entry[2:]))
+        return TreeStatus(head, tuple(edited), tuple(others), self._busy())
 
     def _busy(self) -> str:
         """The git operation that somebody has begun here and not ended, if any."""
@@ -83,14 +88,16 @@ class Worktree:
                  "MERGE_HEAD": "merge", "REVERT_HEAD": "revert"}  # fmt: skip
         return next((what for name, what in names.items() if (folder / name).exists()), "")
 
-    def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False) -> TreeStatus:
+    def refuse_edits(
+        self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False
+    ) -> TreeStatus:
         """Check that moving this worktree would lose nothing.
 
         :param tip: the commit that patchq put there.
         :raises EditedTreeError: if it holds edits, commits that aren't exported, or a git
             operation that isn't over.
         """
-        status = self.status()
+        status = self.status(untracked=untracked)
         if status.head is None:
             return status
         keep = f"; it is kept as it is ({self.path})"
@@ -134,23 +141,45 @@ class Worktree:
             if old is None:
                 self.git.run("read-tree", "-m", "-u", new)
             else:
-                # A copied or restored project has other inodes: without a refresh git would call
-                # every file modified.
-                self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
                 self.git.run("read-tree", "-m", "-u", old, new)
         except runner.CommandError as error:
-            raise EditedTreeError(
-                f"{self.upstream}: the worktree can't be moved, a file is in the way: {error.said}; nothing was lost",
-                hint=f"move it out of {self.path} and run the command again",
-            ) from None
-        self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
+            raise self._in_the_way(error) from None
+        self._attach()
+
+    def _in_the_way(self, error: runner.CommandError) -> EditedTreeError:
+        return EditedTreeError(
+            f"{self.upstream}: the worktree can't be moved: {error.said}; it is kept as it is",
+            hint=f"move that file out of {self.path} and run the command again",
+        )
+
+    def rehearse(self, old: CommitId, new: CommitId) -> None:
+        """Check that :meth:`checkout` will go through, before anything else of a change moves.
+
+        :raises EditedTreeError: if a file that nobody committed is in the way.
+        """
+        try:
+            self.git.run("read-tree", "-n", "-m", "-u", old, new)
+        except runner.CommandError:
+            # A copied or restored project has other inodes, and git calls every file modified
+            # until it has looked at them again.
+            self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
+            try:
+                self.git.run("read-tree", "-n", "-m", "-u", old, new)
+            except runner.CommandError as error:
+                raise self._in_the_way(error) from None
+
+    def _attach(self) -> None:
+        """Check out the branch by name, and put the links of nested upstreams in place."""
+        wanted = f"ref: {branch_of(self.upstream)}\n"
+        if (self.git_folder() / "HEAD").read_text() != wanted:
+            self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
         self._hide_nested()
 
     def adopt(self, new: CommitId) -> None:
         """Move only the index: what the files hold becomes, or stops being, part of the commit."""
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
         self.git.run("read-tree", new)
-        self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
+        self._attach()
         self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
 
     def snapshot(self) -> TreeId:
@@ -200,8 +229,7 @@ class Worktree:
                     hint=f"move it out of {self.path} and run the command again",
                 )
         self.git.run("read-tree", "--reset", "-u", new)
-        self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
-        self._hide_nested()
+        self._attach()
 
     def _is_ours(self, path: bytes, contents: list[bytes], target: bytes, moved: bool, sides: list[TreeEntry]) -> bool:
         full = os.path.join(os.fsencode(self.path), path)
