@@ -80,8 +80,8 @@ class Bench:
         self.base, self.tip = (run("git", "rev-parse", r, cwd=source) for r in ("base", f"p{count}"))
         self.tree = run("git", "rev-parse", f"{self.tip}^{{tree}}", cwd=source)
         self.patches = folder / "patches"
-        run("git", "format-patch", "-q", "--zero-commit", "--full-index", "--no-signature", "--no-stat", "--keep-subject",
-            "-o", self.patches, f"{self.base}..{self.tip}", cwd=source)  # fmt: skip
+        form = ("--zero-commit", "--full-index", "--no-signature", "--no-stat", "--keep-subject")
+        run("git", "format-patch", "-q", *form, "-o", self.patches, f"{self.base}..{self.tip}", cwd=source)
         self.files = sorted(self.patches.iterdir())
         (self.patches / "series").write_text("".join(f"{p.name}\n" for p in self.files))
         self.project = folder / "project"
@@ -140,7 +140,9 @@ class Bench:
         for branch in ("patch-queue/work",):
             subprocess.run(["git", "branch", "-qD", branch], cwd=self.repo, capture_output=True, check=False)
         shutil.copytree(self.patches, self.repo / "debian" / "patches")
-        (self.repo / "debian" / "control").write_text("Source: vllm\nMaintainer: B <b@example.org>\n\nPackage: vllm\nArchitecture: all\n")
+        (self.repo / "debian" / "control").write_text(
+            "Source: vllm\nMaintainer: B <b@example.org>\n\nPackage: vllm\nArchitecture: all\n"
+        )
         (self.repo / "debian" / "source").mkdir()
         (self.repo / "debian" / "source" / "format").write_text("3.0 (quilt)\n")
         run("git", "add", "-f", "debian", cwd=self.repo)

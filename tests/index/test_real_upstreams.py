@@ -65,7 +65,8 @@ def test_git_am_and_quilt_give_the_same_tree(real: Patchq, upstream: str, tmp_pa
     git(mailed, "am", "-q", "--keep-cr", *(str(folder / n) for n in names))
     assert git(mailed, "rev-parse", "HEAD^{tree}") == stack["tree"]
     git(mailed, "checkout", "-q", "--detach", stack["base"])
-    assert shutil.which("quilt"), "this test needs quilt: apt-get install quilt"
+    if not shutil.which("quilt"):
+        pytest.skip("not run: needs quilt (apt-get install quilt)")
     env = {**os.environ, "QUILT_PATCHES": str(folder), "QUILT_PC": str(tmp_path / "pc")}
     subprocess.run(["quilt", "push", "-aq"], cwd=mailed, env=env, check=True, capture_output=True)
     git(mailed, "add", "-A")

@@ -32,8 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def trees() -> Path:
-    """The folder of the applied trees."""
-    assert (TREES / "vllm").is_dir(), f"no trees in {TREES}: run `patchq apply` first"
+    """The folder of the applied trees; those of this project are applied as its files say."""
+    if "PATCHQ_TREES" not in os.environ:
+        from patchq.apply import apply
+        from patchq.project import Project
+
+        apply(Project.find(ROOT, wait=600))
+    assert (TREES / "vllm").is_dir(), f"no trees in {TREES}"
     return TREES
 
 

@@ -55,14 +55,18 @@ def inspect_wheel(path: Path) -> WheelInfo:
     """
     try:
         with zipfile.ZipFile(path) as zf:
-            members = tuple(zf.namelist())
-            folders = {m.split("/")[0] for m in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", m)}
-            if len(folders) != 1:
-                raise BuildError(f"{path.name} has no single .dist-info", hint="is it a wheel?")
-            dist_info = folders.pop()
-            return WheelInfo(path, members, dist_info, zf.read(f"{dist_info}/METADATA").decode())
+            return _info(zf, path)
     except zipfile.BadZipFile as error:
         raise BuildError(f"{path.name} is damaged: {error}", hint="get it again: `patchq fetch`") from None
+
+
+def _info(zf: zipfile.ZipFile, path: Path) -> WheelInfo:
+    members = tuple(zf.namelist())
+    folders = {m.split("/")[0] for m in members if m.endswith(".dist-info/METADATA") and m.count("/") == 1}
+    if len(folders) != 1:
+        raise BuildError(f"{path.name} has no single .dist-info", hint="is it a wheel?")
+    dist_info = folders.pop()
+    return WheelInfo(path, members, dist_info, zf.read(f"{dist_info}/METADATA").decode())
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
@@ -126,9 +130,9 @@ def overlay(
 
     :raises BuildError: if ``source`` is no wheel that can be copied like that.
     """
-    info = inspect_wheel(source)
-    new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
     with zipfile.ZipFile(source) as zf:
+        info = _info(zf, source)
+        new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
         old_meta = [m for m in info.members if m.startswith(info.dist_info + "/")]
         moved = {m: zf.read(m) for m in old_meta if not m.endswith("/")}
         record_name = f"{info.dist_info}/RECORD"
@@ -193,11 +197,8 @@ def _write(
                 item.create_system = 3
                 item.external_attr = (0o100755 if name in runnable else 0o100644) << 16
                 zf.writestr(item, data)
-        fd = os.open(beside, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        # Not fsynced: half a gigabyte to disk takes longer than all else, and a wheel is made again
+        # at no loss. Its hash is in the record that says it is complete.
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)

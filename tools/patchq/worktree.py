@@ -88,9 +88,7 @@ class Worktree:
                  "MERGE_HEAD": "merge", "REVERT_HEAD": "revert"}  # fmt: skip
         return next((what for name, what in names.items() if (folder / name).exists()), "")
 
-    def refuse_edits(
-        self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False
-    ) -> TreeStatus:
+    def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False) -> TreeStatus:
         """Check that moving this worktree would lose nothing.
 
         :param tip: the commit that patchq put there.
