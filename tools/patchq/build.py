@@ -93,12 +93,13 @@ def build(
         return built
 
 
-def _applied(project: Project, set_name: str) -> list[_Applied]:
+def _applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[_Applied]:
     found = []
     for stack in project.stacks(set_name):
         upstream = stack.pin.upstream
         _, state = current(project, upstream)
-        project.worktree(upstream).refuse_edits(state.tip)
+        if edits_matter:
+            project.worktree(upstream).refuse_edits(state.tip)
         names = tuple(p.applied.name for p in state.patches)
         fresh = all(
             fsio.sha256_file(stack.path(p.applied.name)) == p.sha256
@@ -132,7 +133,7 @@ def compute_stack_id(applied: Sequence[_Applied]) -> str:
 def applied_stack_id(project: Project, set_name: str = "") -> str:
     """The stack id of what is applied now; empty where not all of the set is."""
     try:
-        return compute_stack_id(_applied(project, project.choose_set(set_name)))
+        return compute_stack_id(_applied(project, project.choose_set(set_name), edits_matter=False))
     except UserError:
         return ""
 

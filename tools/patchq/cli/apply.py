@@ -12,7 +12,10 @@ from patchq.cli.common import emit, json_option, offline_option, open_project, s
 @offline_option
 @json_option
 def command(names: tuple[str, ...], to: str, set_name: str, offline: bool, as_json: bool) -> None:
-    """Apply the stacks: one commit a patch in .patchq/trees, all of them or none."""
+    """Apply the stacks, all of them or none.
+
+    One commit a patch in .patchq/trees, exactly: never with fuzz. Only what changed is done again.
+    """
     from patchq.apply import apply
 
     results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)

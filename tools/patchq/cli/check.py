@@ -13,7 +13,10 @@ from patchq.cli.common import emit, json_option, offline_option, open_project
 @offline_option
 @json_option
 def command(names: tuple[str, ...], text_only: bool, offline: bool, as_json: bool) -> None:
-    """Hygiene: trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements."""
+    """Check the hygiene of all stacks.
+
+    Trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements, self-references.
+    """
     from patchq.check import check
 
     project = open_project(as_json)

@@ -14,7 +14,10 @@ from patchq.cli.common import emit, json_option, set_option
 @set_option
 @json_option
 def command(python: str, set_name: str, as_json: bool) -> None:
-    """Look at git, disk, nvcc and its targets, the project, and with --python at an environment."""
+    """Look at this machine and the project.
+
+    Git, disk, nvcc and its targets, the store; with --python at an environment too.
+    """
     from patchq.cli.targets import packages_to_verify
     from patchq.cli.verify_installed import show
     from patchq.doctor import examine

@@ -15,7 +15,10 @@ from patchq.cli.common import emit, json_option, offline_option, open_project, s
 def command(
     names: tuple[str, ...], set_name: str, every: bool, source: str | None, offline: bool, as_json: bool
 ) -> None:
-    """Bring the pins into the store: from git, or from the release archive where git hosts can't be reached."""
+    """Bring the pins into the store.
+
+    From git, by commit; from the release archive where the git host can't be reached.
+    """
     from patchq.pinning import fetch
 
     bases = fetch(open_project(as_json), names, set_name=set_name, every=every, source=source or "", offline=offline)

@@ -20,7 +20,10 @@ def command(
     name: str, paths: tuple[Path, ...], git_range: str, topic: str, author: str, signoff: bool, set_name: str,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Adopt patches: mails, an mbox, a folder with a series, plain diffs, or a git range."""
+    """Adopt patches from elsewhere.
+
+    Mails, an mbox, a folder with a series, plain diffs, or with --range the commits of a repository.
+    """
     from patchq.edit import import_patches
 
     result = import_patches(

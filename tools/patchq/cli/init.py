@@ -11,7 +11,7 @@ from patchq.cli.common import emit, json_option
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
 @json_option
 def command(directory: Path, as_json: bool) -> None:
-    """Begin a project: lock, folders, .gitignore, CI workflow."""
+    """Begin a project."""
     from patchq.scaffold import init
 
     made = init(directory)

@@ -13,7 +13,10 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 @set_option
 @json_option
 def command(patch: str, before: str, after: str, first: bool, set_name: str, as_json: bool) -> None:
-    """Put a patch elsewhere in its stack; refused where the two don't commute."""
+    """Put a patch elsewhere in its stack.
+
+    Refused where it doesn't commute with those it passes.
+    """
     from patchq.edit import move
 
     if bool(before) + bool(after) + first != 1:

@@ -17,7 +17,11 @@ from patchq.cli.common import json_option, open_project, show_exported
 def command(
     upstream: str, name: str, message: str, topic: str, proof: str, author: str, signoff: bool, as_json: bool
 ) -> None:
-    """Make a patch of what you edited in the worktree of UPSTREAM, on top of its stack."""
+    """Make a patch of your edits.
+
+    Of everything edited and added in the worktree of UPSTREAM, on top of its stack; an empty one
+    where nothing was.
+    """
     from patchq.edit import new
 
     result = new(

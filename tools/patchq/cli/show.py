@@ -13,7 +13,7 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 @set_option
 @json_option
 def command(patch: str, with_diff: bool, set_name: str, as_json: bool) -> None:
-    """What one patch says of itself, and what it touches."""
+    """What one patch says and touches."""
     from patchq.inspect import show
     from patchq.types import show_path
 

@@ -11,7 +11,7 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 @set_option
 @json_option
 def command(set_name: str, as_json: bool) -> None:
-    """Where each stack stands, and whether its worktree was edited."""
+    """Where each stack and its worktree stand."""
     from patchq.inspect import status
 
     project = open_project(as_json)

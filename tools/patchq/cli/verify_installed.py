@@ -17,7 +17,7 @@ from patchq.cli.common import emit, json_option, set_option
 @set_option
 @json_option
 def command(distributions: tuple[str, ...], python: str, expected: str, set_name: str, as_json: bool) -> None:
-    """Check that a Python environment runs the patched build, and nothing shadows it.
+    """Check what an environment really runs.
 
     Inside a project that is applied, the packages must be of its stack. Elsewhere (in an image, say)
     every package with a manifest is looked at; --stack says which stack it must be.
