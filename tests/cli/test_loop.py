@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from conftest import Patchq, edit, git
+from kit import Patchq, edit, git
 
 
 def test_new_makes_a_patch_that_is_applied(stack: Patchq) -> None:

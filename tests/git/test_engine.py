@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import commit_files, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered
 from patchq import diff
 from patchq.diff import Mismatch, Unsupported
 
@@ -150,11 +150,8 @@ SPECIAL = ["mode", "link target", "file to link", "new link", "empty patch"]
 
 
 @pytest.mark.parametrize("kind", [*EXOTIC, *SPECIAL])
-def test_round_trip_and_git_am(empty: object, tmp_path: Path, kind: str) -> None:
+def test_round_trip_and_git_am(empty: Patchq, tmp_path: Path, kind: str) -> None:
     """import, apply and export keep every kind of change, and ``git am`` gives the same tree."""
-    from conftest import Patchq
-
-    assert isinstance(empty, Patchq)
     source = tmp_path / "source"
     source = special(source, kind) if kind in SPECIAL else history(source, *EXOTIC[kind])
     want = git(source, "rev-parse", "HEAD^{tree}")
@@ -192,10 +189,7 @@ def test_round_trip_and_git_am(empty: object, tmp_path: Path, kind: str) -> None
         "Index: like cvs\n\nIndex: x\n",
     ],
 )
-def test_messages_that_mails_cut_survive(stack: object, message: str, tmp_path: Path, upstream: Path) -> None:
-    from conftest import Patchq, edit
-
-    assert isinstance(stack, Patchq)
+def test_messages_that_mails_cut_survive(stack: Patchq, message: str, tmp_path: Path, upstream: Path) -> None:
     edit(stack.tree() / "b.txt", 30)
     stack.ok("new", "up", "odd", "-m", message)
     body = git(stack.tree(), "log", "-1", "--format=%B")

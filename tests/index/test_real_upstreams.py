@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, Patchq, git
+from kit import ROOT, Patchq, git
 
 pytestmark = pytest.mark.index
 

@@ -14,7 +14,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from conftest import Patchq, commit_files, edit, git
+from kit import Patchq, commit_files, edit, git
 from patchq import wheel
 
 SETUP = b"""[build-system]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Patchq, git
+from kit import Patchq, git
 from patchq import fsio
 
 MAIL = b"""From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001

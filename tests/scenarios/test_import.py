@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Patchq, commit_files, edit, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered
 
 
 @pytest.fixture

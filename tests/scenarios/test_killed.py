@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Patchq, edit, git
+from kit import Patchq, edit, git
 from patchq import fsio, runner
 
 DOORS = [(fsio, "write_atomic"), (fsio, "rename"), (fsio, "remove"), (runner, "run"), (runner, "feed")]

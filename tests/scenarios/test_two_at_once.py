@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from conftest import Patchq
+from kit import Patchq
 from patchq import fsio
 
 HOLD = """

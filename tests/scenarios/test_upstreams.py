@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from test_hostile import GOOD, tarball
 
-from conftest import Patchq, commit_files, edit, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered
 from patchq import sources
 
 
@@ -32,8 +33,6 @@ def test_a_branch_that_moves_is_still_the_pinned_commit(stack: Patchq, upstream:
 
 
 def test_git_unreachable_falls_back_to_the_archive(empty: Patchq, tmp_path: Path) -> None:
-    from test_hostile import GOOD, tarball
-
     tarball(empty.root / "p-1.tar.gz", GOOD)
     commit = "0123456789012345678901234567890123456789"
     url = "http://127.0.0.1:1/nothing.git"

@@ -1,0 +1,100 @@
+"""What the tests build with: real git, small projects, the command line in process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from patchq.cli import cli
+from patchq.paths import Layout
+from patchq.project import Project
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def git(folder: Path, *args: str, data: bytes | None = None, env: dict[str, str] | None = None) -> str:
+    """Run git in ``folder`` with fixed dates; returns its output."""
+    fixed = {"GIT_AUTHOR_DATE": "2026-01-02T03:04:05+0100", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05+0100"}
+    done = subprocess.run(
+        ["git", *args],
+        cwd=folder,
+        input=data,
+        capture_output=True,
+        env={**os.environ, **fixed, **(env or {})},
+        check=False,
+    )
+    assert done.returncode == 0, f"git {args}: {done.stderr.decode()}"
+    return done.stdout.decode("utf-8", "surrogateescape").strip()
+
+
+def commit_files(folder: Path, files: dict[str, bytes | None], message: str = "change") -> str:
+    """Write files (None removes), commit them all, and return the commit."""
+    for name, data in files.items():
+        path = folder / name
+        if data is None:
+            path.unlink()
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def numbered(count: int) -> bytes:
+    """``count`` lines, each different."""
+    return b"".join(b"line %d\n" % n for n in range(1, count + 1))
+
+
+class Patchq:
+    """The command line in a project, in process."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.layout = Layout(root)
+
+    def run(self, *args: str) -> Result:
+        return CliRunner().invoke(cli, ["--project", str(self.root), *args], prog_name="patchq")
+
+    def ok(self, *args: str) -> str:
+        done = self.run(*args)
+        assert done.exit_code == 0, f"patchq {args}: {done.exit_code}\n{done.output}"
+        return done.output
+
+    def fails(self, code: int, *args: str) -> str:
+        done = self.run(*args)
+        assert done.exit_code == code, f"patchq {args}: {done.exit_code}\n{done.output}"
+        return done.output
+
+    @property
+    def project(self) -> Project:
+        return Project(self.layout)
+
+    def tree(self, upstream: str = "up") -> Path:
+        return self.layout.tree(upstream)
+
+    def patch_file(self, name: str, upstream: str = "up", ref: str = "v1") -> Path:
+        return self.layout.stack(upstream, ref) / f"{name}.patch"
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Everything a user owns and every ref and HEAD: what a failed command must leave alone."""
+        files = {
+            str(p.relative_to(self.root)): p.read_bytes()
+            for folder in ("patches", ".patchq/trees")
+            for p in sorted((self.root / folder).rglob("*"))
+            if p.is_file() and not p.is_symlink() and p.name != ".git"
+        }
+        files["lock"] = self.layout.lock.read_bytes()
+        if self.layout.store.exists():
+            files["refs"] = git(self.layout.store, "for-each-ref").encode()
+        return files
+
+
+def edit(path: Path, line: int, text: bytes = b"changed\n") -> None:
+    """Replace one line (counted from 1) of a file."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[line - 1] = text
+    path.write_bytes(b"".join(lines))
