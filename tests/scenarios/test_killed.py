@@ -78,6 +78,7 @@ VERBS: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
     "apply cold": (unapplied, ("apply",)),
     "apply to": (nothing, ("apply", "--to", "first")),
     "new": (edited, ("new", "up", "fourth", "-m", "Fourth\n\nWhy.")),
+    "import": (nothing, ("import", "up", "EXTRA")),
     "export": (committed, ("export", "up")),
     "drop": (nothing, ("drop", "first")),
     "move": (nothing, ("move", "third", "--first")),
@@ -100,6 +101,9 @@ def user_sees(patchq: Patchq) -> dict[str, bytes]:
 def test_killed_at_every_door(stack: Patchq, verb: str, tmp_path: Path) -> None:
     prepare, args = VERBS[verb]
     prepare(stack)
+    extra = stack.root.parent / "extra.diff"
+    extra.write_text("--- /dev/null\n+++ b/extra.txt\n@@ -0,0 +1 @@\n+extra\n")
+    args = tuple(str(extra) if a == "EXTRA" else a for a in args)
     before = user_sees(stack)
     saved = tmp_path / "saved"
     shutil.copytree(stack.root, saved, symlinks=True)

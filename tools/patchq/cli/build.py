@@ -38,4 +38,5 @@ def command(
         for note in b.notes:
             click.echo(f"    {note}")
     if built:
-        click.echo("install: python -m pip install --no-deps dist/*.whl   (or -c dist/constraints.txt)")
+        names = " ".join(f"dist/{b.path.name}" for b in built)
+        click.echo(f"install: python -m pip install --no-deps {names}")
