@@ -15,19 +15,40 @@ PACKAGE = Path(patchq.__file__).parent
 #: cycles, and from those below; those of the use cases (SIBLINGS) not from each other.
 LAYERS = [
     {"errors", "types"},
-    {"runner", "fsio", "paths"},
+    {"runner", "fsio", "paths", "machine"},
     {"series", "header", "diff", "lock"},
     {"git", "index", "worktree"},
     {"journal", "sources", "stack", "wheel"},
     {"project", "engine"},
     {"apply"},
     {"export"},
-    {"edit", "build", "check", "inspect", "pinning", "scaffold", "verify", "doctor", "probe", "sbom"},
+    {
+        "edit",
+        "build",
+        "check",
+        "inspect",
+        "pinning",
+        "scaffold",
+        "verify",
+        "doctor",
+        "probe",
+        "sbom",
+        "prove",
+        "testing",
+    },
+    {"cluster", "report"},
     {"cli"},
 ]
-SIBLINGS = LAYERS[-2] - {"sbom"}
+SIBLINGS = LAYERS[-3] - {"sbom"}
 #: Names that only one place may import.
-DOORS = {"git": {"git"}, "subprocess": {"runner"}, "click": {"cli"}, "rich": {"cli"}, "requests": {"index"}}
+DOORS = {
+    "git": {"git"},
+    "subprocess": {"runner", "testing"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "requests": {"index"},
+    "distributed": {"cluster"},
+}
 
 
 def module_of(path: Path) -> str:

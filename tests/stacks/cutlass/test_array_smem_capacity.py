@@ -17,16 +17,22 @@ SCHEDULES = ["KernelPtrArrayTmaWarpSpecializedCooperative", "KernelPtrArrayTmaWa
 Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def compile_with(nvcc: Nvcc, tmp_path: Path, arch: str, schedule: str, stages: int) -> subprocess.CompletedProcess[str]:
+def compile_with(
+    nvcc: Nvcc, includes: list[str], tmp_path: Path, arch: str, schedule: str, stages: int
+) -> subprocess.CompletedProcess[str]:
     """Compile the kernel's type with so many stages of a 128 x 128 x 128 tile."""
     out = tmp_path / "out.ptx"
-    return nvcc(f"-arch={arch}", f"-DSTAGES={stages}", f"-DSCHEDULE={schedule}", "-ptx", "-o", str(out), str(SOURCE))
+    return nvcc(
+        *includes, f"-arch={arch}", f"-DSTAGES={stages}", f"-DSCHEDULE={schedule}", "-ptx", "-o", str(out), str(SOURCE)
+    )
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("arch", ["sm_120f", "sm_121f"])
-def test_too_many_stages_are_refused_with_the_sizes(nvcc: Nvcc, tmp_path: Path, arch: str, schedule: str) -> None:
-    done = compile_with(nvcc, tmp_path, arch, schedule, 4)
+def test_too_many_stages_are_refused_with_the_sizes(
+    nvcc: Nvcc, cutlass_includes: list[str], tmp_path: Path, arch: str, schedule: str
+) -> None:
+    done = compile_with(nvcc, cutlass_includes, tmp_path, arch, schedule, 4)
     assert done.returncode != 0, "four stages need 150528 bytes, and SM120 has 101376"
     assert "SMEM usage exceeded" in done.stderr
     assert "101376" in done.stderr
@@ -34,6 +40,6 @@ def test_too_many_stages_are_refused_with_the_sizes(nvcc: Nvcc, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_what_fits_compiles_as_before(nvcc: Nvcc, tmp_path: Path, schedule: str) -> None:
-    done = compile_with(nvcc, tmp_path, "sm_120f", schedule, 2)
+def test_what_fits_compiles_as_before(nvcc: Nvcc, cutlass_includes: list[str], tmp_path: Path, schedule: str) -> None:
+    done = compile_with(nvcc, cutlass_includes, tmp_path, "sm_120f", schedule, 2)
     assert done.returncode == 0, done.stderr

@@ -104,6 +104,7 @@ def test_nvcc_makes_the_block_scaled_mma_of_it(
     context: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     nvcc: Callable[..., subprocess.CompletedProcess[str]],
+    cutlass_includes: list[str],
     tmp_path: Path,
 ) -> None:
     """Compiled for what "12.1" becomes, the PTX holds the MMA, and the cubin no aborting stub."""
@@ -111,7 +112,7 @@ def test_nvcc_makes_the_block_scaled_mma_of_it(
     source.write_text(KERNEL)
     flags = targets(context, monkeypatch, "12.1")
     for kind in ("ptx", "cubin"):
-        done = nvcc(*flags, f"-{kind}", "-o", str(tmp_path / f"k.{kind}"), str(source))
+        done = nvcc(*cutlass_includes, *flags, f"-{kind}", "-o", str(tmp_path / f"k.{kind}"), str(source))
         assert done.returncode == 0, done.stderr
     assert "kind::mxf8f6f4.block_scale" in (tmp_path / "k.ptx").read_text()
     assert b"Aborting" not in (tmp_path / "k.cubin").read_bytes()

@@ -26,6 +26,7 @@ VERBS = {
     "move": "move",
     "undo": "undo",
     "check": "check",
+    "test": "test",
     "build": "build",
     "verify-installed": "verify_installed",
     "doctor": "doctor",

@@ -38,5 +38,5 @@ def command(
         for note in b.notes:
             click.echo(f"    {note}")
     if built:
-        names = " ".join(f"dist/{b.path.name}" for b in built)
-        click.echo(f"install: python -m pip install --no-deps {names}")
+        made = " ".join(f"dist/{b.path.name}" for b in built)
+        click.echo(f"install: python -m pip install --no-deps {made}")

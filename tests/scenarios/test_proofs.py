@@ -1,0 +1,248 @@
+"""Proofs are run on both sides, and seeded falsehoods are caught."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from kit import Patchq, commit_files, edit, git
+
+HONEST = "def test_it(trees):\n    assert (trees / 'up' / 'a.txt').read_text().splitlines()[4] == 'changed'\n"
+PROOFS = {
+    "first": HONEST,
+    "second": "def test_it(trees):\n    assert (trees / 'up' / 'a.txt').read_text().splitlines()[29] == 'changed'\n",
+    "third": "from up_import import check\n\ndef test_it(trees):\n    check(trees)\n",
+}
+
+
+@pytest.fixture
+def proven(stack: Patchq) -> Patchq:
+    """The three patches, each with a proof of its own."""
+    for name, text in PROOFS.items():
+        set_proof(stack, name, text)
+    folder = stack.root / "tests" / "stacks" / "up"
+    (folder / "up_import.py").write_text(
+        "def check(trees):\n    assert b'changed' in (trees / 'up' / 'b.txt').read_bytes()\n"
+    )
+    stack.ok("apply")
+    return stack
+
+
+def set_proof(patchq: Patchq, name: str, text: str, needs: str = "") -> None:
+    path = patchq.root / "tests" / "stacks" / "up" / f"test_{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    file = patchq.patch_file(name)
+    data = file.read_bytes()
+    if b"\nProof:" not in data:
+        more = f"Proof: tests/stacks/up/test_{name}.py\n" + (f"Needs: {needs}\n" if needs else "")
+        file.write_bytes(data.replace(b"\nSigned-off-by:", b"\n" + more.encode() + b"Signed-off-by:"))
+
+
+def states(patchq: Patchq, *args: str, code: int = 0) -> dict[str, tuple[str, str]]:
+    done = patchq.run("test", "--json", *args)
+    assert done.exit_code == code, done.output
+    return {p["patch"]: (p["state"], p["said"]) for p in json.loads(done.output)["proofs"]}
+
+
+def test_honest_proofs_are_proven(proven: Patchq) -> None:
+    assert {s for s, _ in states(proven, "--prove").values()} == {"proven"}
+    assert {s for s, _ in states(proven).values()} == {"passed"}
+
+
+def test_nothing_is_run_twice_for_the_same_inputs(proven: Patchq) -> None:
+    states(proven, "--prove")
+    assert proven.ok("test", "--prove").count("(known)") == 6
+    set_proof(proven, "first", HONEST + "\n")
+    assert proven.ok("test", "--prove").count("(known)") == 4, "another proof is another result"
+    edit(proven.tree() / "b.txt", 40, b"else\n")
+    proven.ok("new", "up", "fourth", "-m", "Fourth\n\nWhy.")
+    assert proven.run("test", "first", "--prove").output.count("(known)") == 0, "so are other trees"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def test_it(trees):\n    assert True\n", "can't fail"),
+        ("def test_it(trees):\n    assert (trees / 'up' / 'run.sh').exists()\n", "can't fail"),
+        (
+            "def test_it(trees):\n    if 'changed' not in (trees / 'up' / 'a.txt').read_text().splitlines()[:10]:\n        import nothing_like_that\n",
+            "errors instead of failing",
+        ),
+        (
+            "from pathlib import Path\nimport os\nlines = Path(os.environ['PATCHQ_TREES'], 'up', 'a.txt').read_text().splitlines()\n"
+            "assert lines[4] == 'changed'\n\ndef test_it():\n    pass\n",
+            "errors instead of failing",
+        ),
+        (
+            "def test_it(trees):\n    {'changed': 1}[(trees / 'up' / 'a.txt').read_text().splitlines()[4]]\n",
+            "errors instead of failing",
+        ),
+        ("def helper():\n    pass\n", "no test ran"),
+        ("def test_it(trees):\n    assert False, 'wrong'\n", "with the patch: "),
+        ("import pytest\n\ndef test_it():\n    pytest.skip('not run: needs a unicorn')\n", "needs a unicorn"),
+    ],
+)
+def test_seeded_falsehoods(proven: Patchq, text: str, said: str) -> None:
+    set_proof(proven, "first", text)
+    code = 0 if "unicorn" in said else 5
+    state, words = states(proven, "first", "--prove", code=code)["up/first"]
+    assert state in ("not proven", "failed", "not run")
+    assert said in words
+
+
+def test_a_patch_that_upstream_absorbed(proven: Patchq, upstream: Path) -> None:
+    """On a ref that holds the change already, the patch is empty there, and so is its proof."""
+    commit_files(upstream, {"a.txt": (upstream / "a.txt").read_bytes().replace(b"line 5\n", b"changed\n")}, "took it")
+    git(upstream, "tag", "v2")
+    proven.ok("pin", "up", "--ref", "v2")
+    new = proven.layout.stack("up", "v2")
+    new.mkdir()
+    data = proven.patch_file("first").read_bytes()
+    (new / "first.patch").write_bytes(data[: data.index(b"diff --git")])
+    (new / "series").write_text("first.patch\n")
+    state, words = states(proven, "first", "--prove", code=5)["up/first"]
+    assert state == "not proven"
+    assert "upstream holds the change already" in words
+
+
+def test_those_that_require_it_are_left_out_too(proven: Patchq) -> None:
+    data = proven.patch_file("third").read_bytes()
+    proven.patch_file("third").write_bytes(data.replace(b"\nProof:", b"\nRequires: up/first\nProof:"))
+    done = json.loads(proven.ok("test", "first", "--prove", "--json"))
+    left = [c["left_out"] for c in done["proofs"][0]["cells"]]
+    assert left == [[], ["up/first", "up/third"]]
+
+
+def test_those_that_do_not_apply_without_it_are_left_out_too(proven: Patchq) -> None:
+    edit(proven.tree() / "a.txt", 5, b"changed again\n")
+    proven.ok("new", "up", "onto", "-m", "On top of first\n\nWhy.")
+    set_proof(proven, "first", HONEST.replace("== 'changed'", ".startswith('changed')"))
+    done = json.loads(proven.ok("test", "first", "--prove", "--json"))
+    assert done["proofs"][0]["cells"][1]["left_out"] == ["up/first", "up/onto"]
+
+
+def test_what_is_not_here_is_not_run_and_not_green(proven: Patchq, tmp_path: Path) -> None:
+    data = proven.patch_file("first").read_bytes()
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", b"\nNeeds: sm121\nProof:"))
+    junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
+    out = proven.ok("test", "--prove", "--junit", str(junit), "--sarif", str(sarif))
+    assert "not run    up/first: needs sm121" in out
+    assert "on a machine that has it: patchq test up/first --prove" in out
+    suites = {s.get("name"): s for s in ElementTree.parse(junit).getroot()}
+    assert suites["up/first"].get("skipped") == "2"
+    assert suites["up/second"].get("failures") == "0"
+    results = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert [(r["ruleId"], r["level"]) for r in results] == [("not-run", "note")]
+
+
+def test_a_failure_is_in_junit_and_sarif(proven: Patchq, tmp_path: Path) -> None:
+    set_proof(proven, "first", "def test_it():\n    assert False, '\\x1b <b>&'\n")
+    junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
+    proven.fails(5, "test", "first", "--junit", str(junit), "--sarif", str(sarif))
+    assert ElementTree.parse(junit).getroot().find(".//failure") is not None
+    (result,) = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert result["level"] == "error"
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "patches/up/v1/first.patch"
+
+
+def test_a_module_from_elsewhere_is_an_error(proven: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The patched package must be what the test sees: another copy in front of it is caught."""
+    text = proven.layout.lock.read_text()
+    proven.layout.lock.write_text(text + '\n[upstreams.up.build]\ndistribution = "pkg"\npackage = "pkg"\n')
+    elsewhere = tmp_path / "elsewhere" / "pkg"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "__init__.py").write_text("")
+    (elsewhere / "mod.py").write_text("def f():\n    return 1\n")
+    set_proof(
+        proven, "first", f"import sys\nsys.path.insert(0, {str(elsewhere.parent)!r})\nimport pkg.mod\n\n" + HONEST
+    )
+    state, words = states(proven, "first", code=5)["up/first"]
+    assert state == "failed"
+    assert "not from" in words
+
+
+# Other machines
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A real scheduler and two workers on loopback, each with one ``sm121``."""
+    env = {**os.environ, "PATCHQ_CACHE": str(tmp_path / "workers-cache"), "DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
+    place = tmp_path / "scheduler.json"
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)],
+        env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path,
+    )  # fmt: skip
+    end = time.monotonic() + 60
+    while not place.exists() or not place.read_text():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    address = json.loads(place.read_text())["address"]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", address, "--host", "127.0.0.1", "--no-nanny", "--no-dashboard",
+             "--nthreads", "1", "--resources", "sm121=1", "--local-directory", str(tmp_path / f"w{n}")],
+            env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path,
+        )
+        for n in range(2)
+    ]  # fmt: skip
+    yield address, workers
+    for process in (*workers, scheduler):
+        process.kill()
+        process.wait()
+
+
+def test_a_scheduler_and_a_worker_that_dies(
+    proven: Patchq, cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    """Six cells on two workers; the first worker to begin is killed while it is at it."""
+    address, workers = cluster
+    mark = tmp_path / "began"
+    slow = f"import os, time\nfrom pathlib import Path\np = Path({str(mark)!r})\nif not p.exists():\n    p.write_text(str(os.getppid()))\n    time.sleep(30)\n\n"
+    set_proof(proven, "first", slow + HONEST)
+    argv = [
+        sys.executable,
+        "-m",
+        "patchq",
+        "--project",
+        str(proven.root),
+        "test",
+        "--prove",
+        "--json",
+        "--scheduler",
+        address,
+    ]
+    run = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 90
+    while not mark.exists() or not mark.read_text():
+        assert time.monotonic() < end, "no worker began"
+        assert run.poll() is None, run.stderr.read().decode() if run.stderr else ""
+        time.sleep(0.05)
+    victim = int(mark.read_text())
+    assert victim in [w.pid for w in workers]
+    os.kill(victim, signal.SIGKILL)
+    out, err = run.communicate(timeout=180)
+    assert run.returncode == 0, err.decode()
+    proofs = json.loads(out)["proofs"]
+    assert {p["patch"]: p["state"] for p in proofs} == dict.fromkeys(("up/first", "up/second", "up/third"), "proven")
+
+
+def test_no_worker_has_it(proven: Patchq, cluster: tuple[str, list[subprocess.Popen[bytes]]]) -> None:
+    data = proven.patch_file("first").read_bytes()
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", b"\nNeeds: sm90\nProof:"))
+    out = proven.ok("test", "first", "--scheduler", cluster[0])
+    assert "not run    up/first: needs sm90" in out
+
+
+def test_no_scheduler_is_a_clear_error(proven: Patchq) -> None:
+    assert "no scheduler at tcp://127.0.0.1:9" in proven.fails(1, "test", "--scheduler", "tcp://127.0.0.1:9")

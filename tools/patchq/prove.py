@@ -1,0 +1,422 @@
+"""``test``: run the proofs against the applied stacks, and with ``--prove`` against the stacks without
+each patch, where they must fail by assertion.
+
+A cell is one patch in one variant of the stacks. Cells are independent: they run in processes here,
+or on a Dask scheduler's workers (:mod:`patchq.cluster`), which make the same trees from the same
+lock and patches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from patchq import fsio, runner
+from patchq.apply import bases_of, plan
+from patchq.errors import ConflictError
+from patchq.export import pick
+from patchq.git import CommitInfo, Git
+from patchq.machine import Machine, this_machine
+from patchq.project import Project
+from patchq.stack import Stack, find_patch, load_state
+from patchq.types import CommitId, TreeId
+
+RESULT_VERSION = 1
+WITH, WITHOUT = "with", "without"
+#: Of a proof's run in one variant.
+PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A patch and the tests that prove it."""
+
+    upstream: str
+    ref: str
+    patch: str
+    files: tuple[str, ...]
+    needs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.upstream}/{self.patch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The trees of one run: ``tips`` are commits by upstream; ``left_out`` what isn't in them."""
+
+    kind: str
+    tips: Mapping[str, CommitId]
+    trees: Mapping[str, TreeId]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One proof in one variant."""
+
+    proof: Proof
+    variant: Variant
+    key: str
+    set_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """``state`` of a cell, its tests' outcomes, and the machine that they ran on."""
+
+    proof: str
+    variant: str
+    state: str
+    tests: tuple[dict[str, str], ...] = ()
+    said: str = ""
+    seconds: float = 0.0
+    machine: Mapping[str, str] = field(default_factory=dict)
+    trees: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the cells of one patch come to. ``state``: ``proven`` (both sides ran), ``passed`` (only
+    the one with it was asked for), ``failed``, ``not proven`` or ``not run``."""
+
+    proof: Proof
+    state: str
+    said: str
+    cells: tuple[CellResult, ...]
+    command: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.state in ("proven", "passed")
+
+
+def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdict:
+    """Judge one patch's cells."""
+    by_kind = {c.variant: c for c in cells}
+    here = by_kind[WITH]
+    again = f"patchq test {proof.name}" + (" --prove" if prove else "")
+    if here.state == NOT_RUN:
+        return Verdict(proof, NOT_RUN, here.said, tuple(cells), again)
+    if here.state != PASSED:
+        return Verdict(proof, "failed", f"with the patch: {here.said}", tuple(cells), again)
+    if not prove:
+        return Verdict(proof, "passed", f"{len(here.tests)} tests", tuple(cells))
+    gone = by_kind[WITHOUT]
+    if gone.state == FAILED:
+        failures = [t for t in gone.tests if t["outcome"] == "assertion"]
+        first = failures[0]["said"].splitlines()[0][:160] if failures and failures[0]["said"] else ""
+        return Verdict(proof, "proven", f"without it {len(failures)} of {len(gone.tests)} fail: {first}", tuple(cells))
+    if gone.state == PASSED:
+        said = "passes without the patch: the proof can't fail, or upstream holds the change already"
+    elif gone.state == ERROR:
+        said = f"without the patch it errors instead of failing: {gone.said}"
+    else:
+        said = f"without the patch: {gone.said}"
+    return Verdict(proof, "not proven", said, tuple(cells), again)
+
+
+def run_proofs(
+    project: Project,
+    patches: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    prove: bool = False,
+    fresh: bool = False,
+    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]] | None = None,
+    progress: Callable[[CellResult], None] = lambda _: None,
+) -> list[Verdict]:
+    """Run the proofs of a set's patches, all or the named ones, and judge them.
+
+    :param prove: run each also on the stacks without its patch, and demand a failed assertion there.
+    :param fresh: run again what has a result for the same inputs.
+    :param run_cells: what runs cells that this machine's results don't have; here by default.
+    """
+    set_name = project.choose_set(set_name)
+    machine = this_machine()
+    with project.locked("test"):
+        stacks = project.stacks(set_name)
+        chosen = _chosen(stacks, patches)
+        whole = _whole(project, stacks, set_name)
+        proofs = [p for p in _proofs(stacks) if not chosen or p.name in chosen]
+        cells: list[Cell] = []
+        for proof in proofs:
+            variants = [whole.variant] + ([whole.without(proof.name)] if prove else [])
+            cells += [Cell(proof, v, result_key(project, proof, v, machine), set_name) for v in variants]
+    results = _run(project, cells, machine, fresh, run_cells or run_here, progress)
+    # Where both sides have the same trees (the change is upstream's already), one run serves both.
+    named = [replace(results[c.key], variant=c.variant.kind, left_out=c.variant.left_out) for c in cells]
+    return [verdict_of(p, [r for c, r in zip(cells, named, strict=True) if c.proof == p], prove) for p in proofs]
+
+
+def _chosen(stacks: list[Stack], patches: Sequence[str]) -> set[str]:
+    found = [find_patch(stacks, name) for name in patches]
+    return {f"{stack.pin.upstream}/{name}" for stack, name in found}
+
+
+def _proofs(stacks: Sequence[Stack]) -> list[Proof]:
+    found = []
+    for stack in stacks:
+        for name, header in stack.headers():
+            needs = tuple(w for v in header.values("Needs") for w in v.replace(",", " ").split())
+            found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), needs))
+    return found
+
+
+class _Whole:
+    """The whole set in the store, from which variants without a patch are derived in memory."""
+
+    def __init__(
+        self,
+        store: Git,
+        commits: Mapping[str, list[tuple[str, CommitInfo]]],
+        bases: Mapping[str, CommitId],
+        requires: Mapping[str, set[str]],
+    ) -> None:
+        self.store, self.commits, self.requires = store, commits, requires
+        self.bases = dict(bases)
+        tips = {u: (c[-1][1].commit if c else bases[u]) for u, c in commits.items()}
+        self.variant = self._variant(WITH, tips, ())
+
+    def _variant(self, kind: str, tips: Mapping[str, CommitId], left_out: tuple[str, ...]) -> Variant:
+        names = sorted(tips)
+        trees = self.store.tree_of([tips[n] for n in names])
+        return Variant(kind, dict(tips), dict(zip(names, trees, strict=True)), left_out)
+
+    def without(self, name: str) -> Variant:
+        """The set without a patch, those that say that they require it, and those that don't apply without it."""
+        gone = {name}
+        while more := {n for n, needed in self.requires.items() if needed & gone} - gone:
+            gone |= more
+        tips = dict(self.variant.tips)
+        for upstream, commits in self.commits.items():
+            if not any(n in gone for n, _ in commits):
+                continue
+            onto, tip = self.store.tree_of([self.bases[upstream]])[0], self.bases[upstream]
+            before = onto
+            for full, info in commits:
+                parent, before = before, info.tree
+                if full in gone:
+                    continue
+                try:
+                    onto = pick(self.store, upstream, full, parent, info.tree, onto)
+                except ConflictError:
+                    gone.add(full)
+                    continue
+                tip = self.store.commit_tree(onto, [tip], info.author, info.message)
+            tips[upstream] = tip
+        return self._variant(WITHOUT, tips, tuple(sorted(gone)))
+
+
+def _whole(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whole:
+    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+    usable = {u: s for u, s in states.items() if s}
+    commits: dict[str, list[tuple[str, CommitInfo]]] = {}
+    bases: dict[str, CommitId] = {}
+    requires: dict[str, set[str]] = {}
+    for stack, base in zip(stacks, bases_of(project, stacks, {**dict.fromkeys(states), **usable}, False), strict=True):
+        upstream = stack.pin.upstream
+        after = plan(project, stack, base, usable.get(upstream), set_name).after
+        infos = project.store.log(f"{base.commit}..{after.tip}") if after.patches else []
+        commits[upstream] = [(f"{upstream}/{p.applied.name}", c) for p, c in zip(after.patches, infos, strict=True)]
+        bases[upstream] = base.commit
+        for name, header in stack.headers():
+            requires[f"{upstream}/{name}"] = set(header.values("Requires"))
+    return _Whole(project.store, commits, bases, requires)
+
+
+def variant_of(project: Project, cell: Cell) -> Variant:
+    """A cell's variant, made anew in this project's store: how another machine comes by its commits."""
+    with project.locked("test"):
+        whole = _whole(project, project.stacks(cell.set_name), cell.set_name)
+        return whole.variant if cell.variant.kind == WITH else whole.without(cell.proof.name)
+
+
+def result_key(project: Project, proof: Proof, variant: Variant, machine: Machine) -> str:
+    """What a result depends on: trees, the proof's files, Python, torch, GPU, CUDA."""
+    files = sorted({f.split("::")[0] for f in proof.files})
+    digest = hashlib.sha256()
+    for path in proof_inputs(project, files):
+        digest.update(path.relative_to(project.layout.root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    body = [RESULT_VERSION, dict(sorted(variant.trees.items())), proof.files, digest.hexdigest(), machine.facts()]
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
+    """A proof's files, what lies beside them, and the conftests above them."""
+    root = project.layout.root
+    found: set[Path] = set()
+    for file in files:
+        path = root / file
+        found |= {p for p in path.parent.glob("*") if p.is_file() and (p == path or not p.name.startswith("test_"))}
+        found |= {c for c in (f / "conftest.py" for f in path.parents if root in (f, *f.parents)) if c.is_file()}
+    return sorted(p for p in found if p.is_file())
+
+
+def _run(
+    project: Project,
+    cells: Sequence[Cell],
+    machine: Machine,
+    fresh: bool,
+    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]],
+    progress: Callable[[CellResult], None],
+) -> dict[str, CellResult]:
+    results: dict[str, CellResult] = {}
+    todo: dict[str, Cell] = {}
+    for cell in cells:
+        kept = None if fresh else load_result(project, cell.key)
+        if kept:
+            results[cell.key] = kept
+            progress(kept)
+        else:
+            todo[cell.key] = cell
+    order = list(todo.values())
+    for cell, result in zip(order, run_cells(project, order), strict=True):
+        # A result is kept under what it depends on; "not run" depends on nothing but this machine.
+        if result.state != NOT_RUN and result.machine == machine.facts():
+            save_result(project, cell.key, result)
+        results[cell.key] = result
+        progress(result)
+    return results
+
+
+def load_result(project: Project, key: str) -> CellResult | None:
+    """A result that is kept, or None."""
+    path = project.layout.private / "results" / f"{key}.json"
+    data = fsio.read_or_none(path)
+    if data is None:
+        return None
+    raw = fsio.load_state(data, path, RESULT_VERSION)
+    raw.pop("version")
+    return CellResult(**{**raw, "tests": tuple(raw["tests"]), "left_out": tuple(raw["left_out"]), "cached": True})
+
+
+def save_result(project: Project, key: str, result: CellResult) -> None:
+    """Keep a result."""
+    path = project.layout.private / "results" / f"{key}.json"
+    fsio.write_atomic(path, fsio.dump_json({"version": RESULT_VERSION, **asdict(result)}))
+
+
+# Running
+
+
+def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+    """Run cells in processes of this machine, as many at once as it has cores for."""
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+    from queue import SimpleQueue
+
+    slots: SimpleQueue[int] = SimpleQueue()
+    count = max(1, min(os.cpu_count() or 1, len(cells)))
+    for number in range(count):
+        slots.put(number)
+
+    def work(cell: Cell) -> CellResult:
+        slot = slots.get()
+        try:
+            return run_cell(project, cell, slot)
+        finally:
+            slots.put(slot)
+
+    # Two runs at once would take the trees from under each other.
+    lock = fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
+    with lock, ThreadPoolExecutor(count) as pool:
+        yield from pool.map(work, cells)
+
+
+def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:
+    """Run one proof against one variant's trees, checked out in a place of their own."""
+    import time
+
+    machine = this_machine()
+    proof, variant = cell.proof, cell.variant
+    missing = [n for n in proof.needs if n not in machine.can]
+    about: dict[str, Any] = {
+        "machine": machine.facts(), "trees": dict(variant.trees), "left_out": variant.left_out,
+    }  # fmt: skip
+    if missing:
+        return CellResult(proof.name, variant.kind, NOT_RUN, said=f"needs {', '.join(missing)}", **about)
+    if not proof.files:
+        return CellResult(proof.name, variant.kind, ERROR, said="the patch names no Proof:", **about)
+    start = time.monotonic()
+    folder = checkout(project, variant, slot)
+    tests, said = _pytest(project, folder, proof.files)
+    seconds = round(time.monotonic() - start, 2)
+    state, words = judge(tests, said)
+    return CellResult(proof.name, variant.kind, state, tuple(tests), words, seconds, **about)
+
+
+def judge(tests: Sequence[Mapping[str, str]], said: str) -> tuple[str, str]:
+    """The state that tests' outcomes come to, and why.
+
+    Errors weigh most: a proof that can't be imported has shown nothing, whatever else failed.
+    """
+    first = {o: next((t for t in tests if t["outcome"] == o), None) for o in ("error", "assertion", "skipped")}
+    if error := first["error"]:
+        return ERROR, f"{error['test']}: {error['said'].strip().splitlines()[-1] if error['said'].strip() else 'error'}"
+    if failure := first["assertion"]:
+        return FAILED, f"{failure['test']}: {failure['said'].splitlines()[0] if failure['said'] else 'failed'}"
+    if skipped := first["skipped"]:
+        return NOT_RUN, skipped["said"].removeprefix("not run: ") or "skipped"
+    if not tests:
+        return ERROR, "no test ran: " + (said.strip().splitlines() or ["pytest said nothing"])[-1]
+    return PASSED, f"{len(tests)} tests"
+
+
+def checkout(project: Project, variant: Variant, slot: int) -> Path:
+    """Put a variant's trees into the slot's folder; only what differs from its last one is written."""
+    root = project.layout.private / "prove" / f"slot{slot}"
+    for upstream, tip in variant.tips.items():
+        target = root / upstream
+        index = root / f"{upstream}.index"
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target), "GIT_DIR": str(project.layout.store)}
+        target.mkdir(parents=True, exist_ok=True)
+        runner.run(["git", "read-tree", "--reset", "-u", tip], cwd=target, env=env)
+        for path, nested in project.lock.nested_in(upstream).items():
+            link = target / path
+            if nested in variant.tips and not link.is_symlink():
+                if link.is_dir():
+                    link.rmdir()
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(root / nested)
+    return root
+
+
+def _pytest(project: Project, trees: Path, files: Sequence[str]) -> tuple[list[dict[str, str]], str]:
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        results = Path(text) / "results.json"
+        packages = {
+            u.build.package: str(trees / u.name)
+            for u in project.lock.upstreams.values()
+            if u.build and (trees / u.name).is_dir()
+        }
+        env = {
+            "PATCHQ_TREES": str(trees),
+            "PATCHQ_IMPORTS": json.dumps(packages),
+            "PATCHQ_RESULTS": str(results),
+            # Trees change between runs faster than the clock that bytecode is compared by.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            "CUDA_CACHE_DISABLE": "1",
+        }
+        options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
+        argv = [sys.executable, "-m", "pytest", *options, *files]
+        done = runner.run(argv, cwd=project.layout.root, env=env, ok_codes=range(-64, 256))
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        data = fsio.read_or_none(results)
+        return (json.loads(data) if data else []), said
+
+
+def forget_trees(project: Project) -> None:
+    """Remove the folders that variants are checked out in."""
+    shutil.rmtree(project.layout.private / "prove", ignore_errors=True)
