@@ -16,7 +16,7 @@ PACKAGE = Path(patchq.__file__).parent
 LAYERS = [
     {"errors", "types"},
     {"runner", "fsio", "paths", "machine"},
-    {"series", "header", "diff", "lock"},
+    {"series", "header", "diff", "lock", "signatures", "bodies"},
     {"git", "index", "worktree"},
     {"journal", "sources", "stack", "wheel"},
     {"project", "engine"},
@@ -35,6 +35,7 @@ LAYERS = [
         "sbom",
         "prove",
         "testing",
+        "drift",
     },
     {"cluster", "report"},
     {"cli"},

@@ -91,6 +91,9 @@ def _commit(project: Project, draft: Pin) -> CommitId | None:
         if draft.commit:
             project.say(f"{draft.upstream}: {error.message}; commit {draft.commit} is taken as given")
             return draft.commit
+        if draft.archive:
+            project.say(f"{draft.upstream}: {error.message}; pinned by its archive alone")
+            return None
         raise Unreachable(error.message, hint="give its commit with --commit, and an --archive to fetch") from None
     if draft.commit and found != draft.commit:
         raise SourceError(

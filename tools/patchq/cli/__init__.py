@@ -27,6 +27,7 @@ VERBS = {
     "undo": "undo",
     "check": "check",
     "test": "test",
+    "drift": "drift",
     "build": "build",
     "verify-installed": "verify_installed",
     "doctor": "doctor",

@@ -1,0 +1,139 @@
+"""Signatures of a Python package at a ref, by griffe, and what changed between two refs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import griffe
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``kind`` as in :mod:`inspect`, in words; ``default`` is its source, None for none."""
+
+    name: str
+    kind: str
+    default: str | None
+
+    @property
+    def positional(self) -> bool:
+        return self.kind in ("positional-only", "positional or keyword")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function's parameters, ``self`` and ``cls`` of methods left out."""
+
+    path: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def name(self) -> str:
+        """What a call names: the function, or for a constructor its class."""
+        parts = self.path.split(".")
+        return parts[-2] if parts[-1] == "__init__" else parts[-1]
+
+    @property
+    def positional(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.parameters if p.positional)
+
+    def takes(self, kind: str) -> bool:
+        """Whether it has ``*args`` (``variadic positional``) or ``**kwargs`` (``variadic keyword``)."""
+        return any(p.kind == kind for p in self.parameters)
+
+    def find(self, name: str) -> Parameter | None:
+        """The parameter of that name that a keyword can set."""
+        return next((p for p in self.parameters if p.name == name and p.kind != "positional-only"), None)
+
+    def accepts(self, count: int, keywords: set[str]) -> bool:
+        """Whether a call with so many positional arguments and these keywords binds."""
+        if count > len(self.positional) and not self.takes("variadic positional"):
+            return False
+        if not self.takes("variadic keyword") and any(self.find(k) is None for k in keywords):
+            return False
+        given = {p.name for p in self.positional[:count]}
+        if given & keywords:
+            return False
+        rest = [p for p in self.parameters if p.name not in given | keywords and p.default is None]
+        return all(p.kind.startswith("variadic") for p in rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A package's functions by path, every public way to name each (``aliases``), and all its names."""
+
+    package: str
+    functions: Mapping[str, Signature]
+    aliases: Mapping[str, str]
+    names: frozenset[str]
+
+
+def load_api(package: str, tree: Path) -> Api:
+    """Read a package's source below ``tree``; nothing of it is imported or run."""
+    import logging
+
+    import griffe
+
+    logging.getLogger("griffe").setLevel(logging.CRITICAL)
+    loader = griffe.GriffeLoader(search_paths=[tree], allow_inspection=False)
+    root = loader.load(package, try_relative_path=False)
+    loader.resolve_aliases(implicit=True, external=False)
+    functions: dict[str, Signature] = {}
+    aliases: dict[str, str] = {}
+    names: set[str] = set()
+    for path, item in _walk(root):
+        names.add(path)
+        target = item
+        if item.is_alias:
+            try:
+                target = item.final_target  # type: ignore[union-attr]
+            except Exception:
+                continue  # griffe can't follow it: into another package, or a cycle
+        if target.is_function:
+            functions[target.path] = _signature(target.path, target)
+            aliases[path] = target.path
+        elif target.is_class:
+            aliases[path] = target.path
+    return Api(package, functions, aliases, frozenset(names))
+
+
+def _walk(root: Any) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
+    stack: list[tuple[str, Any]] = [(root.path, root)]
+    while stack:
+        path, item = stack.pop()
+        yield path, item
+        if not item.is_alias:
+            stack.extend((f"{path}.{name}", member) for name, member in item.members.items())
+
+
+def _signature(path: str, function: Any) -> Signature:
+    found = []
+    for index, p in enumerate(function.parameters):
+        if index == 0 and p.name in ("self", "cls") and function.parent is not None and function.parent.is_class:
+            continue
+        kind = p.kind.value if p.kind else "positional or keyword"
+        variadic = kind.startswith("variadic")
+        found.append(Parameter(p.name, kind, None if p.default is None or variadic else str(p.default)))
+    return Signature(path, tuple(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A function that is in both refs with different parameters."""
+
+    old: Signature
+    new: Signature
+
+
+def changes(old: Api, new: Api) -> tuple[list[Change], frozenset[str]]:
+    """Functions with other parameters, and the names that are gone."""
+    changed = [
+        Change(sig, new.functions[path])
+        for path, sig in old.functions.items()
+        if path in new.functions and new.functions[path].parameters != sig.parameters
+    ]
+    return changed, old.names - new.names
