@@ -120,3 +120,16 @@ def test_the_other_set_bumps_only_what_is_nested(real: Patchq) -> None:
     assert "#define CUTLASS_MINOR 2" not in inside.read_text()
     real.ok("apply", "--set", "gb10")
     assert "#define CUTLASS_MINOR 2" in inside.read_text()
+
+
+def test_drift_finds_the_bug_that_the_first_patch_mends(real: Patchq) -> None:
+    """FlashInfer 0.5.3 to 0.6.1 against vLLM 0.13.0: plan() gained a parameter in the middle."""
+    done = real.run("drift", "flashinfer", "--from", "v0.5.3", "--to", "v0.6.1", "--json")
+    alarms = json.loads(done.output[done.output.index("{") :])["alarms"]
+    found = [a for a in alarms if a["function"] == "fast_plan_decode"]
+    assert [(a["kind"], a["path"], a["line"], a["state"]) for a in found] == [
+        ("positional shift", "vllm/v1/attention/backends/flashinfer.py", 1452, "mended")
+    ]
+    assert "was data_type, is now o_data_type" in found[0]["said"]
+    quiet = json.loads(real.ok("drift", "flashinfer", "--from", "v0.6.1", "--to", "v0.6.1", "--json"))
+    assert quiet["alarms"] == []

@@ -138,6 +138,9 @@ def test_what_is_not_here_is_not_run_and_not_green(proven: Patchq, tmp_path: Pat
     out = proven.ok("test", "--prove", "--junit", str(junit), "--sarif", str(sarif))
     assert "not run    up/first: needs sm121" in out
     assert "on a machine that has it: patchq test up/first --prove" in out
+    shown = proven.ok("report", "--junit", str(tmp_path / "again.xml"))
+    assert "2 proven" in shown
+    assert (tmp_path / "again.xml").read_bytes() == junit.read_bytes()
     suites = {s.get("name"): s for s in ElementTree.parse(junit).getroot()}
     assert suites["up/first"].get("skipped") == "2"
     assert suites["up/second"].get("failures") == "0"
@@ -169,6 +172,31 @@ def test_a_module_from_elsewhere_is_an_error(proven: Patchq, tmp_path: Path, mon
     state, words = states(proven, "first", code=5)["up/first"]
     assert state == "failed"
     assert "not from" in words
+
+
+# Upstream's own tests
+
+
+def test_upstreams_own_tests_show_regressions_only(patchq: Patchq, upstream: Path) -> None:
+    own = (
+        b"from pkg.mod import f\n\ndef test_f():\n    assert f() == 1\n\ndef test_type():\n    assert isinstance(f(), int)\n\n"
+        b"def test_broken_anyway():\n    assert f() == 7\n\ndef test_no_gpu_here():\n    import no_such_gpu_library\n"
+    )
+    commit_files(
+        upstream, {"tests/test_mod.py": own, "tests/test_else.py": b"def test_x():\n    pass\n", "pkg/__init__.py": b""}
+    )
+    git(upstream, "tag", "v2")
+    patchq.ok("pin", "up", "--ref", "v2")
+    text = patchq.layout.lock.read_text()
+    patchq.layout.lock.write_text(text + '\n[upstreams.up.build]\ndistribution = "pkg"\npackage = "pkg"\n')
+    patchq.ok("apply")
+    edit(patchq.tree() / "pkg" / "mod.py", 2, b"    return 2\n")
+    patchq.ok("new", "up", "two", "-m", "Two\n\nWhy.")
+    done = json.loads(patchq.fails(5, "test", "--upstream", "--json"))
+    (file,) = done["files"]
+    assert file["path"] == "tests/test_mod.py"
+    assert file["before"] == {"passed": 2, "failed": 1, "error": 1}
+    assert file["regressions"] == ["tests/test_mod.py::test_f"]
 
 
 # Other machines

@@ -37,7 +37,7 @@ LAYERS = [
         "testing",
         "drift",
     },
-    {"cluster", "report"},
+    {"cluster", "report", "upstream_tests"},
     {"cli"},
 ]
 SIBLINGS = LAYERS[-3] - {"sbom"}

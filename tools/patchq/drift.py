@@ -185,10 +185,13 @@ class _Calls(ast.NodeVisitor):
     def __init__(self, path: str, upstream: str, old: Api, changed: Sequence[Change], gone: frozenset[str]) -> None:
         self.path, self.upstream, self.old, self.gone = path, upstream, old, gone
         self.changed = {c.old.path: c for c in changed}
-        self.by_name: dict[str, list[Change]] = {}
-        for change in changed:
-            if change.old.path.count(".") > 1:
-                self.by_name.setdefault(change.old.path.rsplit(".", 1)[1], []).append(change)
+        wanted = {c.old.path.rsplit(".", 1)[1] for c in changed}
+        # All methods of a changed one's name: a call may look more like one that didn't change.
+        self.by_name: dict[str, list[Signature]] = {}
+        for path, signature in old.functions.items() if wanted else ():
+            name = path.rsplit(".", 1)[1]
+            if name in wanted:
+                self.by_name.setdefault(name, []).append(signature)
         self.imported: dict[str, str] = {}
         self.instances: dict[str, str] = {}
         self.local_classes: set[str] = set()
@@ -269,9 +272,10 @@ class _Calls(ast.NodeVisitor):
         held = self.instances.get(ast.unparse(node.func.value))
         if held:
             return self.changed.get(f"{held}.{node.func.attr}")
-        best = max(self.by_name.get(node.func.attr, ()), key=lambda c: likeness(node, c.old), default=None)
-        if best is not None and likeness(node, best.old) >= LIKENESS:
-            return best
+        candidates = self.by_name.get(node.func.attr, ())
+        best = max(candidates, key=lambda c: (likeness(node, c), c.path in self.changed), default=None)
+        if best is not None and likeness(node, best) >= LIKENESS:
+            return self.changed.get(best.path)
         return None
 
 

@@ -147,7 +147,7 @@ def run_proofs(
     with project.locked("test"):
         stacks = project.stacks(set_name)
         chosen = _chosen(stacks, patches)
-        whole = _whole(project, stacks, set_name)
+        whole = whole_set(project, stacks, set_name)
         proofs = [p for p in _proofs(stacks) if not chosen or p.name in chosen]
         cells: list[Cell] = []
         for proof in proofs:
@@ -193,6 +193,11 @@ class _Whole:
         trees = self.store.tree_of([tips[n] for n in names])
         return Variant(kind, dict(tips), dict(zip(names, trees, strict=True)), left_out)
 
+    def bare(self) -> Variant:
+        """The pins without any patch."""
+        every = tuple(n for commits in self.commits.values() for n, _ in commits)
+        return self._variant("bare", self.bases, every)
+
     def without(self, name: str) -> Variant:
         """The set without a patch, those that say that they require it, and those that don't apply without it."""
         gone = {name}
@@ -218,7 +223,7 @@ class _Whole:
         return self._variant(WITHOUT, tips, tuple(sorted(gone)))
 
 
-def _whole(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whole:
+def whole_set(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whole:
     states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
     usable = {u: s for u, s in states.items() if s}
     commits: dict[str, list[tuple[str, CommitInfo]]] = {}
@@ -238,7 +243,7 @@ def _whole(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whole:
 def variant_of(project: Project, cell: Cell) -> Variant:
     """A cell's variant, made anew in this project's store: how another machine comes by its commits."""
     with project.locked("test"):
-        whole = _whole(project, project.stacks(cell.set_name), cell.set_name)
+        whole = whole_set(project, project.stacks(cell.set_name), cell.set_name)
         return whole.variant if cell.variant.kind == WITH else whole.without(cell.proof.name)
 
 
@@ -350,7 +355,7 @@ def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:
         return CellResult(proof.name, variant.kind, ERROR, said="the patch names no Proof:", **about)
     start = time.monotonic()
     folder = checkout(project, variant, slot)
-    tests, said = _pytest(project, folder, proof.files)
+    tests, said = run_pytest(project, folder, proof.files)
     seconds = round(time.monotonic() - start, 2)
     state, words = judge(tests, said)
     return CellResult(proof.name, variant.kind, state, tuple(tests), words, seconds, **about)
@@ -392,7 +397,14 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
     return root
 
 
-def _pytest(project: Project, trees: Path, files: Sequence[str]) -> tuple[list[dict[str, str]], str]:
+def run_pytest(
+    project: Project, trees: Path, files: Sequence[str], *, cwd: Path | None = None, timeout: float | None = None
+) -> tuple[list[dict[str, str]], str]:
+    """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
+
+    :param cwd: where to run, the project's folder by default.
+    :param timeout: seconds; past it the outcomes are none and what was said tells so.
+    """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         results = Path(text) / "results.json"
         packages = {
@@ -411,7 +423,10 @@ def _pytest(project: Project, trees: Path, files: Sequence[str]) -> tuple[list[d
         }
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
         argv = [sys.executable, "-m", "pytest", *options, *files]
-        done = runner.run(argv, cwd=project.layout.root, env=env, ok_codes=range(-64, 256))
+        try:
+            done = runner.run(argv, cwd=cwd or project.layout.root, env=env, timeout=timeout, ok_codes=range(-64, 256))
+        except runner.CommandError as error:
+            return [], error.said
         said = (done.stdout + done.stderr).decode("utf-8", "replace")
         data = fsio.read_or_none(results)
         return (json.loads(data) if data else []), said

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.prove import NOT_RUN, CellResult, Verdict
+from patchq.prove import NOT_RUN, CellResult, Proof, Verdict
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
 
@@ -27,6 +27,22 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
             for v in verdicts
         ],
     }  # fmt: skip
+
+
+def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
+    """The verdicts of a ``patchq/test/1`` body: the reverse of :func:`proofs_json`.
+
+    :raises KeyError, TypeError: if it isn't one.
+    """
+    found = []
+    for p in body["proofs"]:
+        upstream, _, name = p["patch"].partition("/")
+        proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]))
+        cells = tuple(
+            CellResult(**{**c, "tests": tuple(c["tests"]), "left_out": tuple(c["left_out"])}) for c in p["cells"]
+        )
+        found.append(Verdict(proof, p["state"], p["said"], cells, p["command"]))
+    return found
 
 
 def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:

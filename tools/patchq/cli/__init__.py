@@ -28,6 +28,7 @@ VERBS = {
     "check": "check",
     "test": "test",
     "drift": "drift",
+    "report": "report",
     "build": "build",
     "verify-installed": "verify_installed",
     "doctor": "doctor",

@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.verdicts import results_file, show_verdicts, write_reports
+from patchq.project import Project
 
 
 @click.command("test")
@@ -16,10 +18,13 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 )
 @click.option("--junit", type=click.Path(path_type=Path), help="Also write JUnit XML there.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Also write SARIF there.")
+@click.option(
+    "--upstream", "upstreams_own", is_flag=True, help="Run upstream's own tests of what is touched, before and after."
+)
 @set_option
 @json_option
 def command(
-    patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None,
+    patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None, upstreams_own: bool,
     set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the proofs of the patches.
@@ -29,10 +34,13 @@ def command(
     and counts nowhere as passed.
     """
     from patchq import report
-    from patchq.fsio import write_atomic
+    from patchq.fsio import dump_json, write_atomic
     from patchq.prove import CellResult, run_proofs
 
     project = open_project(as_json)
+    if upstreams_own:
+        _upstream(project, patches, set_name, as_json)
+        return
 
     def tell(result: CellResult) -> None:
         again = " (known)" if result.cached else f" ({result.seconds:.0f} s)"
@@ -46,36 +54,33 @@ def command(
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
-    write_atomic(project.layout.private / "results" / "last.json", report_json(verdicts))
-    if junit:
-        write_atomic(junit.resolve(), report.junit(verdicts))
-    if sarif:
-        paths = {
-            f"{s.pin.upstream}/{n}": s.relative(project.layout, n)
-            for s in project.stacks(project.choose_set(set_name))
-            for n in s.names
-        }
-        write_atomic(sarif.resolve(), report.sarif_bytes(verdicts, paths))
-    if as_json:
-        emit("test", report.proofs_json(verdicts))
-    else:
-        for v in verdicts:
-            click.secho(
-                f"{v.state:<10} ",
-                fg={"proven": "green", "passed": "green", "not run": "yellow"}.get(v.state, "red"),
-                nl=False,
-            )
-            click.echo(f"{v.proof.name}: {v.said}")
-            if not v.ok:
-                click.echo(f"           {'on a machine that has it' if v.state == 'not run' else 'again'}: {v.command}")
-        click.echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")
+    write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(verdicts)}))
+    write_reports(project, verdicts, junit, sarif, set_name)
+    show_verdicts(verdicts, as_json, "test")
     if any(not v.ok and v.state != "not run" for v in verdicts):
         raise click.exceptions.Exit(5)
 
 
-def report_json(verdicts: object) -> bytes:
-    """The last run, for ``report``."""
-    from patchq import report
-    from patchq.fsio import dump_json
+def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: bool) -> None:
+    from dataclasses import asdict
 
-    return dump_json({"version": 1, **report.proofs_json(verdicts)})  # type: ignore[arg-type]
+    from patchq.upstream_tests import run_upstream_tests
+
+    found = run_upstream_tests(project, names, set_name=set_name)
+    worse = [t for f in found for t in f.regressions]
+    if as_json:
+        emit("test-upstream", {"ok": not worse, "files": [asdict(f) for f in found]})
+    else:
+        for f in found:
+            sides = [
+                ", ".join(f"{n} {word}" for word, n in sorted(side.items())) or "no test ran"
+                for side in (f.before, f.after)
+            ]
+            click.echo(
+                f"{f.upstream} {f.path}: before: {sides[0]}; after: {sides[1]}" + (f" ({f.said})" if f.said else "")
+            )
+            for test in f.regressions:
+                click.secho(f"    regression: {test}", fg="red")
+        click.echo(f"{len(worse)} regressions in {len(found)} test files that cover what the stacks touch")
+    if worse:
+        raise click.exceptions.Exit(5)

@@ -1,0 +1,52 @@
+"""Printing and writing verdicts on proofs: what `test` and `report` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from patchq.cli.common import emit
+from patchq.project import Project
+
+if TYPE_CHECKING:
+    from patchq.prove import Verdict
+
+_COLOURS = {"proven": "green", "passed": "green", "not run": "yellow"}
+
+
+def results_file(project: Project) -> Path:
+    """Where the last run's verdicts are kept."""
+    return project.layout.private / "results" / "last.json"
+
+
+def write_reports(
+    project: Project, verdicts: Sequence[Verdict], junit: Path | None, sarif: Path | None, set_name: str
+) -> None:
+    """Write the files that were asked for."""
+    from patchq import report
+    from patchq.fsio import write_atomic
+
+    if junit:
+        write_atomic(junit.resolve(), report.junit(verdicts))
+    if sarif:
+        stacks = project.stacks(project.choose_set(set_name))
+        paths = {f"{s.pin.upstream}/{n}": s.relative(project.layout, n) for s in stacks for n in s.names}
+        write_atomic(sarif.resolve(), report.sarif_bytes(verdicts, paths))
+
+
+def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:
+    """A line a patch, and what to type where it isn't proven."""
+    from patchq import report
+
+    if as_json:
+        emit(schema, report.proofs_json(verdicts))
+        return
+    for v in verdicts:
+        click.secho(f"{v.state:<10} ", fg=_COLOURS.get(v.state, "red"), nl=False)
+        click.echo(f"{v.proof.name}: {v.said}")
+        if not v.ok:
+            click.echo(f"           {'on a machine that has it' if v.state == 'not run' else 'again'}: {v.command}")
+    click.echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")

@@ -1,0 +1,112 @@
+"""``test --upstream``: upstream's own tests that cover what a stack touches, before and after it.
+
+Only regressions count: a test that passes on the bare pins and not on the stack. What can't run on
+this machine fails or is skipped on both sides alike, and is told as such.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from patchq.project import Project
+from patchq.prove import checkout, run_pytest, whole_set
+
+#: Seconds that one test file may take on one side.
+TIMEOUT = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """One test file of an upstream: outcome counts before and after, and the tests that got worse."""
+
+    upstream: str
+    path: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    regressions: tuple[str, ...]
+    said: str = ""
+
+
+def run_upstream_tests(
+    project: Project, names: Sequence[str] = (), *, set_name: str = "", timeout: float = TIMEOUT
+) -> list[FileResult]:
+    """Pick and run upstream's tests for every stack of a set, all or the named ones."""
+    set_name = project.choose_set(set_name)
+    with project.locked("test"):
+        stacks = project.stacks(set_name)
+        project.check_names([s.pin for s in stacks], names, set_name)
+        whole = whole_set(project, stacks, set_name)
+        bare = whole.bare()
+        chosen: dict[str, list[str]] = {}
+        for upstream, tip in whole.variant.tips.items():
+            if names and upstream not in names:
+                continue
+            out = project.store.run("diff-tree", "-r", "-z", "--name-only", bare.tips[upstream], tip)
+            touched = [p.decode("utf-8", "replace") for p in out.split(b"\0") if p]
+            chosen[upstream] = select(project, tip, touched)
+    found = []
+    for upstream, files in chosen.items():
+        for path in files:
+            outcomes = []
+            said = ""
+            for variant in (bare, whole.variant):
+                trees = checkout(project, variant, 0)
+                tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+                outcomes.append({t["test"]: t["outcome"] for t in tests})
+                if not tests:
+                    said = (words.strip().splitlines() or ["pytest said nothing"])[-1]
+            project.say(f"{upstream}: {path}: {len(outcomes[0])} tests before, {len(outcomes[1])} after")
+            before, after = outcomes
+            worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
+            found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
+    return found
+
+
+def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for outcome in outcomes.values():
+        word = "failed" if outcome == "assertion" else outcome
+        counted[word] = counted.get(word, 0) + 1
+    return counted
+
+
+def select(project: Project, commit: str, touched: Sequence[str]) -> list[str]:
+    """Test files of a tree that import a touched module, or are touched themselves."""
+    entries = project.store.list_tree(commit)
+    tests = [p for p in entries if _is_test(p.decode("utf-8", "replace"))]
+    modules = {_module(path) for path in touched if path.endswith(".py")}
+    blobs = project.store.read_blobs(entries[p].blob for p in tests)
+    found = []
+    for path in tests:
+        name = path.decode("utf-8", "replace")
+        if name in touched or modules & _imports(blobs[entries[path].blob]):
+            found.append(name)
+    return sorted(found)
+
+
+def _is_test(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return path.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+
+
+def _module(path: str) -> str:
+    parts = PurePosixPath(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(source: bytes) -> set[str]:
+    """Every module that a file may import: ``from a import b`` names both a and a.b."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
