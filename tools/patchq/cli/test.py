@@ -24,8 +24,8 @@ from patchq.project import Project
 @set_option
 @json_option
 def command(
-    patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None, upstreams_own: bool,
-    set_name: str, as_json: bool,
+    patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None,
+    upstreams_own: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the proofs of the patches.
 
