@@ -87,6 +87,13 @@ def known():
 def unknown(self, indptr, indices, page_size, window_left, sm_scale):
     self.plan(indptr, indices, page_size, window_left, sm_scale)
 
+def spelled():
+    options = {"a": 1, "b": 2}
+    f(**options)
+    other = {"a": 1}
+    other = dict(b=3)
+    f(**other)
+
 def decoy(planner):
     planner.plan(1, 2, 3, 4, 5)
     planner.plan(where, when, how, why, who)
@@ -110,6 +117,10 @@ def test_calls_are_found_by_import_by_instance_and_by_likeness(tmp_path: Path) -
 def test_no_change_no_alarm(tmp_path: Path) -> None:
     assert alarms(tmp_path / "same", OLD) == set()
     assert alarms(tmp_path / "docs", OLD.replace("): ...", "):\n        '''Docs.'''\n        return 1")) == set()
+
+
+def test_a_literal_dict_of_keywords_is_spelled_out(tmp_path: Path) -> None:
+    assert ("unknown keyword", "spelled") in alarms(tmp_path, OLD.replace("def f(a, b=1)", "def f(a, c=1)"))
 
 
 def test_likeness_needs_names() -> None:

@@ -77,6 +77,8 @@ def build(
     """
     set_name = project.choose_set(set_name)
     with project.locked("build"):
+        # What a killed build left; this one holds the lock.
+        shutil.rmtree(project.layout.private / "tmp", ignore_errors=True)
         applied = _applied(project, set_name)
         project.check_names([a.stack.pin for a in applied], names, set_name)
         stack_id = compute_stack_id(applied)

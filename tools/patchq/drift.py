@@ -35,7 +35,8 @@ class Alarm:
     """One place. ``kind`` is ``positional shift``, ``unknown keyword``, ``missing argument``,
     ``changed default``, ``removed name``, ``touched body`` or ``touched function gone``.
 
-    ``state`` is ``open``, or ``mended`` where the stack of that upstream has it right already.
+    ``state`` is ``open``, or ``mended`` where the stack of that upstream has it right already. ``call`` is
+    the call's text, and ``fits`` whether it binds to the new signature, rightly or not.
     """
 
     kind: str
@@ -47,6 +48,8 @@ class Alarm:
     said: str
     patch: str = ""
     state: str = "open"
+    call: str = ""
+    fits: bool = False
 
     def place(self) -> tuple[str, str, str, str, str]:
         """What makes it the same alarm in another version of the file."""
@@ -73,7 +76,8 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
                 trees.append(Path(text) / f"api{number}")
                 _copy_package(store, base, trees[-1], config.package)
             old, new = (load_api(config.package, tree) for tree in trees)
-            alarms += _call_alarms(project, set_name, upstream, old, new)
+            for_new = project.lock.sets[set_name].get(upstream) == new_ref
+            alarms += _call_alarms(project, set_name, upstream, old, new, for_new=for_new)
         for pin, base in zip(pins, bases, strict=True):
             stack = load_stack(project.layout, pin)
             other = bases[1] if base == bases[0] else bases[0]
@@ -105,7 +109,7 @@ def _copy_package(store: Git, commit: CommitId, target: Path, package: str) -> N
 # Calls
 
 
-def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: Api) -> list[Alarm]:
+def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: Api, *, for_new: bool) -> list[Alarm]:
     changed, gone = changes(old, new)
     if not changed and not gone:
         return []
@@ -116,14 +120,18 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
         name = stack.pin.upstream
         after = plan(project, stack, base, states[name], set_name).after
         before = _scan(project.store, name, base.commit, old, changed, gone)
-        now = {a.place() for a in _scan(project.store, name, after.tip, old, changed, gone)} if after.patches else None
-        found += [replace(a, state="mended") if now is not None and a.place() not in now else a for a in before]
-        if now is not None:
-            known = {a.place() for a in before}
-            fresh = _scan(project.store, name, after.tip, old, changed, gone)
-            found += [
-                replace(a, patch=_patch_of(project.store, after.patches, a)) for a in fresh if a.place() not in known
-            ]
+        if not after.patches:
+            found += before
+            continue
+        written = {a.call for a in before}
+        # A call that the stack wrote is written for the set's own pin: towards that, what binds is right.
+        now = [
+            a for a in _scan(project.store, name, after.tip, old, changed, gone)
+            if not (for_new and a.fits and a.call not in written)
+        ]  # fmt: skip
+        places, known = {a.place() for a in now}, {a.place() for a in before}
+        found += [a if a.place() in places else replace(a, state="mended") for a in before]
+        found += [replace(a, patch=_patch_of(project.store, after.patches, a)) for a in now if a.place() not in known]
     return found
 
 
@@ -194,7 +202,7 @@ class _Calls(ast.NodeVisitor):
                 self.by_name.setdefault(name, []).append(signature)
         self.imported: dict[str, str] = {}
         self.instances: dict[str, str] = {}
-        self.local_classes: set[str] = set()
+        self.literals: dict[tuple[str, str], ast.Dict | None] = {}
         self.scopes: list[str] = []
         self.found: list[Alarm] = []
 
@@ -216,8 +224,6 @@ class _Calls(ast.NodeVisitor):
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
                     self.imported[alias.asname or alias.name] = full
-            elif isinstance(node, ast.ClassDef):
-                self.local_classes.add(node.name)
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value := node.value, ast.Call):
                 made = self._resolve(value.func)
@@ -251,16 +257,50 @@ class _Calls(ast.NodeVisitor):
                 if full in self.gone or node.module in self.gone:
                     self._alarm("removed name", node.lineno, full, f"{full} is gone")
 
-    def _alarm(self, kind: str, line: int, callee: str, said: str) -> None:
+    def _alarm(self, kind: str, line: int, callee: str, said: str, call: str = "", fits: bool = False) -> None:
         function = ".".join(self.scopes) or "<module>"
-        self.found.append(Alarm(kind, self.upstream, self.path, line, function, callee, said))
+        alarm = Alarm(kind, self.upstream, self.path, line, function, callee, said, call=call, fits=fits)
+        self.found.append(alarm)
+
+    def _with_literal_keywords(self, node: ast.Call) -> ast.Call:
+        """A call with ``**name`` spelled out, where the function says ``name = {"a": …}`` once."""
+        keywords: list[ast.keyword] = []
+        for keyword in node.keywords:
+            literal = (
+                self.literals.get((self._scope(), keyword.value.id)) if isinstance(keyword.value, ast.Name) else None
+            )
+            if keyword.arg is not None or literal is None:
+                keywords.append(keyword)
+                continue
+            for key, value in zip(literal.keys, literal.values, strict=True):
+                assert isinstance(key, ast.Constant)
+                keywords.append(ast.keyword(str(key.value), value))
+        spelled = ast.Call(node.func, node.args, keywords)
+        return ast.copy_location(spelled, node)
+
+    def _scope(self) -> str:
+        return ".".join(self.scopes)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        name = node.targets[0].id if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) else ""
+        if name:
+            place = (self._scope(), name)
+            literal = node.value if isinstance(node.value, ast.Dict) else None
+            if literal and not all(isinstance(k, ast.Constant) and isinstance(k.value, str) for k in literal.keys):
+                literal = None
+            # Assigned again, or changed in ways that aren't followed: then it isn't judged.
+            self.literals[place] = literal if place not in self.literals else None
+        self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
+        node = self._with_literal_keywords(node)
         change = self._callee(node)
         if change is not None:
             for kind, said in judge_call(node, change):
-                self._alarm(kind, node.lineno, change.old.path, said)
+                keywords = {k.arg for k in node.keywords if k.arg}
+                fits = change.new.accepts(len(node.args), keywords)
+                self._alarm(kind, node.lineno, change.old.path, said, ast.unparse(node), fits)
 
     def _callee(self, node: ast.Call) -> Change | None:
         full = self._resolve(node.func)

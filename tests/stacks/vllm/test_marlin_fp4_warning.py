@@ -1,0 +1,66 @@
+"""The Marlin FP4 path warns of missing FP4 support only on devices that lack it.
+
+The real preparation of a layer is begun and left at its first use of the layer; the device
+capability is what is faked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+
+class Left(Exception):
+    """The preparation got to the layer: whatever it had to warn of, it has."""
+
+
+class Layer:
+    def __getattr__(self, name: str) -> object:
+        raise Left(name)
+
+
+@pytest.fixture
+def warnings_on(
+    upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    marlin = upstream_import("vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+    interface = upstream_import("vllm.platforms.interface")
+
+    def prepare(function: str, major: int, minor: int) -> list[str]:
+        class Faked(interface.Platform):  # type: ignore[name-defined, misc]
+            _enum = interface.PlatformEnum.CUDA
+
+            @classmethod
+            def get_device_capability(cls, device_id: int = 0) -> object:
+                return interface.DeviceCapability(major, minor)
+
+        said: list[str] = []
+        monkeypatch.setattr(marlin, "current_platform", Faked())
+        monkeypatch.setattr(marlin.logger, "warning_once", lambda text, *args: said.append(text))
+        with pytest.raises(Left):
+            getattr(marlin, function)(Layer())
+        return said
+
+    return prepare
+
+
+FUNCTIONS = ["prepare_fp4_layer_for_marlin", "prepare_moe_fp4_layer_for_marlin"]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("capability", [(10, 0), (10, 3), (11, 0), (12, 0), (12, 1)])
+def test_no_warning_with_native_fp4(
+    warnings_on: Callable[..., list[str]], function: str, capability: tuple[int, int]
+) -> None:
+    assert warnings_on(function, *capability) == []
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0)])
+def test_the_warning_stays_without(
+    warnings_on: Callable[..., list[str]], function: str, capability: tuple[int, int]
+) -> None:
+    (said,) = warnings_on(function, *capability)
+    assert "does not have native support for FP4" in said
