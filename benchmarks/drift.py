@@ -7,7 +7,7 @@ renamed, or its default changed. The truth is what Python itself says: a call si
 affected if binding it (inspect.Signature.bind) to the new signature fails or gives a parameter
 another value than binding it to the old one. Which function a call site means is taken from an
 annotated list, made by reading vLLM 0.13.0's calls of FlashInfer (SITES below), so that the truth
-doesn't come from drift's own guess. Nothing here is a test.
+doesn't come from drift's own guess (some were added after drift had named them and reading confirmed them). Nothing here is a test.
 """
 
 from __future__ import annotations
