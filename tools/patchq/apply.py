@@ -15,7 +15,7 @@ from patchq.header import parse as parse_mail
 from patchq.journal import Change, TreeMove
 from patchq.project import Project
 from patchq.sources import Base, Fetcher
-from patchq.stack import Remembered, Stack, State, load_state, pin_key
+from patchq.stack import Remembered, Stack, State, find_patch, load_stack, load_state, pin_key
 from patchq.types import AppliedPatch, CommitId, StackResult, TreeId
 from patchq.worktree import branch_of
 
@@ -88,8 +88,6 @@ def apply(
 def _find_stop(stacks: Sequence[Stack], to: str) -> dict[str, str]:
     if not to:
         return {}
-    from patchq.stack import find_patch
-
     stack, name = find_patch(list(stacks), to)
     return {stack.pin.upstream: name}
 
@@ -202,6 +200,4 @@ def current(project: Project, upstream: str) -> tuple[Stack, State]:
     pins = project.lock.upstreams[upstream].pins
     if state.ref not in pins:
         raise UserError(f"{upstream} is applied at {state.ref}, which is no longer pinned", hint="`patchq apply`")
-    from patchq.stack import load_stack
-
     return load_stack(project.layout, pins[state.ref]), state

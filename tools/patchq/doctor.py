@@ -10,6 +10,7 @@ from pathlib import Path
 
 from patchq import fsio, runner
 from patchq.errors import PatchqError
+from patchq.machine import nvcc_release
 from patchq.project import Project
 from patchq.stack import load_state
 
@@ -48,16 +49,6 @@ def _git() -> Finding:
     return Finding("git", "ok", text)
 
 
-def nvcc_version() -> tuple[str, str]:
-    """The path and the release (``13.0``) of nvcc; empty texts where there is none."""
-    path = shutil.which("nvcc") or ""
-    if not path:
-        return "", ""
-    out = runner.run([path, "--version"]).stdout.decode("utf-8", "replace")
-    match = re.search(r"release (\d+\.\d+)", out)
-    return path, match[1] if match else "unknown"
-
-
 def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
     """What ``nvcc`` says to each target when it compiles an empty kernel; empty text: it can."""
     said = {}
@@ -76,7 +67,7 @@ def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
 
 
 def _nvcc() -> list[Finding]:
-    path, release = nvcc_version()
+    path, release = shutil.which("nvcc"), nvcc_release()
     if not path:
         said = "nvcc is not there: FlashInfer can't compile kernels here, and nvcc proofs don't run"
         return [Finding("nvcc", "note", said, "install the CUDA toolkit, 12.9 or newer for the f suffix")]

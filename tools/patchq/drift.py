@@ -78,11 +78,8 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
             old, new = (load_api(config.package, tree) for tree in trees)
             for_new = project.lock.sets[set_name].get(upstream) == new_ref
             alarms += _call_alarms(project, set_name, upstream, old, new, for_new=for_new)
-        for pin, base in zip(pins, bases, strict=True):
-            stack = load_stack(project.layout, pin)
-            other = bases[1] if base == bases[0] else bases[0]
-            if stack.names and base == bases[0]:
-                alarms += list(touched_alarms(store, stack, base, other))
+        stack = load_stack(project.layout, pins[0])
+        alarms += touched_alarms(store, stack, bases[0], bases[1])
     return alarms
 
 

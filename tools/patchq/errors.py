@@ -62,10 +62,6 @@ class BuildError(PatchqError):
     exit_code = 5
 
 
-class CheckFailed(PatchqError):
-    """``check``, ``pin --check`` or ``verify-installed`` found something."""
-
-
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """One place where a patch doesn't fit what upstream has.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -430,8 +429,3 @@ def run_pytest(
         said = (done.stdout + done.stderr).decode("utf-8", "replace")
         data = fsio.read_or_none(results)
         return (json.loads(data) if data else []), said
-
-
-def forget_trees(project: Project) -> None:
-    """Remove the folders that variants are checked out in."""
-    shutil.rmtree(project.layout.private / "prove", ignore_errors=True)

@@ -9,9 +9,6 @@ CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
 BlobId = NewType("BlobId", str)
 
-#: A path inside an upstream's tree, as git stores it: bytes, "/" between components.
-TreePath = NewType("TreePath", bytes)
-
 
 def show_path(path: bytes) -> str:
     """A tree path for people: what isn't UTF-8 or isn't printable is escaped."""
