@@ -88,6 +88,11 @@ def build(
                 raise UserError(
                     f"{name} has no build of its own", hint=f"see [upstreams.{name}.build] in the formats reference"
                 )
+        if not chosen:
+            raise UserError(
+                f"nothing to build: no upstream of {set_name} has a build",
+                hint="add [upstreams.NAME.build] to upstream.lock; see docs/reference/formats.md",
+            )
         versions = {a.stack.pin.upstream: f"{_release(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build}
         job = _Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
         built = [job.build(a, profile or (a.build.profile if a.build else "")) for a in chosen]

@@ -28,6 +28,10 @@ def command(names: tuple[str, ...], text_only: bool, offline: bool, as_json: boo
             where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
             click.echo(f"{where}: {f.message} [{f.rule}]\n    {f.hint}")
         count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
-        click.echo(f"{len(found)} findings" if found else f"all good: {count} patches in the default set")
+        click.echo(
+            f"{len(found)} finding{'s' * (len(found) > 1)}"
+            if found
+            else f"all good: {count} patches in the default set"
+        )
     if found:
         raise click.exceptions.Exit(1)
