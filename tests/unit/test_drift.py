@@ -84,6 +84,9 @@ def known():
     lf(1, 2)
     lib.f(1, 2)
 
+def attribute():
+    lib.core.g()
+
 def unknown(self, indptr, indices, page_size, window_left, sm_scale):
     self.plan(indptr, indices, page_size, window_left, sm_scale)
 
@@ -109,6 +112,7 @@ def alarms(tmp_path: Path, new: str) -> set[tuple[str, str]]:
 def test_calls_are_found_by_import_by_instance_and_by_likeness(tmp_path: Path) -> None:
     assert alarms(tmp_path, NEW) == {
         ("removed name", "<module>"),
+        ("removed name", "attribute"),
         ("positional shift", "known"),
         ("positional shift", "unknown"),
     }

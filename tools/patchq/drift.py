@@ -254,6 +254,12 @@ class _Calls(ast.NodeVisitor):
                 if full in self.gone or node.module in self.gone:
                     self._alarm("removed name", node.lineno, full, f"{full} is gone")
 
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        full = self._resolve(node)
+        if full in self.gone:
+            self._alarm("removed name", node.lineno, full, f"{full} is gone")
+        self.generic_visit(node)
+
     def _alarm(self, kind: str, line: int, callee: str, said: str, call: str = "", fits: bool = False) -> None:
         function = ".".join(self.scopes) or "<module>"
         alarm = Alarm(kind, self.upstream, self.path, line, function, callee, said, call=call, fits=fits)

@@ -7,6 +7,7 @@ hooks and ``git rebase --exec`` set them) would send a command to somebody else'
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -106,6 +107,9 @@ def feed(
             pass  # the command died; its own words are told below
         except BaseException:
             process.kill()
+            # What is still in the buffer has no reader: its BrokenPipeError would hide the real error.
+            with contextlib.suppress(OSError):
+                process.stdin.close()  # type: ignore[union-attr]
             raise
         _, stderr = process.communicate()
         if process.returncode:

@@ -42,22 +42,36 @@ class Boundary(click.Group):
         except (click.Abort, KeyboardInterrupt):
             click.echo("interrupted; the next command finishes or undoes what was under way", err=True)
             code = INTERRUPTED
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 1
+        except BrokenPipeError as error:
+            code = 1 if _reader_is_gone() else _bug(error)
         except PatchqError as error:
             _show(error, as_json)
             code = error.exit_code
         except Exception as error:
-            traceback.print_exc()
-            click.echo(
-                f"\nThis is a bug in patchq {__version__}: {error}\n"
-                "hint: run the command again; if it stays, report it with the lines above", err=True
-            )  # fmt: skip
-            code = BUG
+            code = _bug(error)
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def _bug(error: Exception) -> int:
+    traceback.print_exc()
+    click.echo(
+        f"\nThis is a bug in patchq {__version__}: {error}\n"
+        "hint: run the command again; if it stays, report it with the lines above",
+        err=True,
+    )
+    return BUG
+
+
+def _reader_is_gone() -> bool:
+    """Whether whoever read our output (`patchq … | head`) has left; then nothing more is said."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _show(error: PatchqError, as_json: bool) -> None:
