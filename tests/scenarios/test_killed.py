@@ -168,3 +168,23 @@ def test_an_edit_after_the_kill_is_kept(stack: Patchq, monkeypatch: pytest.Monke
     assert (stack.tree() / "b.txt").read_bytes() == b"precious\n"
     git(stack.tree(), "checkout", "--", "b.txt")
     stack.ok("apply")
+
+
+@pytest.mark.parametrize("args", [("drop", "first"), ("move", "third", "--first")])
+def test_apply_after_the_kill_reads_what_was_finished(
+    stack: Patchq, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    """The stack is read under the lock: what stood in the series before the recovery is history."""
+    from patchq.journal import Journal
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(Journal, "_carry_out", lambda *a, **k: os._exit(9))
+        stack.run(*args)
+    os.waitpid(child, 0)
+    out = stack.ok("apply")
+    assert "finished what an interrupted command had begun" in out
+    names = [line.removesuffix(".patch") for line in (stack.layout.stack("up", "v1") / "series").read_text().split()]
+    assert names == (["second", "third"] if args[0] == "drop" else ["third", "first", "second"])
+    assert f"up to date, {len(names)} patches" in out
+    assert "nothing changed" in stack.ok("export", "up")

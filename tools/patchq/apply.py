@@ -57,14 +57,14 @@ def apply(
     :raises ConflictError: if a patch of any stack doesn't apply; nothing has moved then.
     :raises EditedTreeError: if a worktree holds work that isn't in its stack.
     """
-    set_name = project.choose_set(set_name)
-    stacks = project.stacks(set_name, names)
-    stop = _find_stop(stacks, to)
-    parents = {u.into[0] for s in stacks if (u := project.lock.upstreams[s.pin.upstream]).into}
-    missing = [p for p in parents if names and p not in names and not project.worktree(p).exists]
-    if missing:
-        stacks = project.stacks(set_name, [*names, *missing])
     with project.locked("apply"):
+        set_name = project.choose_set(set_name)
+        stacks = project.stacks(set_name, names)
+        stop = _find_stop(stacks, to)
+        parents = {u.into[0] for s in stacks if (u := project.lock.upstreams[s.pin.upstream]).into}
+        missing = [p for p in parents if names and p not in names and not project.worktree(p).exists]
+        if missing:
+            stacks = project.stacks(set_name, [*names, *missing])
         states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
         with ThreadPoolExecutor(max(1, len(stacks))) as pool:
             # What git says of each worktree takes longest when nothing has changed: ask at once.

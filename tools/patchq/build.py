@@ -507,17 +507,17 @@ def _run_backend(
             raise runner.CommandError(cmd, done.returncode, done.stdout, done.stderr)
 
     try:
-        # What a backend warns its own developers of is not for whoever builds a stack.
-        warnings.simplefilter("ignore")
-        if isolated:
+        with warnings.catch_warnings():
+            # What a backend warns its own developers of is not for whoever builds a stack.
+            warnings.simplefilter("ignore")
+            if not isolated:
+                return Path(ProjectBuilder(source, sys.executable, run).build("wheel", out))
             with DefaultIsolatedEnv(installer="pip") as environment:
                 builder = ProjectBuilder.from_isolated_env(environment, source, run)
                 environment.install(set(requires) or builder.build_system_requires)
                 if not requires:
                     environment.install(builder.get_requires_for_build("wheel"))
                 return Path(builder.build("wheel", out))
-        builder = ProjectBuilder(source, sys.executable, run)
-        return Path(builder.build("wheel", out))
     except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
         said = error.said if isinstance(error, runner.CommandError) else str(error)
         tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]

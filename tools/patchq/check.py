@@ -42,22 +42,18 @@ def check(
 
     :param text_only: leave out what needs the upstreams: zero fuzz and stable bytes.
     """
-    known = list(project.lock.upstreams)
-    for name in names:
-        if name not in known:
-            raise UserError(f"no upstream {name!r} in upstream.lock", hint=f"it has {', '.join(known)}")
-    stacks = [
-        load_stack(project.layout, pin)
-        for upstream in project.lock.upstreams.values()
-        if not names or upstream.name in names
-        for pin in upstream.pins.values()
-    ]
-    found = [] if names else _strays(project)
     with project.locked("check"):
-        for stack in stacks:
-            headers = _headers(project, stack, found)
-            if not text_only and stack.names and len(headers) == len(stack.names):
-                _check_bytes(project, stack, found, offline)
+        known = list(project.lock.upstreams)
+        for name in names:
+            if name not in known:
+                raise UserError(f"no upstream {name!r} in upstream.lock", hint=f"it has {', '.join(known)}")
+        found = [] if names else _strays(project)
+        for upstream in project.lock.upstreams.values():
+            for pin in upstream.pins.values() if not names or upstream.name in names else ():
+                stack = load_stack(project.layout, pin)
+                headers = _headers(project, stack, found)
+                if not text_only and stack.names and len(headers) == len(stack.names):
+                    _check_bytes(project, stack, found, offline)
     return found
 
 

@@ -62,9 +62,9 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
 
     :raises UserError: for a ref that isn't pinned.
     """
-    set_name = project.choose_set(set_name)
-    pins = [_pin(project, upstream, ref) for ref in (old_ref, new_ref)]
     with project.locked("drift"), tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        set_name = project.choose_set(set_name)
+        pins = [_pin(project, upstream, ref) for ref in (old_ref, new_ref)]
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         bases = [b.commit for b in fetcher.fetch(pins)]
         store = project.store

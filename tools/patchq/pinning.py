@@ -22,17 +22,16 @@ def fetch(
     offline: bool = False,
 ) -> list[Base]:  # fmt: skip
     """Bring the pins of a set, or all, into the store."""
-    if every:
-        pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
-    else:
-        pins = project.lock.pins_of(project.choose_set(set_name))
-    project.check_names(pins, names, set_name or project.lock.default_set)
-    pins = [p for p in pins if not names or p.upstream in names]
     with project.locked("fetch"):
+        if every:
+            pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
+        else:
+            pins = project.lock.pins_of(project.choose_set(set_name))
+        project.check_names(pins, names, set_name or project.lock.default_set)
         fetcher = Fetcher(
             project.layout, project.lock, say=project.say, offline=offline, source=source, progress=project.progress
         )
-        return fetcher.fetch(pins)
+        return fetcher.fetch([p for p in pins if not names or p.upstream in names])
 
 
 def pin(
@@ -45,14 +44,14 @@ def pin(
     :raises SourceError: if a source can't be had or contradicts ``commit``.
     """
     check_name(name, "an upstream")
-    old = project.lock.upstreams.get(name)
-    url = url or (old.url if old else "")
-    nested = old.into if old and not into else _split_into(into)
-    if not url and not archive:
-        raise UserError(
-            f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
-        )
     with project.locked("pin"):
+        old = project.lock.upstreams.get(name)
+        url = url or (old.url if old else "")
+        nested = old.into if old and not into else _split_into(into)
+        if not url and not archive:
+            raise UserError(
+                f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
+            )
         draft = Pin(name, ref, url, CommitId(commit) if commit else None, archive, "", subdir)
         found = _commit(project, draft)
         if archive and nested and not subdir and _same_archive(project, nested[0], archive):

@@ -63,7 +63,8 @@ class Project:
             summary = self.journal.recover() if self.layout.private.joinpath("journal", "pending.json").exists() else ""
             if summary:
                 self.say(f"finished what an interrupted command had begun: {summary}")
-                self.__dict__.pop("lock", None)
+            # Whoever held the lock before may have changed upstream.lock; stacks are read inside too.
+            self.__dict__.pop("lock", None)
             yield
 
     def choose_set(self, name: str) -> str:

@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -332,10 +333,13 @@ def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
         finally:
             slots.put(slot)
 
-    # Two runs at once would take the trees from under each other.
-    lock = fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
-    with lock, ThreadPoolExecutor(count) as pool:
+    with trees_lock(project), ThreadPoolExecutor(count) as pool:
         yield from pool.map(work, cells)
+
+
+def trees_lock(project: Project) -> AbstractContextManager[None]:
+    """Held while the trees under ``.patchq/prove`` are used: two runs would take them from each other."""
+    return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 
 
 def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:

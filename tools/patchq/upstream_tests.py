@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchq.project import Project
-from patchq.prove import checkout, run_pytest, whole_set
+from patchq.prove import checkout, run_pytest, trees_lock, whole_set
 
 #: Seconds that one test file may take on one side.
 TIMEOUT = 600.0
@@ -48,20 +48,21 @@ def run_upstream_tests(
             touched = [p.decode("utf-8", "replace") for p in out.split(b"\0") if p]
             chosen[upstream] = select(project, tip, touched)
     found = []
-    for upstream, files in chosen.items():
-        for path in files:
-            outcomes = []
-            said = ""
-            for variant in (bare, whole.variant):
-                trees = checkout(project, variant, 0)
-                tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
-                outcomes.append({t["test"]: t["outcome"] for t in tests})
-                if not tests:
-                    said = (words.strip().splitlines() or ["pytest said nothing"])[-1]
-            project.say(f"{upstream}: {path}: {len(outcomes[0])} tests before, {len(outcomes[1])} after")
-            before, after = outcomes
-            worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
-            found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
+    with trees_lock(project):
+        for upstream, files in chosen.items():
+            for path in files:
+                outcomes = []
+                said = ""
+                for variant in (bare, whole.variant):
+                    trees = checkout(project, variant, 0)
+                    tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+                    outcomes.append({t["test"]: t["outcome"] for t in tests})
+                    if not tests:
+                        said = (words.strip().splitlines() or ["pytest said nothing"])[-1]
+                project.say(f"{upstream}: {path}: {len(outcomes[0])} tests before, {len(outcomes[1])} after")
+                before, after = outcomes
+                worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
+                found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
     return found
 
 
