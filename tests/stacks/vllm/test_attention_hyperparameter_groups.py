@@ -1,0 +1,137 @@
+"""Layers of one KV cache group that differ in what FlashInfer's plan() fixes get a plan for each difference.
+
+The real builder, metadata and FlashInferImpl.forward; the wrappers bind as FlashInfer's and note what they get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import flashinfer_setup as setup
+import pytest
+import torch
+from conftest import need
+
+TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
+Load = Callable[[str], ModuleType]
+TARGET = setup.Spec("model.layers.0.attn")
+WINDOW = setup.Spec("model.layers.1.attn", window=128)
+DRAFT = setup.Spec("draft.layers.0.attn", scale=0.5, is_draft=True)
+
+
+def build(backend: Any, specs: list[setup.Spec], query: list[int], lens: list[int], **options: Any) -> tuple[Any, ...]:
+    """Layers, builder and metadata; a builder that asserts that all layers are alike fails the test as such."""
+    layers = setup.make_layers(backend.module, specs, 8, 2, 64)
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64, **options)
+    return layers, builder, builder.build(0, setup.batch(query, lens, TABLE))
+
+
+def forward(layer: Any, metadata: Any, tokens: int) -> set[int]:
+    """Run the layer; returns the numbers of the wrappers that wrote its output."""
+    query = torch.zeros(tokens, 8, 64, dtype=torch.bfloat16)
+    kv = torch.zeros(tokens, 2, 64, dtype=torch.bfloat16)
+    output = torch.full_like(query, -1)
+    layer.impl.forward(layer, query, kv, kv, torch.zeros(64, 2, setup.PAGE, 2, 64), metadata, output=output)
+    return set(output.flatten().int().tolist())
+
+
+def planned(wrapper: Any) -> tuple[int, float, float | None]:
+    (plan,) = wrapper.plans
+    return plan["window_left"], plan["sm_scale"], plan["logits_soft_cap"]
+
+
+def test_each_group_has_its_plan(backend: Any) -> None:
+    layers, _, metadata = build(backend, [TARGET, WINDOW], [5, 20], [5, 40])
+    assert [planned(w) for w in backend.made] == [(-1, 0.125, None), (127, 0.125, None)]
+    assert forward(layers[TARGET.name], metadata, 25) == {0}
+    assert forward(layers[WINDOW.name], metadata, 25) == {1}
+
+
+def test_decode(backend: Any) -> None:
+    layers, _, metadata = build(backend, [TARGET, DRAFT], [1, 1], [5, 40])
+    assert [planned(w) for w in backend.made] == [(-1, 0.125, None), (-1, 0.5, None)]
+    assert forward(layers[DRAFT.name], metadata, 2) == {1}
+
+
+def test_a_mixed_batch_plans_each_part_once(backend: Any) -> None:
+    layers, _, metadata = build(backend, [TARGET, DRAFT], [1, 20], [5, 40])
+    assert sorted(planned(w)[1] for w in backend.made) == [0.125, 0.125, 0.5, 0.5]
+    assert len(forward(layers[DRAFT.name], metadata, 21)) == 2
+
+
+def test_equal_layers_share_one_plan(backend: Any) -> None:
+    same = setup.Spec("model.layers.2.attn", soft_cap=0.0)
+    layers, builder, metadata = build(backend, [TARGET, same], [5], [5])
+    assert len(backend.made) == 1, "0 and None both mean no soft cap"
+    assert need(metadata, "layer_to_group") is None, "nothing to look up"
+    assert forward(layers[same.name], metadata, 5) == {0}
+
+
+def test_the_targets_groups_come_first_by_their_tag(backend: Any) -> None:
+    drafts = [setup.Spec(f"a.draft.{i}", scale=0.5, is_draft=True) for i in range(3)]
+    _, builder, _ = build(backend, [*drafts, TARGET, WINDOW], [5], [5])
+    groups = need(builder, "groups")
+    assert [g.sm_scale for g in groups] == [0.125, 0.125, 0.5]
+    assert builder.layer_to_group[drafts[0].name] == 2
+
+
+def test_the_tag_is_the_one_that_models_are_loaded_under(upstream_import: Load) -> None:
+    backends = upstream_import("vllm.compilation.backends")
+    tags = need(backends, "DRAFT_MODEL_TAGS")
+    assert backends.model_tag not in tags
+    with backends.set_model_tag("eagle_head"):
+        assert backends.model_tag in tags
+
+
+def test_all_groups_share_the_workspace(backend: Any) -> None:
+    build(backend, [TARGET, WINDOW, DRAFT], [1, 20], [5, 40])
+    buffers = {id(w.init["float_workspace_buffer"]) for w in backend.made}
+    assert len(backend.made) == 6
+    assert len(buffers) == 1
+
+
+def test_the_next_step_plans_the_same_wrappers_again(backend: Any) -> None:
+    _, builder, _ = build(backend, [TARGET, DRAFT], [5], [5])
+    builder.build(0, setup.batch([7], [7], TABLE))
+    assert [len(w.plans) for w in backend.made] == [2, 2]
+
+
+def test_cuda_graphs_have_a_wrapper_for_each_group_and_batch_size(backend: Any) -> None:
+    layers = setup.make_layers(backend.module, [TARGET, DRAFT], 8, 2, 64)
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64, graphs=True)
+    for size in (1, 2):
+        builder.build(0, setup.batch([1] * size, [9] * size, TABLE))
+    assert [w.is_cuda_graph_enabled for w in backend.made] == [True] * 4
+    assert sorted(need(builder, "_decode_wrappers_cudagraph")) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    starts = {w.init["paged_kv_indptr_buffer"].data_ptr() for w in backend.made}
+    assert len(starts) == 1, "the graphs' buffers are the builder's"
+
+
+def test_decode_context_parallel_has_a_pair_for_each_group(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
+    build(backend, [TARGET, DRAFT], [5, 20], [5, 40])
+    assert [w.plans[0]["sm_scale"] for w in backend.made] == [0.125, 0.125, 0.5, 0.5]
+
+
+def test_a_name_that_no_layer_has_fails_when_the_builder_is_made(backend: Any) -> None:
+    layers = setup.make_layers(backend.module, [TARGET, DRAFT], 8, 2, 64)
+    layers[DRAFT.name].layer_name = "another name"
+    try:
+        setup.make_builder(backend.module, layers, 8, 2, 64)
+    except ValueError as error:
+        assert DRAFT.name in str(error)
+    else:
+        pytest.fail("made a builder that can't find the plan of a layer")
+
+
+def test_cascade_is_refused_for_more_than_one_group(backend: Any) -> None:
+    layers = setup.make_layers(backend.module, [TARGET, DRAFT], 8, 2, 64)
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64)
+    try:
+        builder.build(16, setup.batch([5, 20], [21, 40], TABLE))
+    except NotImplementedError as error:
+        assert "cascade" in str(error)
+    else:
+        pytest.fail("one plan for layers that differ")

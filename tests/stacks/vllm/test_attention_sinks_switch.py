@@ -1,0 +1,158 @@
+"""VLLM_ATTENTION_SINKS=false drops sinks everywhere, says what that costs, and rejects no backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import flashinfer_setup as setup
+import pytest
+import torch
+from conftest import forget, need
+
+Load = Callable[[str], ModuleType]
+SINKS = torch.zeros(8)
+BACKENDS = ["flash_attn.FlashAttention", "flashinfer.FlashInfer", "triton_attn.TritonAttention", "cpu_attn.CPUAttention"]
+
+
+@pytest.fixture
+def sinks(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, log: list[str]) -> Callable[[str | None], None]:
+    """Set the switch, as from the next process on."""
+    envs = upstream_import("vllm.envs")
+
+    def switch(value: str | None) -> None:
+        if value is None:
+            monkeypatch.delenv("VLLM_ATTENTION_SINKS", raising=False)
+        else:
+            monkeypatch.setenv("VLLM_ATTENTION_SINKS", value)
+        need(envs, "environment_variables")
+        assert "VLLM_ATTENTION_SINKS" in envs.environment_variables, "vLLM knows no VLLM_ATTENTION_SINKS"
+        forget(upstream_import("vllm.logger"))
+
+    return switch
+
+
+def selection(upstream_import: Load, supports: bool) -> list[str]:
+    """Why a backend with or without sinks would not be selected for a layer with sinks."""
+    abstract = upstream_import("vllm.attention.backends.abstract")
+    interface = upstream_import("vllm.platforms.interface")
+
+    class Backend(abstract.AttentionBackend):  # type: ignore[name-defined, misc]
+        supported_dtypes = (torch.bfloat16,)
+
+        @classmethod
+        def supports_sink(cls) -> bool:
+            return supports
+
+        @classmethod
+        def supports_combination(cls, *args: Any) -> str | None:
+            has_sink = args[5]
+            return "with sinks on this GPU" if has_sink and not supports else None
+
+    reasons: list[str] = Backend.validate_configuration(
+        64, torch.bfloat16, "auto", 16, False, True, False, False, interface.DeviceCapability(12, 1), "decoder"
+    )
+    return reasons
+
+
+@pytest.mark.parametrize("value", [None, "auto"])
+def test_auto_rejects_a_backend_without_sinks(
+    upstream_import: Load, sinks: Callable[[str | None], None], log: list[str], value: str | None
+) -> None:
+    sinks(value)
+    assert selection(upstream_import, supports=False) == ["sink setting not supported", "with sinks on this GPU"]
+    assert selection(upstream_import, supports=True) == []
+    assert not [line for line in log if "sinks" in line]
+
+
+@pytest.mark.parametrize("supports", [False, True])
+def test_false_rejects_none(
+    upstream_import: Load, sinks: Callable[[str | None], None], log: list[str], supports: bool
+) -> None:
+    sinks("false")
+    assert selection(upstream_import, supports) == []
+    (said,) = [line for line in log if "VLLM_ATTENTION_SINKS" in line]
+    assert said.startswith("WARNING")
+    assert "output of the model changes" in said
+
+
+@pytest.mark.parametrize("value", ["true", "", "off", "False"])
+def test_other_values_are_an_error(
+    upstream_import: Load, sinks: Callable[[str | None], None], value: str
+) -> None:
+    sinks(value)
+    with pytest.raises(ValueError, match="VLLM_ATTENTION_SINKS"):
+        selection(upstream_import, supports=True)
+
+
+@pytest.mark.parametrize(("value", "kept"), [("auto", True), ("false", False)])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_implementations(
+    upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch,
+    name: str, value: str, kept: bool,
+) -> None:  # fmt: skip
+    file, cls = name.split(".")
+    module = upstream_import(f"vllm.v1.attention.backends.{file}")
+    if file == "flash_attn":
+        monkeypatch.setattr(module, "flash_attn_supports_sinks", lambda: True, raising=False)
+    sinks(value)
+    impl = getattr(module, f"{cls}{'Backend' if file == 'cpu_attn' else ''}Impl")
+    made = impl(8, 64, 0.125, 2, None, None, "auto", sinks=SINKS)
+    assert (made.sinks is not None) is kept
+
+
+@pytest.mark.parametrize(("value", "kept"), [("auto", True), ("false", False)])
+def test_the_layer_and_its_parameters(
+    upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch,
+    value: str, kept: bool,
+) -> None:  # fmt: skip
+    layer, utils = upstream_import("vllm.attention.layer"), upstream_import("vllm.v1.attention.backends.utils")
+    backend = upstream_import("vllm.v1.attention.backends.flashinfer")
+    asked = []
+    monkeypatch.setattr(
+        layer, "get_attn_backend", lambda *a, has_sink, **k: asked.append(has_sink) or backend.FlashInferBackend
+    )
+    sinks(value)
+    made = layer.Attention(8, 64, 0.125, num_kv_heads=2, prefix="model.layers.0.attn", sinks=SINKS)
+    assert asked == [kept]
+    assert made.has_sink is kept
+    assert (made.impl.sinks is not None) is kept
+    made.impl.sinks = SINKS  # whatever an implementation kept
+    (parameters,) = utils.get_per_layer_parameters(config, ["model.layers.0.attn"], backend.FlashInferImpl).values()
+    assert parameters.has_sinks is kept
+
+
+def test_a_backend_that_takes_no_sinks_is_given_none(
+    upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = upstream_import("vllm.attention.layer")
+
+    class Impl:
+        supports_quant_query_input = False
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            assert "sinks" not in kwargs
+
+    flex = SimpleNamespace(get_impl_cls=lambda: Impl, get_name=lambda: "FLEX_ATTENTION", accept_output_buffer=True)
+    monkeypatch.setattr(layer, "get_attn_backend", lambda *a, **k: flex)
+    sinks("false")
+    assert layer.Attention(8, 64, 0.125, num_kv_heads=2, prefix="a", sinks=SINKS).has_sink is False
+
+
+def test_it_is_part_of_the_compile_factors(upstream_import: Load, sinks: Callable[[str | None], None]) -> None:
+    envs = upstream_import("vllm.envs")
+    found = []
+    for value in ("auto", "false"):
+        sinks(value)
+        found.append(envs.compile_factors()["VLLM_ATTENTION_SINKS"])
+    assert found == ["auto", "false"]
+
+
+def test_a_model_without_sinks_is_not_warned(
+    upstream_import: Load, sinks: Callable[[str | None], None], backend: Any, log: list[str]
+) -> None:
+    sinks("false")
+    layers = setup.make_layers(backend.module, [setup.Spec("a")], 8, 2, 64)
+    setup.make_builder(backend.module, layers, 8, 2, 64)
+    assert not [line for line in log if "SINKS" in line]

@@ -1,0 +1,89 @@
+"""The Blackwell class is majors 10, 11 and 12, and it decides at the audited sites only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from conftest import need
+
+Load = Callable[[str], ModuleType]
+CLASS = [(10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
+OTHERS = [(7, 5), (8, 0), (8, 9), (9, 0), (13, 0)]
+
+
+@pytest.mark.parametrize("capability", CLASS + OTHERS)
+def test_the_class(upstream_import: Load, device: Callable[..., Any], capability: tuple[int, int]) -> None:
+    interface = upstream_import("vllm.platforms.interface")
+    assert need(interface.DeviceCapability(*capability), "is_blackwell_class") is (capability in CLASS)
+    assert need(device(*capability), "is_blackwell_class")() is (capability in CLASS)
+
+
+def test_no_device_is_in_no_class(upstream_import: Load) -> None:
+    interface = upstream_import("vllm.platforms.interface")
+
+    class Nothing(interface.Platform):  # type: ignore[name-defined, misc]
+        @classmethod
+        def get_device_capability(cls, device_id: int = 0) -> None:
+            return None
+
+    assert need(Nothing(), "is_blackwell_class")() is False
+
+
+@pytest.mark.parametrize("capability", [*CLASS, (9, 0)])
+def test_flash_attention_3_is_hoppers(
+    upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch,
+    capability: tuple[int, int],
+) -> None:  # fmt: skip
+    import sys
+
+    utils = upstream_import("vllm.attention.utils.fa_utils")
+    device(*capability, "vllm.platforms")
+    kernels = ModuleType("vllm.vllm_flash_attn.flash_attn_interface")
+    kernels.is_fa_version_supported = lambda version: True  # type: ignore[attr-defined]
+    kernels.fa_version_unsupported_reason = lambda version: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm.vllm_flash_attn", ModuleType("vllm.vllm_flash_attn"))
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    monkeypatch.setattr(config.attention_config, "flash_attn_version", 3)
+    assert utils.get_flash_attn_version() == (3 if capability == (9, 0) else 2)
+
+
+@pytest.mark.parametrize("capability", CLASS)
+def test_flashinfer_comes_first(upstream_import: Load, cuda_platform: ModuleType, capability: tuple[int, int]) -> None:
+    interface = upstream_import("vllm.platforms.interface")
+    order = [b.name for b in cuda_platform._get_backend_priorities(False, interface.DeviceCapability(*capability))]
+    assert order[:2] == ["FLASHINFER", "FLASH_ATTN"]
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_and_only_there(upstream_import: Load, cuda_platform: ModuleType, capability: tuple[int, int]) -> None:
+    interface = upstream_import("vllm.platforms.interface")
+    order = [b.name for b in cuda_platform._get_backend_priorities(False, interface.DeviceCapability(*capability))]
+    assert order[:2] == ["FLASH_ATTN", "FLASHINFER"]
+
+
+@pytest.mark.parametrize("capability", [(11, 0), (12, 0), (12, 1)])
+def test_sm100s_own_kernels_stay_its_own(
+    upstream_import: Load, device: Callable[..., Any], cuda_platform: ModuleType, config: Any,
+    capability: tuple[int, int],
+) -> None:  # fmt: skip
+    """Sites that were left at family 100: MLA, DeepGEMM, FlashInfer's prefill for MLA, TRT-LLM."""
+    interface = upstream_import("vllm.platforms.interface")
+    mla = cuda_platform._get_backend_priorities(True, interface.DeviceCapability(*capability))
+    assert "CUTLASS_MLA" not in [b.name for b in mla]
+    sites = {
+        "vllm.v1.attention.backends.mla.common": (
+            "use_flashinfer_prefill",
+            "use_cudnn_prefill",
+            "use_trtllm_ragged_deepseek_prefill",
+        ),
+        "vllm.utils.deep_gemm": ("is_deep_gemm_supported",),
+        "vllm.utils.flashinfer": ("supports_trtllm_attention",),
+    }
+    for name, functions in sites.items():
+        module = upstream_import(name)
+        device(*capability, name)
+        for function in functions:
+            assert not getattr(module, function)(), f"{name}.{function}"

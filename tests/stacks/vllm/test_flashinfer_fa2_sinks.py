@@ -1,0 +1,172 @@
+"""Sinks on SM12x run through FlashInfer's FA2 sink module, and nothing leaves them out silently.
+
+The real builder, metadata and FlashInferImpl.forward, with the device capability faked. What the
+module computes is not shown here: see docs/evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import flashinfer_setup as setup
+import pytest
+import torch
+
+TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
+Load = Callable[[str], ModuleType]
+SINKS = torch.arange(8, dtype=torch.float32)
+WITH = setup.Spec("model.layers.0.attn", sinks=SINKS)
+WINDOW = setup.Spec("model.layers.1.attn", sinks=SINKS, window=128)
+WITHOUT = setup.Spec("draft.layers.0.attn", is_draft=True)
+SINK_WRAPPER = "BatchAttentionWithAttentionSinkWrapper"
+
+
+@pytest.fixture
+def sm12x(device: Callable[..., Any], backend: Any) -> Any:
+    device(12, 1, "vllm.utils.flashinfer")
+    return backend
+
+
+def build(backend: Any, specs: list[setup.Spec], query: list[int], lens: list[int], **options: Any) -> tuple[Any, Any]:
+    dtype = options.get("kv_cache_dtype", "auto")
+    layers = setup.make_layers(backend.module, specs, 8, 2, 64, dtype)
+    try:
+        builder = setup.make_builder(backend.module, layers, 8, 2, 64, **options)
+        metadata = builder.build(0, setup.batch(query, lens, TABLE))
+    except NotImplementedError as error:
+        pytest.fail(f"refused: {error}")
+    return layers, metadata
+
+
+def forward(layer: Any, metadata: Any, tokens: int) -> torch.Tensor:
+    query = torch.zeros(tokens, 8, 64, dtype=torch.bfloat16)
+    kv = torch.zeros(tokens, 2, 64, dtype=torch.bfloat16)
+    output = torch.full_like(query, -1)
+    cache = torch.zeros(64, 2, setup.PAGE, 2, 64).to(
+        torch.float8_e4m3fn if layer.impl.kv_cache_dtype.startswith("fp8") else torch.bfloat16
+    )
+    layer.impl.forward(layer, query, kv, kv, cache, metadata, output=output)
+    return output
+
+
+def names(backend: Any) -> list[str]:
+    return [type(w).__name__ for w in backend.made]
+
+
+@pytest.mark.parametrize("capability", [(12, 0), (12, 1)])
+def test_the_backend_is_offered_for_sinks(
+    backend: Any, device: Callable[..., Any], capability: tuple[int, int]
+) -> None:
+    device(*capability, "vllm.utils.flashinfer")
+    assert backend.module.FlashInferBackend.supports_sink()
+
+
+@pytest.mark.parametrize("capability", [(8, 9), (9, 0), (11, 0)])
+def test_and_not_where_it_was_not(backend: Any, device: Callable[..., Any], capability: tuple[int, int]) -> None:
+    device(*capability, "vllm.utils.flashinfer")
+    assert not backend.module.FlashInferBackend.supports_sink()
+
+
+@pytest.mark.parametrize(("query", "lens"), [([5, 20], [5, 40]), ([1, 1], [5, 40])], ids=["prefill", "decode"])
+def test_the_sinks_and_the_scale_arrive(sm12x: Any, query: list[int], lens: list[int]) -> None:
+    layers, metadata = build(sm12x, [WITH], query, lens)
+    layer = layers[WITH.name]
+    layer._k_scale_float, layer._v_scale_float = 0.5, 3.0
+    forward(layer, metadata, sum(query))
+    (wrapper,) = sm12x.made
+    assert type(wrapper).__name__ == SINK_WRAPPER
+    assert wrapper.init["backend"] == "fa2"
+    assert (wrapper.init["head_dim_qk"], wrapper.init["head_dim_vo"]) == (64, 64)
+    (run,) = wrapper.runs
+    sinks, scale = run["args"]
+    assert torch.equal(sinks, SINKS)
+    assert scale == 0.125 * 0.5, "FlashInfer folds no k_scale into what the module takes by position"
+    assert run["v_scale"] == 3.0
+    assert (wrapper.plans[0]["causal"], wrapper.plans[0]["sm_scale"]) == (True, 0.125)
+
+
+def test_decode_is_a_prefill_of_one_token_each(sm12x: Any) -> None:
+    build(sm12x, [WITH], [1, 1, 1], [5, 40, 16])
+    (plan,) = sm12x.made[0].plans
+    assert plan["qo_indptr"].tolist() == [0, 1, 2, 3]
+    assert plan["paged_kv_indptr"].tolist() == [0, 1, 4, 5]
+    assert plan["paged_kv_last_page_len"].tolist() == [5, 8, 16]
+    assert plan["o_data_type"] is torch.bfloat16
+
+
+def test_windows_and_layers_without_sinks_have_their_own(sm12x: Any) -> None:
+    layers, metadata = build(sm12x, [WITH, WINDOW, WITHOUT], [5], [5])
+    assert names(sm12x) == [SINK_WRAPPER, SINK_WRAPPER, "BatchPrefillWithPagedKVCacheWrapper"]
+    assert [w.init.get("window_left") for w in sm12x.made[:2]] == [-1, 127]
+    for number, spec in enumerate((WITH, WINDOW, WITHOUT)):
+        assert (forward(layers[spec.name], metadata, 5) == number).all()
+    assert sm12x.made[2].runs[0]["args"] == ()
+
+
+def test_an_fp8_cache_is_compiled_for(sm12x: Any) -> None:
+    layers, metadata = build(sm12x, [WITH], [5], [5], kv_cache_dtype="fp8")
+    (wrapper,) = sm12x.made
+    assert wrapper.init["kv_data_type"] is wrapper.plans[0]["kv_data_type"] is torch.float8_e4m3fn
+    assert wrapper.init["q_data_type"] is wrapper.plans[0]["q_data_type"] is torch.bfloat16
+    forward(layers[WITH.name], metadata, 5)
+    assert wrapper.runs[0]["paged_kv_cache"].dtype is torch.float8_e4m3fn
+
+
+def test_cuda_graphs(sm12x: Any) -> None:
+    layers = setup.make_layers(sm12x.module, [WITH], 8, 2, 64)
+    try:
+        builder = setup.make_builder(sm12x.module, layers, 8, 2, 64, graphs=True)
+    except NotImplementedError as error:
+        pytest.fail(f"refused: {error}")
+    for _ in range(2):
+        builder.build(0, setup.batch([1, 1], [5, 40], TABLE))
+    (wrapper,) = sm12x.made
+    assert wrapper.is_cuda_graph_enabled
+    assert wrapper.init["qo_indptr_buf"].tolist() == [0, 1, 2]
+    assert wrapper.init["paged_kv_indptr_buf"].shape == (3,)
+    assert len(wrapper.plans) == 2
+
+
+def refused(make: Callable[[], Any], *words: str) -> None:
+    try:
+        made = make()
+    except (NotImplementedError, RuntimeError) as error:
+        for word in words:
+            assert word in str(error)
+    else:
+        pytest.fail(f"sinks would be left out: made {made}")
+
+
+def test_decode_context_parallel_is_refused(sm12x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sm12x.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
+    layers = setup.make_layers(sm12x.module, [WITH], 8, 2, 64)
+    refused(lambda: setup.make_builder(sm12x.module, layers, 8, 2, 64), "context parallelism")
+
+
+def test_a_soft_cap_is_refused(sm12x: Any) -> None:
+    layers = setup.make_layers(sm12x.module, [setup.Spec("a", sinks=SINKS, soft_cap=30.0)], 8, 2, 64)
+    refused(lambda: setup.make_builder(sm12x.module, layers, 8, 2, 64), "soft_cap")
+
+
+def test_cascade_is_refused(sm12x: Any) -> None:
+    layers = setup.make_layers(sm12x.module, [WITH], 8, 2, 64)
+    refused(
+        lambda: setup.make_builder(sm12x.module, layers, 8, 2, 64).build(16, setup.batch([5, 20], [21, 40], TABLE)),
+        "sinks",
+    )
+
+
+def test_other_gpus_are_refused_as_before(backend: Any, device: Callable[..., Any]) -> None:
+    device(9, 0, "vllm.utils.flashinfer")
+    layers = setup.make_layers(backend.module, [WITH], 8, 2, 64)
+    refused(lambda: setup.make_builder(backend.module, layers, 8, 2, 64), "sinks")
+
+
+def test_a_layer_and_its_plan_must_agree(sm12x: Any) -> None:
+    """A layer that got its sinks after the plan was made would be run without them."""
+    layers, metadata = build(sm12x, [WITHOUT], [5], [5])
+    layer = layers[WITHOUT.name]
+    layer.impl.sinks = SINKS
+    refused(lambda: forward(layer, metadata, 5), WITHOUT.name)

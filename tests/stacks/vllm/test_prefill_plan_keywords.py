@@ -1,0 +1,55 @@
+"""vLLM calls every FlashInfer plan() by keyword, with the model's dtype as the output's.
+
+The real builder plans on wrappers that bind as the pinned FlashInfer's do and take nothing by position.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import flashinfer_setup as setup
+import pytest
+import torch
+
+TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
+
+
+def builder_of(backend: Any) -> Any:
+    layers = setup.make_layers(backend.module, [setup.Spec("model.layers.0.attn")], 8, 2, 64)
+    return setup.make_builder(backend.module, layers, 8, 2, 64)
+
+
+def plans(backend: Any) -> list[dict[str, Any]]:
+    return [plan for wrapper in backend.made for plan in wrapper.plans]
+
+
+def test_prefill(backend: Any) -> None:
+    builder_of(backend).build(0, setup.batch([5, 20], [5, 40], TABLE))
+    (plan,) = plans(backend)
+    assert plan["o_data_type"] is torch.bfloat16
+    assert plan["q_data_type"] is plan["kv_data_type"] is torch.bfloat16
+    assert plan["qo_indptr"].tolist() == [0, 5, 25]
+    assert plan["paged_kv_indices"].tolist() == [0, 16, 17, 18]
+    assert plan["paged_kv_last_page_len"].tolist() == [5, 8]
+    assert (plan["num_qo_heads"], plan["num_kv_heads"], plan["head_dim_qk"], plan["page_size"]) == (8, 2, 64, 16)
+
+
+def test_cascade(backend: Any) -> None:
+    builder_of(backend).build(16, setup.batch([5, 20], [21, 40], TABLE))
+    (plan,) = plans(backend)
+    assert [t.tolist() for t in plan["qo_indptr_arr"]] == [[0, 25], [0, 5, 25]]
+    assert [t.tolist() for t in plan["paged_kv_indptr_arr"]] == [[0, 1], [0, 1, 3]]
+    assert (plan["num_qo_heads"], plan["num_kv_heads"], plan["head_dim"], plan["page_size"]) == (8, 2, 64, 16)
+
+
+def test_decode_context_parallel(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = SimpleNamespace(world_size=2, rank_in_group=0)
+    monkeypatch.setattr(backend.module, "get_dcp_group", lambda: group)
+    builder_of(backend).build(0, setup.batch([5, 20], [5, 40], TABLE))
+    context, new = plans(backend)
+    assert context["o_data_type"] is new["o_data_type"] is torch.bfloat16
+    assert (context["num_qo_heads"], new["num_qo_heads"]) == (16, 8)
+    assert (context["causal"], new["causal"]) == (False, True)
+    assert context["head_dim_qk"] == 64
+    assert context["page_size"] == 16

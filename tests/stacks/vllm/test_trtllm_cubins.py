@@ -1,0 +1,45 @@
+"""TRT-LLM's cubins exist for SM100 and SM103, and that is asked by a predicate of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+from conftest import need
+
+Load = Callable[[str], ModuleType]
+WITH = [(10, 0), (10, 3)]
+WITHOUT = [(8, 9), (9, 0), (10, 1), (11, 0), (12, 0), (12, 1)]
+
+
+@pytest.mark.parametrize("capability", WITH + WITHOUT)
+def test_where_they_exist(
+    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]
+) -> None:
+    module = upstream_import("vllm.utils.flashinfer")
+    device(*capability, module.__name__)
+    monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: True)
+    assert module.supports_trtllm_attention() is (capability in WITH)
+    assert need(module, "has_trtllm_gen_cubins")() is (capability in WITH)
+
+
+def test_they_must_be_had_too(
+    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = upstream_import("vllm.utils.flashinfer")
+    device(10, 0, module.__name__)
+    monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: False)
+    assert not need(module, "has_trtllm_gen_cubins")()
+
+
+def test_batch_invariance_is_no_matter_of_cubins(
+    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = upstream_import("vllm.utils.flashinfer")
+    device(10, 0, module.__name__)
+    monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: True)
+    monkeypatch.setattr(module, "vllm_is_batch_invariant", lambda: True)
+    assert not module.supports_trtllm_attention()
+    assert need(module, "has_trtllm_gen_cubins")()
