@@ -10,13 +10,23 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import flashinfer_setup
+import gpt_oss_config
 import pytest
+import torch
 
 Load = Callable[[str], ModuleType]
+MXFP4 = "vllm.model_executor.layers.quantization.mxfp4"
+MXFP4_LEGACY = (
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS",
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8",
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16",
+    "VLLM_MXFP4_USE_MARLIN",
+)
 
 
 def need(owner: Any, name: str) -> Any:
@@ -114,3 +124,114 @@ def backend(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any)
     monkeypatch.setattr(module, "_copy_page_indices_kernel", flashinfer_setup.PagesOnCpu())
     monkeypatch.setattr(module, "is_pin_memory_available", lambda: False)
     return SimpleNamespace(module=module, made=made)
+
+
+@pytest.fixture
+def parse(upstream_import: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """vLLM's ModelConfig of a gpt-oss from a command line; "refused" if the parser or the config refuses it."""
+    arguments = upstream_import("vllm.engine.arg_utils")
+    parsers = upstream_import("vllm.utils.argparse_utils")
+    cpu = upstream_import("vllm.platforms.cpu").CpuPlatform()
+    for name in ("vllm.platforms", "vllm.config.model"):
+        monkeypatch.setattr(upstream_import(name), "current_platform", cpu)
+    # The model's class is looked at here and not in a process of its own, which would import another vLLM.
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))
+    registry = upstream_import("vllm.model_executor.models.registry")
+    monkeypatch.setattr(registry, "_run_in_subprocess", lambda function: function())
+
+    def run(*line: str, **changes: Any) -> Any:
+        model = gpt_oss_config.write(tmp_path, **changes)
+        parser = arguments.EngineArgs.add_cli_args(parsers.FlexibleArgumentParser())
+        try:
+            parsed = parser.parse_args(["--model", model, "--skip-tokenizer-init", *line])
+            return arguments.EngineArgs.from_cli_args(parsed).create_model_config()
+        except (SystemExit, ValueError) as error:
+            return f"refused: {error}"
+
+    return run
+
+
+@pytest.fixture
+def select(
+    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, log: list[str]
+) -> Callable[..., Any]:
+    """Select a backend on a GPU, with the option as given; returns the enum member, or the error's text."""
+    module = upstream_import(MXFP4)
+
+    def on(
+        capability: tuple[int, int], cli: str | None = None, lora: bool = False, flashinfer: bool = True,
+        triton: bool = False, **variables: str,
+    ) -> Any:  # fmt: skip
+        device(*capability, MXFP4, "vllm.utils.flashinfer")
+        for name in (*MXFP4_LEGACY, "VLLM_MXFP4_BACKEND"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        config = SimpleNamespace(model_config=SimpleNamespace(mxfp4_backend=cli))
+        monkeypatch.setattr(module, "get_current_vllm_config", lambda: config)
+        monkeypatch.setattr(module, "has_flashinfer", lambda: flashinfer)
+        monkeypatch.setattr(module, "has_triton_kernels", lambda: triton)
+        try:
+            return module.get_mxfp4_backend(lora)
+        except ValueError as error:
+            return str(error)
+
+    return on
+
+
+@pytest.fixture
+def mxfp4_backend(upstream_import: Load) -> Any:
+    """The enum of the backends."""
+    return upstream_import(MXFP4).Mxfp4Backend
+
+
+@pytest.fixture
+def marlin(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Marlin's two operators, in torch and in plain layout, on a device that has them; notes each product.
+
+    What is replaced is compiled code and the permutations that it wants, nothing else. The product is
+    of the dequantized weight in float64.
+    """
+    module = upstream_import("vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+    device(12, 1, MXFP4, module.__name__)
+    products: list[dict[str, Any]] = []
+    grid = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+    values = torch.cat([grid, -grid])
+
+    def repack(b_q_weight: torch.Tensor, size_k: int, size_n: int, num_bits: int, **rest: Any) -> torch.Tensor:
+        assert (b_q_weight.dtype, num_bits) == (torch.int32, 4)
+        assert b_q_weight.shape == (size_k // 8, size_n)
+        assert (size_n % 128, size_k % 64) == (0, 0) or (size_n % 64, size_k % 128) == (0, 0), "no tile of Marlin's"
+        return b_q_weight.clone()
+
+    def gemm(
+        a: torch.Tensor, b_q_weight: torch.Tensor, b_scales: torch.Tensor, b_bias: torch.Tensor | None, size_m: int,
+        size_n: int, size_k: int, **rest: Any,
+    ) -> torch.Tensor:  # fmt: skip
+        assert a.shape == (size_m, size_k)
+        nibbles = torch.stack([(b_q_weight >> (4 * i)) & 15 for i in range(8)], 1).reshape(size_k, size_n)
+        scales = torch.exp2(b_scales.view(torch.uint8).double() - 127).repeat_interleave(32, 0)
+        weight = values[nibbles.long()] * scales
+        product = a.double() @ weight
+        if b_bias is not None:
+            product = product + b_bias.double()
+        products.append({"a": a, "weight": weight.T, "bias": b_bias, "n": size_n, "k": size_k, **rest})
+        return product.to(a.dtype)
+
+    monkeypatch.setattr(module.ops, "gptq_marlin_repack", repack)
+    monkeypatch.setattr(module.ops, "gptq_marlin_gemm", gemm)
+    monkeypatch.setattr(module, "marlin_make_workspace_new", lambda device: torch.zeros(1, dtype=torch.int32))
+    monkeypatch.setattr(module, "marlin_permute_scales", lambda s, **rest: s)
+    monkeypatch.setattr(module, "marlin_permute_bias", lambda bias: bias)
+    monkeypatch.setattr(
+        module, "mxfp4_marlin_process_scales", lambda scales, input_dtype=None: scales.to(torch.float8_e8m0fnu)
+    )
+    monkeypatch.setattr(module, "should_use_atomic_add_reduce", lambda **rest: False)
+    return products
+
+
+def mxfp4_layers(parse: Callable[..., Any], layers: str, lora: bool = False, **changes: Any) -> Any:
+    """What a model is loaded under with ``--mxfp4-layers``: a configuration with the parsed ModelConfig."""
+    made = parse("--mxfp4-layers", layers, **changes)
+    assert not isinstance(made, str), made
+    return SimpleNamespace(model_config=made, lora_config=object() if lora else None)

@@ -67,7 +67,7 @@ def test_the_output_dtype_is_the_models(upstream_import: Callable[[str], ModuleT
     assert "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
     got = plan_on(stand_in(inspect.signature(wrapper.plan), True), module, o_data_type=torch.bfloat16)
     assert got["o_data_type"] is torch.bfloat16
-    call = inspect.getsource(module.FlashInferMetadataBuilder.build)
+    call = inspect.getsource(module.FlashInferMetadataBuilder)
     assert "o_data_type=self.model_config.dtype" in call
 
 

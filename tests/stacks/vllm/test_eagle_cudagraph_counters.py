@@ -1,0 +1,101 @@
+"""Eagle's speculator counts drafts that miss the CUDA graphs, and says so at the interval of the statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from conftest import need
+
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def graphs(upstream_import: Load) -> ModuleType:
+    return upstream_import("vllm.v1.worker.gpu.spec_decode.eagle_cudagraph")
+
+
+@pytest.fixture
+def clock(graphs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    need(graphs, "EagleCudaGraphStats")
+    now = [0.0]
+    monkeypatch.setattr(graphs.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_log(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
+    stats = graphs.EagleCudaGraphStats(10.0)
+    for reqs, size in ((1, 1), (3, 4), (9, None), (12, None), (2, 2)):
+        stats.observe(reqs, size)
+    assert (stats.num_hits, stats.num_misses, stats.max_missed_reqs) == (3, 2, 12)
+    assert log == [], "not before its time"
+    clock[0] = 10.0
+    stats.observe(1, 1)
+    (said,) = log
+    assert said.startswith("INFO Eagle CUDA graphs: 2 of 6 drafts ran eagerly, the largest with 12 requests.")
+    stats.observe(1, 1)
+    assert len(log) == 1, "once an interval"
+    clock[0] = 20.0
+    stats.observe(1, 1)
+    assert "2 of 8" in log[1]
+
+
+def test_nothing_is_said_without_misses(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
+    stats = graphs.EagleCudaGraphStats(10.0)
+    clock[0] = 99.0
+    stats.observe(4, 4)
+    assert log == []
+
+
+@pytest.mark.parametrize(("reqs", "size"), [(2, 2), (3, None)])
+def test_each_draft_is_counted(
+    upstream_import: Load, graphs: ModuleType, monkeypatch: pytest.MonkeyPatch, reqs: int, size: int | None
+) -> None:
+    module = upstream_import("vllm.v1.worker.gpu.spec_decode.eagle")
+    need(graphs, "EagleCudaGraphStats")
+    stats = graphs.EagleCudaGraphStats(10.0)
+    replayed: list[int] = []
+    made = object.__new__(module.EagleSpeculator)
+    for name in ("gumbel_sample", "prepare_eagle_decode", "update_eagle_inputs", "build_attn_metadata"):
+        monkeypatch.setattr(module, name, lambda *a, **k: torch.zeros(reqs, dtype=torch.int64))
+    monkeypatch.setattr(module, "prepare_eagle_inputs", lambda *a: torch.arange(reqs))
+    zeros = torch.zeros(reqs, dtype=torch.int64)
+    start = SimpleNamespace(gpu=torch.arange(reqs + 1), np=torch.arange(reqs + 1).numpy(), cpu=torch.arange(reqs + 1))
+    made.__dict__.update(
+        greedy_draft=True, num_speculative_steps=2, method="eagle", max_model_len=99, max_num_reqs=reqs,
+        temperature=torch.zeros(reqs), seeds=zeros.clone(), draft_tokens=torch.zeros(reqs, 2, dtype=torch.int64),
+        hidden_states=torch.zeros(reqs, 4), kv_cache_config=None, attn_metadata_builders=[],
+        input_buffers=SimpleNamespace(positions=zeros.clone(), query_start_loc=start, seq_lens=zeros),
+        block_tables=SimpleNamespace(compute_slot_mappings=lambda *a: None, input_block_tables=[]),
+        run_model=lambda *a, **k: (torch.zeros(reqs, 4), torch.zeros(reqs, 4)),
+        model=SimpleNamespace(compute_logits=lambda hidden: torch.zeros(reqs, 3)),
+        cudagraph_manager=SimpleNamespace(
+            get_cudagraph_size=lambda n: size, run=replayed.append, stats=stats
+        ),
+    )  # fmt: skip
+    batch = SimpleNamespace(
+        num_tokens_after_padding=reqs, num_reqs=reqs, attn_metadata={}, cu_num_logits=torch.arange(reqs + 1),
+        positions=zeros, seq_lens=zeros,
+    )  # fmt: skip
+    sampling = SimpleNamespace(temperature=torch.zeros(reqs), seeds=zeros)
+    made.propose(batch, sampling, torch.zeros(reqs, 4), None, zeros, zeros, zeros, zeros)
+    assert (stats.num_hits, stats.num_misses) == ((1, 0) if size else (0, 1))
+    assert replayed == ([size] if size else [])
+
+
+def test_the_interval_is_the_other_statistics(
+    upstream_import: Load, graphs: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_LOG_STATS_INTERVAL", "3")
+    monkeypatch.setattr(graphs, "get_cudagraph_sizes", lambda *a: {})
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    config: Any = SimpleNamespace(
+        scheduler_config=SimpleNamespace(max_num_seqs=2, max_num_batched_tokens=8),
+        model_config=SimpleNamespace(max_model_len=99), parallel_config=SimpleNamespace(data_parallel_size=1),
+        compilation_config=SimpleNamespace(cudagraph_mode=None, cudagraph_capture_sizes=[]),
+    )  # fmt: skip
+    manager = graphs.EagleCudaGraphManager(config, torch.device("cpu"))
+    assert need(manager, "stats").log_interval == 3

@@ -1,0 +1,124 @@
+"""The switches that look into routing and activations are off by default, in real runs and during capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import MXFP4, needed_module
+from test_mxfp4_tune_bucket import layer, method
+
+Load = Callable[[str], ModuleType]
+EXPERTS, TOP_K = 128, 4
+
+
+@pytest.fixture
+def debug(upstream_import: Load) -> ModuleType:
+    upstream_import("vllm.model_executor.layers.fused_moe")
+    return needed_module("vllm.model_executor.layers.fused_moe.debug")
+
+
+@pytest.fixture
+def run(
+    upstream_import: Load, debug: ModuleType, config: Any, monkeypatch: pytest.MonkeyPatch, log: list[str]
+) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Route 6 tokens, all to the same experts, in a run of a kind; returns weights and ids."""
+    context = upstream_import("vllm.forward_context")
+
+    def route(
+        dummy: bool | None = False, capturing: bool = False, **switches: str
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        for name, value in switches.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(debug, "_is_capturing", lambda: capturing)
+        ids = torch.tensor([[3, 1, 2, 0]] * 6, dtype=torch.int32)
+        weights = torch.tensor([[0.4, 0.3, 0.2, 0.1]] * 6)
+        if dummy is None:
+            result = debug.debug_routing(weights, ids, EXPERTS)
+        else:
+            with context.set_forward_context(None, config, is_dummy_run=dummy):
+                result = debug.debug_routing(weights, ids, EXPERTS)
+        return tuple(result)
+
+    return route
+
+
+def untouched(result: tuple[torch.Tensor, torch.Tensor]) -> bool:
+    return result[1].tolist() == [[3, 1, 2, 0]] * 6 and result[0][0].tolist() == pytest.approx([0.4, 0.3, 0.2, 0.1])
+
+
+UNIFORM = {"VLLM_MOE_WARMUP_FORCE_UNIFORM": "1"}
+
+
+@pytest.mark.parametrize("dummy", [None, False, True])
+def test_nothing_by_default(run: Callable[..., Any], log: list[str], dummy: bool | None) -> None:
+    assert untouched(run(dummy))
+    assert not [line for line in log if "Routing" in line]
+
+
+def test_uniform_in_a_dummy_run(run: Callable[..., Any]) -> None:
+    weights, ids = run(True, **UNIFORM)
+    assert ids.dtype is torch.int32
+    assert sorted(ids.flatten().tolist()) == list(range(24)), "each token its own experts"
+    assert all(len(set(row)) == TOP_K for row in ids.tolist())
+    assert (weights == 0.25).all()
+
+
+@pytest.mark.parametrize("dummy", [None, False], ids=["no context", "a real run"])
+def test_not_in_real_runs(run: Callable[..., Any], dummy: bool | None) -> None:
+    assert untouched(run(dummy, **UNIFORM))
+
+
+def test_not_during_capture(run: Callable[..., Any], log: list[str]) -> None:
+    """What is captured is replayed for requests."""
+    assert untouched(run(True, capturing=True, VLLM_MOE_ROUTING_LOG="1", **UNIFORM))
+    assert not [line for line in log if "Routing" in line]
+
+
+def test_the_routing_log(run: Callable[..., Any], log: list[str]) -> None:
+    assert untouched(run(False, VLLM_MOE_ROUTING_LOG="1"))
+    (said,) = [line for line in log if "Routing" in line]
+    assert said == "INFO Routing: 6 tokens, 124 of 128 experts without one, at most 6 for one"
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_the_quantization_log(
+    debug: ModuleType, monkeypatch: pytest.MonkeyPatch, log: list[str], capturing: bool
+) -> None:
+    monkeypatch.setattr(debug, "_is_capturing", lambda: capturing)
+    x = torch.tensor([[1.0, -448.0, float("inf"), 2.0] * 8]).bfloat16()
+    arguments = (x, x.clamp(-448, 448).to(torch.float8_e4m3fn), torch.tensor([127, 130], dtype=torch.uint8))
+    debug.debug_quantized(*arguments)
+    assert not [line for line in log if "MXFP8" in line], "off by default"
+    monkeypatch.setenv("VLLM_MXFP8_QUANT_LOG", "1")
+    debug.debug_quantized(*arguments)
+    said = [line for line in log if "MXFP8" in line]
+    assert len(said) == (0 if capturing else 1)
+    if said:
+        assert "|x| up to inf with 8 not finite, quantized up to 448 with 0 not finite" in said[0]
+        assert "scales (2,) from 127 to 130" in said[0]
+
+
+def test_the_cutlass_path_asks(
+    upstream_import: Load, debug: ModuleType, monkeypatch: pytest.MonkeyPatch, config: Any, log: list[str]
+) -> None:
+    """From Mxfp4MoEMethod.apply to the kernel: the kernel gets the even routing, in a dummy run only."""
+    module, context = upstream_import(MXFP4), upstream_import("vllm.forward_context")
+    got: list[torch.Tensor] = []
+    monkeypatch.setattr(
+        upstream_import("vllm.utils.flashinfer"), "flashinfer_cutlass_fused_moe",
+        lambda **kwargs: got.append(kwargs["token_selected_experts"]),
+    )  # fmt: skip
+    quantized = (torch.zeros(2, 64).to(torch.float8_e4m3fn), torch.zeros(4, dtype=torch.uint8))
+    monkeypatch.setattr(upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *args: quantized)
+    for name in ("VLLM_MOE_WARMUP_FORCE_UNIFORM", "VLLM_MXFP8_QUANT_LOG"):
+        monkeypatch.setenv(name, "1")
+    made = method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
+    for dummy in (False, True):
+        with context.set_forward_context(None, config, is_dummy_run=dummy):
+            made.apply(layer(), torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
+    assert [ids.tolist() for ids in got] == [[[0] * 4] * 2, [[0, 1, 2, 3], [4, 5, 6, 7]]]
+    assert len([line for line in log if "MXFP8:" in line]) == 2

@@ -1,0 +1,126 @@
+"""The kernels of MXFP4 experts are chosen by one option: CLI, then environment, then the older variables, then auto."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Load = Callable[[str], ModuleType]
+LEGACY = {
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": "SM100_FI_MXFP4_MXFP8_CUTLASS",
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": "SM100_FI_MXFP4_MXFP8_TRTLLM",
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": "SM100_FI_MXFP4_BF16",
+    "VLLM_MXFP4_USE_MARLIN": "MARLIN",
+}
+
+
+@pytest.mark.parametrize(
+    ("capability", "name", "member"),
+    [
+        ((10, 0), "marlin", "MARLIN"),
+        ((10, 0), "triton", "TRITON"),
+        ((10, 0), "cutlass", "SM100_FI_MXFP4_MXFP8_CUTLASS"),
+        ((10, 3), "trtllm", "SM100_FI_MXFP4_BF16"),
+        ((10, 0), "trtllm_mxfp8", "SM100_FI_MXFP4_MXFP8_TRTLLM"),
+        ((9, 0), "cutlass", "SM90_FI_MXFP4_BF16"),
+        ((9, 0), "triton", "TRITON"),
+        ((8, 0), "marlin", "MARLIN"),
+    ],
+)
+def test_what_is_asked_for(
+    select: Callable[..., Any], mxfp4_backend: Any, capability: tuple[int, int], name: str, member: str
+) -> None:
+    assert select(capability, name, triton=True) is mxfp4_backend[member]
+    assert select(capability, VLLM_MXFP4_BACKEND=name, triton=True) is mxfp4_backend[member]
+
+
+@pytest.mark.parametrize(
+    ("capability", "name", "options"),
+    [
+        ((9, 0), "trtllm", {}),
+        ((9, 0), "trtllm_mxfp8", {}),
+        ((8, 9), "cutlass", {}),
+        ((10, 0), "cutlass", {"flashinfer": False}),
+        ((10, 0), "cutlass", {"lora": True}),
+        ((12, 1), "triton", {"triton": True}),
+        ((12, 1), "trtllm", {}),
+    ],
+)
+def test_what_is_impossible_is_an_error_that_lists_what_is_not(
+    select: Callable[..., Any], capability: tuple[int, int], name: str, options: dict[str, bool]
+) -> None:
+    for where, asked in (("--mxfp4-backend", {"cli": name}), ("VLLM_MXFP4_BACKEND", {"VLLM_MXFP4_BACKEND": name})):
+        said = select(capability, **asked, **options)
+        assert isinstance(said, str), f"{name} was replaced by {said}"
+        assert said.startswith(f"{where}={name}")
+        assert "Available: auto, marlin" in said
+
+
+def test_the_order(select: Callable[..., Any], mxfp4_backend: Any) -> None:
+    legacy = {"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": "1"}
+    environment = {"VLLM_MXFP4_BACKEND": "cutlass"}
+    assert select((10, 0), "marlin", **environment, **legacy) is mxfp4_backend.MARLIN
+    assert select((10, 0), **environment, **legacy) is mxfp4_backend.SM100_FI_MXFP4_MXFP8_CUTLASS
+    assert select((10, 0), **legacy) is mxfp4_backend.SM100_FI_MXFP4_MXFP8_TRTLLM
+    assert select((10, 0)) is mxfp4_backend.SM100_FI_MXFP4_BF16
+    assert select((10, 0), "auto", **environment, **legacy) is mxfp4_backend.SM100_FI_MXFP4_BF16, "auto is a choice too"
+
+
+@pytest.mark.parametrize("variable", LEGACY)
+def test_the_older_variables(select: Callable[..., Any], mxfp4_backend: Any, variable: str) -> None:
+    assert select((10, 0), **{variable: "1"}) is mxfp4_backend[LEGACY[variable]]
+
+
+def test_the_older_variables_where_they_mean_another_kernel_or_none(select: Callable[..., Any], mxfp4_backend: Any) -> None:
+    assert select((9, 0), VLLM_USE_FLASHINFER_MOE_MXFP4_BF16="1") is mxfp4_backend.SM90_FI_MXFP4_BF16
+    cutlass = {"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": "1"}
+    assert select((9, 0), **cutlass) is mxfp4_backend.MARLIN, "SM90's kernel takes BF16, not MXFP8"
+    assert select((10, 0), lora=True, triton=True, **cutlass) is mxfp4_backend.TRITON
+
+
+@pytest.mark.parametrize(
+    ("capability", "options", "member"),
+    [
+        ((8, 0), {}, "MARLIN"),
+        ((9, 0), {}, "MARLIN"),
+        ((9, 0), {"triton": True}, "TRITON"),
+        ((10, 0), {"triton": True}, "SM100_FI_MXFP4_BF16"),
+        ((10, 0), {"flashinfer": False, "triton": True}, "TRITON"),
+        ((10, 0), {"lora": True}, "MARLIN"),
+        ((11, 0), {"triton": True}, "MARLIN"),
+    ],
+)
+def test_auto_is_as_before(
+    select: Callable[..., Any], mxfp4_backend: Any, capability: tuple[int, int], options: dict[str, bool], member: str
+) -> None:
+    assert select(capability, **options) is mxfp4_backend[member]
+
+
+def test_the_command_line(parse: Callable[..., Any]) -> None:
+    assert isinstance(parse("--mxfp4-backend", "no-such-thing"), str)
+    made = parse("--mxfp4-backend", "cutlass")
+    assert not isinstance(made, str), made
+    assert made.mxfp4_backend == "cutlass"
+    assert parse().mxfp4_backend is None
+
+
+def test_it_is_in_the_hash(parse: Callable[..., Any]) -> None:
+    hashes = {value: parse(*line) for value, line in {"": [], "m": ["--mxfp4-backend", "marlin"]}.items()}
+    assert not isinstance(hashes["m"], str), hashes["m"]
+    assert len({made.compute_hash() for made in hashes.values()}) == 2
+    assert parse().compute_hash() == hashes[""].compute_hash()
+
+
+def test_the_variable_is_checked_and_in_the_compile_factors(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    envs = upstream_import("vllm.envs")
+    assert "VLLM_MXFP4_BACKEND" in envs.environment_variables
+    monkeypatch.setenv("VLLM_MXFP4_BACKEND", "cutlass")
+    assert envs.compile_factors()["VLLM_MXFP4_BACKEND"] == "cutlass"
+    monkeypatch.setenv("VLLM_MXFP4_BACKEND", "no-such-thing")
+    with pytest.raises(ValueError, match="trtllm_mxfp8"):
+        _ = envs.VLLM_MXFP4_BACKEND

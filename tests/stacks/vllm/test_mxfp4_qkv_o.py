@@ -1,0 +1,172 @@
+"""--mxfp4-layers=qkv,o: attention's projections are quantized after loading and run by Marlin.
+
+vLLM's own layers, of gpt-oss's shapes; Marlin's compiled operators are torch in float64, and the
+quantizer's oracle is the product with the dequantized weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import MXFP4, mxfp4_layers
+
+Load = Callable[[str], ModuleType]
+SHAPES = {"qkv_proj": (5120, 2880), "o_proj": (2880, 4096), "tp2_o_proj": (2880, 2048), "tp8_qkv_proj": (640, 2880)}
+
+
+@pytest.fixture
+def linear(upstream_import: Load, config: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """vLLM's linear layers for one process without a group of them."""
+    module = upstream_import("vllm.model_executor.layers.linear")
+    monkeypatch.setattr(module, "get_tensor_model_parallel_rank", lambda: 0)
+    monkeypatch.setattr(module, "get_tensor_model_parallel_world_size", lambda: 1)
+    parameter = upstream_import("vllm.model_executor.parameter")
+    monkeypatch.setattr(parameter, "get_tensor_model_parallel_rank", lambda: 0)
+    monkeypatch.setattr(parameter, "get_tensor_model_parallel_world_size", lambda: 1)
+    yield module
+
+
+@pytest.fixture
+def make(
+    upstream_import: Load, linear: ModuleType, parse: Callable[..., Any], marlin: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Any]:  # fmt: skip
+    """A layer of a model loaded with ``--mxfp4-layers``, with random weights, loaded and processed."""
+    module = upstream_import(MXFP4)
+
+    def layer(
+        prefix: str, n: int, k: int, layers: str = "qkv,o", lora: bool = False, bias: bool = True, skip: bool = False
+    ) -> Any:
+        config = mxfp4_layers(parse, layers, lora)
+        monkeypatch.setattr(module, "get_current_vllm_config", lambda: config)
+        made = linear.ReplicatedLinear(
+            k, n, bias=bias, skip_bias_add=skip, params_dtype=torch.bfloat16, quant_config=module.Mxfp4Config(),
+            prefix=prefix,
+        )  # fmt: skip
+        generator = torch.Generator().manual_seed(n)
+        made.weight.data.copy_(torch.randn(n, k, generator=generator) / k**0.5)
+        if bias:
+            made.bias.data.copy_(torch.randn(n, generator=generator))
+        before = made.weight.data.clone()
+        made.quant_method.process_weights_after_loading(made)
+        made.original = before
+        return made
+
+    return layer
+
+
+def kind(layer: Any) -> str:
+    return type(layer.quant_method).__name__
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_product_is_the_dequantized_weights(
+    make: Callable[..., Any], marlin: list[dict[str, Any]], name: str
+) -> None:
+    n, k = SHAPES[name]
+    layer = make(f"model.layers.0.attn.{name.split('_', 1)[1] if name.startswith('tp') else name}", n, k)
+    assert kind(layer) == "Mxfp4LinearMethod"
+    x = torch.randn(3, k, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    output, _ = layer(x)
+    (product,) = marlin
+    assert output.shape == (3, n)
+    weight = product["weight"][:n]
+    assert torch.equal(output, (x.double() @ weight.T + layer.bias[:n].double()).to(torch.bfloat16))
+    # The weight itself: each value within half a step of its block's, which is a sixth of the largest.
+    error = (weight - layer.original.double()).abs().unflatten(1, (-1, 32))
+    largest = layer.original.double().abs().unflatten(1, (-1, 32)).amax(-1, keepdim=True)
+    assert (error <= largest / 3).all()
+    assert float(error.norm() / layer.original.double().norm()) < 0.12
+
+
+def test_packed_weights_are_a_quarter(make: Callable[..., Any]) -> None:
+    layer = make("model.layers.0.attn.qkv_proj", 5120, 2880)
+    assert kind(layer) == "Mxfp4LinearMethod"
+    assert layer.weight.numel() * layer.weight.element_size() == 5120 * 2880 // 2
+    assert layer.weight_scale.numel() == 5120 * 2880 // 32
+    assert not layer.weight.requires_grad
+
+
+def test_a_shard_that_needs_padding_is_padded(make: Callable[..., Any], marlin: list[dict[str, Any]]) -> None:
+    layer = make("model.layers.0.attn.qkv_proj", 320, 2880)
+    assert kind(layer) == "Mxfp4LinearMethod"
+    output, _ = layer(torch.ones(1, 2880, dtype=torch.bfloat16))
+    assert (marlin[0]["n"], output.shape) == (384, (1, 320))
+    assert (marlin[0]["weight"][320:] == 0).all()
+
+
+def test_an_input_size_that_marlin_cannot_run_is_an_error(make: Callable[..., Any]) -> None:
+    try:
+        layer = make("model.layers.0.attn.o_proj", 128, 96)
+    except ValueError as error:
+        assert "96" in str(error)
+        assert "--mxfp4-layers" in str(error)
+    else:
+        pytest.fail(f"96 columns by {kind(layer)}")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "layers"),
+    [
+        ("model.layers.0.attn.qkv_proj", "moe"),
+        ("model.layers.0.attn.qkv_proj", "o"),
+        ("model.layers.0.attn.o_proj", "qkv"),
+        ("model.layers.0.mlp.router", "all"),
+        ("model.layers.0.attn.kv_b_proj", "all"),
+    ],
+)
+def test_other_layers_stay(make: Callable[..., Any], prefix: str, layers: str) -> None:
+    assert kind(make(prefix, 128, 128, layers)) == "UnquantizedLinearMethod"
+
+
+@pytest.mark.parametrize(("prefix", "layers"), [("a.qkv_proj", "qkv"), ("a.o_proj", "o"), ("a.o_proj", "all")])
+def test_each_choice(make: Callable[..., Any], prefix: str, layers: str) -> None:
+    assert kind(make(prefix, 128, 128, layers)) == "Mxfp4LinearMethod"
+
+
+def test_lora_keeps_the_weights_and_says_so(make: Callable[..., Any], log: list[str]) -> None:
+    layer = make("model.layers.0.attn.qkv_proj", 128, 128, lora=True)
+    assert kind(layer) == "UnquantizedLinearMethod"
+    assert torch.equal(layer.weight, layer.original)
+    assert [line for line in log if "LoRA" in line and "--mxfp4-layers" in line]
+
+
+def test_a_bias_that_is_not_added_here_is_not_packed(make: Callable[..., Any]) -> None:
+    layer = make("model.layers.0.attn.o_proj", 128, 128, skip=True)
+    assert kind(layer) == "UnquantizedLinearMethod"
+
+
+def test_a_device_without_marlin_is_an_error(make: Callable[..., Any], device: Callable[..., Any]) -> None:
+    device(7, 5, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+    try:
+        layer = make("model.layers.0.attn.qkv_proj", 128, 128)
+    except ValueError as error:
+        assert "needs Marlin" in str(error)
+    else:
+        pytest.fail(f"an old device got {kind(layer)}")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("moe", "moe"), ("qkv", "moe,qkv"), ("o, qkv", "moe,qkv,o"), ("qkv,o,moe", "moe,qkv,o")],
+)
+def test_one_spelling(parse: Callable[..., Any], given: str, kept: str) -> None:
+    assert mxfp4_layers(parse, given).model_config.mxfp4_layers == kept
+
+
+@pytest.mark.parametrize("given", ["", "qvk", "moe,embed", "QKV"])
+def test_unknown_names_are_an_error_that_lists_what_is_known(parse: Callable[..., Any], given: str) -> None:
+    mxfp4_layers(parse, "qkv")
+    said = parse("--mxfp4-layers", given)
+    assert isinstance(said, str)
+    assert "--mxfp4-layers takes moe, qkv, o" in said
+
+
+def test_it_is_in_the_hash(parse: Callable[..., Any]) -> None:
+    hashes = [mxfp4_layers(parse, given).model_config.compute_hash() for given in ("moe", "qkv", "o,qkv", "qkv,o")]
+    assert len(set(hashes)) == 3
+    assert hashes[2] == hashes[3]

@@ -1,0 +1,91 @@
+"""mxfp4_e2m1_quantize is the nearest MXFP4 value, bit for bit, with its scales in row order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import need
+
+Load = Callable[[str], ModuleType]
+GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float64)
+
+
+@pytest.fixture
+def quantize(upstream_import: Load) -> Callable[..., Any]:
+    module = upstream_import("vllm.model_executor.layers.quantization.utils.mxfp4_utils")
+    found: Callable[..., Any] = need(module, "mxfp4_e2m1_quantize")
+    return found
+
+
+def reference(x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and biased exponents, by search over the grid in float64; ties go to the even code."""
+    blocks = x.double().numpy().reshape(x.shape[0], -1, 32)
+    largest = np.abs(blocks).max(-1)
+    exponents = np.full(largest.shape, -127)
+    for exponent in range(-127, 128):
+        exponents = np.where((largest > 6 * 2.0**exponent) & (largest > 0), exponent + 1, exponents)
+    scaled = np.abs(blocks) / 2.0 ** exponents[..., None]
+    distance = np.abs(scaled[..., None] - GRID)
+    distance[..., 1::2] += 1e-12  # the even one of two that are as near
+    codes = distance.argmin(-1) | (np.signbit(blocks) << 3)
+    return codes.reshape(x.shape), (exponents + 127).reshape(x.shape[0], -1)
+
+
+def codes_of(values: torch.Tensor) -> np.ndarray:
+    return torch.stack([values & 15, values >> 4], -1).flatten(1).numpy()
+
+
+def same(quantize: Callable[..., Any], x: torch.Tensor) -> None:
+    values, scales = quantize(x)
+    codes, exponents = reference(x)
+    assert values.dtype is scales.dtype is torch.uint8
+    assert values.shape == (x.shape[0], x.shape[1] // 2)
+    assert scales.shape == (x.shape[0], x.shape[1] // 32)
+    np.testing.assert_array_equal(scales.numpy(), exponents)
+    np.testing.assert_array_equal(codes_of(values), codes)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e4])
+def test_random_weights(quantize: Callable[..., Any], dtype: torch.dtype, spread: float) -> None:
+    generator = torch.Generator().manual_seed(7)
+    same(quantize, (torch.randn(40, 2880, generator=generator) * spread).to(dtype))
+
+
+def test_every_midpoint_goes_to_the_even_neighbour(quantize: Callable[..., Any]) -> None:
+    row = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0, 0.0, 0.5, 1, 1.5, 2, 3, 4, 6.0])
+    same(quantize, torch.cat([row, -row]).unsqueeze(0))
+
+
+def test_every_bfloat16_near_a_power_of_two_edge(quantize: Callable[..., Any]) -> None:
+    """Largest values just at, below and above six times a power of two: the scale must not saturate."""
+    edges = [6 * 2.0**e * f for e in (-20, -1, 0, 1, 30) for f in (1, 1 - 2**-8, 1 + 2**-7)]
+    x = torch.zeros(len(edges), 32)
+    x[:, 3] = torch.tensor(edges)
+    x[:, 5] = -x[:, 3] / 3
+    same(quantize, x.to(torch.bfloat16))
+
+
+def test_zeros_and_the_least_values(quantize: Callable[..., Any]) -> None:
+    x = torch.zeros(3, 64)
+    x[1, 0], x[2, 40] = 1e-40, -(2.0**-126)
+    same(quantize, x)
+
+
+def test_a_matrix_of_more_rows_than_are_done_at_once(
+    upstream_import: Load, quantize: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = upstream_import("vllm.model_executor.layers.quantization.utils.mxfp4_utils")
+    monkeypatch.setattr(module, "_MXFP4_QUANT_CHUNK", 64 * 7)
+    same(quantize, torch.randn(23, 64, generator=torch.Generator().manual_seed(1)))
+
+
+@pytest.mark.parametrize("shape", [(4, 48), (2, 4, 32)])
+def test_other_shapes_are_an_error(quantize: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="blocks of 32"):
+        quantize(torch.zeros(shape))
