@@ -131,6 +131,8 @@ def parse(upstream_import: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """vLLM's ModelConfig of a gpt-oss from a command line; "refused" if the parser or the config refuses it."""
     arguments = upstream_import("vllm.engine.arg_utils")
     parsers = upstream_import("vllm.utils.argparse_utils")
+    # Everything is imported before the platform is another: modules keep the one they found.
+    upstream_import("vllm.model_executor.models.gpt_oss")
     cpu = upstream_import("vllm.platforms.cpu").CpuPlatform()
     for name in ("vllm.platforms", "vllm.config.model"):
         monkeypatch.setattr(upstream_import(name), "current_platform", cpu)

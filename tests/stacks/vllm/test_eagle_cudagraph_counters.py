@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,14 +21,13 @@ def graphs(upstream_import: Load) -> ModuleType:
 
 @pytest.fixture
 def clock(graphs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    need(graphs, "EagleCudaGraphStats")
     now = [0.0]
-    monkeypatch.setattr(graphs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
 def test_the_log(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
-    stats = graphs.EagleCudaGraphStats(10.0)
+    stats = need(graphs, "EagleCudaGraphStats")(10.0)
     for reqs, size in ((1, 1), (3, 4), (9, None), (12, None), (2, 2)):
         stats.observe(reqs, size)
     assert (stats.num_hits, stats.num_misses, stats.max_missed_reqs) == (3, 2, 12)
@@ -44,7 +44,7 @@ def test_the_log(graphs: ModuleType, clock: list[float], log: list[str]) -> None
 
 
 def test_nothing_is_said_without_misses(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
-    stats = graphs.EagleCudaGraphStats(10.0)
+    stats = need(graphs, "EagleCudaGraphStats")(10.0)
     clock[0] = 99.0
     stats.observe(4, 4)
     assert log == []
@@ -55,8 +55,7 @@ def test_each_draft_is_counted(
     upstream_import: Load, graphs: ModuleType, monkeypatch: pytest.MonkeyPatch, reqs: int, size: int | None
 ) -> None:
     module = upstream_import("vllm.v1.worker.gpu.spec_decode.eagle")
-    need(graphs, "EagleCudaGraphStats")
-    stats = graphs.EagleCudaGraphStats(10.0)
+    stats = need(graphs, "EagleCudaGraphStats")(10.0)
     replayed: list[int] = []
     made = object.__new__(module.EagleSpeculator)
     for name in ("gumbel_sample", "prepare_eagle_decode", "update_eagle_inputs", "build_attn_metadata"):

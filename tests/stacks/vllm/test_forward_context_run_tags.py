@@ -10,28 +10,32 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import need
 
 Load = Callable[[str], ModuleType]
 
 
 @pytest.fixture
 def context(upstream_import: Load) -> ModuleType:
-    """vLLM's forward context module, with the tags that a patch adds to it."""
-    module = upstream_import("vllm.forward_context")
-    known = inspect.signature(module.set_forward_context).parameters
-    assert {"is_dummy_run", "is_profile_run"} <= set(known), "the forward context knows no dummy runs"
-    return module
+    return upstream_import("vllm.forward_context")
 
 
 def tags(context: ModuleType) -> tuple[bool, bool]:
     current = context.get_forward_context()
-    return current.is_dummy_run, current.is_profile_run
+    return need(current, "is_dummy_run"), need(current, "is_profile_run")
+
+
+def tagged(context: ModuleType, config: Any, **given: bool) -> Any:
+    """Set a forward context with these tags."""
+    known = set(inspect.signature(context.set_forward_context).parameters)
+    assert set(given) <= known, "the forward context knows no dummy runs"
+    return context.set_forward_context(None, config, **given)
 
 
 @pytest.mark.parametrize("given", [{}, {"is_dummy_run": True}, {"is_dummy_run": True, "is_profile_run": True}])
 def test_what_is_set_is_read_and_ends_with_the_run(context: ModuleType, config: Any, given: dict[str, bool]) -> None:
     with context.set_forward_context(None, config):
-        with context.set_forward_context(None, config, **given):
+        with tagged(context, config, **given):
             assert tags(context) == (given.get("is_dummy_run", False), given.get("is_profile_run", False))
         assert tags(context) == (False, False), "a real run is tagged as nothing"
 
@@ -89,6 +93,8 @@ def test_the_second_runners(
         lora_config=None, maybe_dummy_run_with_lora=lambda *a, **k: contextlib.nullcontext(),
         _dummy_sampler_run=lambda hidden: None, do_spec_decode=False,
     )  # fmt: skip
+    known = inspect.signature(context.set_forward_context).parameters
+    assert "is_profile_run" in known, "the forward context knows no profile runs"
     runner._dummy_run = lambda *a, **k: module.GPUModelRunner._dummy_run(runner, *a, **k)
     monkeypatch.setattr(module.InputBatch, "make_dummy", lambda **k: dummy)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *a: None)
@@ -116,7 +122,7 @@ def test_each_micro_batch(
     given |= {"ubatch_slices": [None, None], "cudagraph_runtime_mode": module.CUDAGraphMode.NONE}
     for is_dummy in (False, True):
         made.clear()
-        with context.set_forward_context(None, config, is_dummy_run=is_dummy):
+        with tagged(context, config, is_dummy_run=is_dummy):
             with contextlib.suppress(TypeError, AttributeError, ValueError):  # it goes on to slice the inputs
                 module.UBatchWrapper._make_ubatch_metadata(wrapper, **given)
         assert [c.is_dummy_run for c in made] == [is_dummy] * 2

@@ -16,14 +16,14 @@ EXPERTS, TOP_K = 128, 4
 
 
 @pytest.fixture
-def debug(upstream_import: Load) -> ModuleType:
+def debug(upstream_import: Load) -> Callable[[], ModuleType]:
     upstream_import("vllm.model_executor.layers.fused_moe")
-    return needed_module("vllm.model_executor.layers.fused_moe.debug")
+    return lambda: needed_module("vllm.model_executor.layers.fused_moe.debug")
 
 
 @pytest.fixture
 def run(
-    upstream_import: Load, debug: ModuleType, config: Any, monkeypatch: pytest.MonkeyPatch, log: list[str]
+    upstream_import: Load, debug: Callable[[], ModuleType], config: Any, monkeypatch: pytest.MonkeyPatch, log: list[str]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Route 6 tokens, all to the same experts, in a run of a kind; returns weights and ids."""
     context = upstream_import("vllm.forward_context")
@@ -33,14 +33,14 @@ def run(
     ) -> tuple[torch.Tensor, torch.Tensor]:
         for name, value in switches.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(debug, "_is_capturing", lambda: capturing)
+        monkeypatch.setattr(debug(), "_is_capturing", lambda: capturing)
         ids = torch.tensor([[3, 1, 2, 0]] * 6, dtype=torch.int32)
         weights = torch.tensor([[0.4, 0.3, 0.2, 0.1]] * 6)
         if dummy is None:
-            result = debug.debug_routing(weights, ids, EXPERTS)
+            result = debug().debug_routing(weights, ids, EXPERTS)
         else:
             with context.set_forward_context(None, config, is_dummy_run=dummy):
-                result = debug.debug_routing(weights, ids, EXPERTS)
+                result = debug().debug_routing(weights, ids, EXPERTS)
         return tuple(result)
 
     return route
@@ -86,15 +86,15 @@ def test_the_routing_log(run: Callable[..., Any], log: list[str]) -> None:
 
 @pytest.mark.parametrize("capturing", [False, True])
 def test_the_quantization_log(
-    debug: ModuleType, monkeypatch: pytest.MonkeyPatch, log: list[str], capturing: bool
+    debug: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch, log: list[str], capturing: bool
 ) -> None:
-    monkeypatch.setattr(debug, "_is_capturing", lambda: capturing)
+    monkeypatch.setattr(debug(), "_is_capturing", lambda: capturing)
     x = torch.tensor([[1.0, -448.0, float("inf"), 2.0] * 8]).bfloat16()
     arguments = (x, x.clamp(-448, 448).to(torch.float8_e4m3fn), torch.tensor([127, 130], dtype=torch.uint8))
-    debug.debug_quantized(*arguments)
+    debug().debug_quantized(*arguments)
     assert not [line for line in log if "MXFP8" in line], "off by default"
     monkeypatch.setenv("VLLM_MXFP8_QUANT_LOG", "1")
-    debug.debug_quantized(*arguments)
+    debug().debug_quantized(*arguments)
     said = [line for line in log if "MXFP8" in line]
     assert len(said) == (0 if capturing else 1)
     if said:
@@ -103,9 +103,10 @@ def test_the_quantization_log(
 
 
 def test_the_cutlass_path_asks(
-    upstream_import: Load, debug: ModuleType, monkeypatch: pytest.MonkeyPatch, config: Any, log: list[str]
+    upstream_import: Load, debug: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch, config: Any, log: list[str]
 ) -> None:
     """From Mxfp4MoEMethod.apply to the kernel: the kernel gets the even routing, in a dummy run only."""
+    debug()
     module, context = upstream_import(MXFP4), upstream_import("vllm.forward_context")
     got: list[torch.Tensor] = []
     monkeypatch.setattr(

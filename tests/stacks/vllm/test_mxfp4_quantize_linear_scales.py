@@ -18,8 +18,7 @@ GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float64)
 @pytest.fixture
 def quantize(upstream_import: Load) -> Callable[..., Any]:
     module = upstream_import("vllm.model_executor.layers.quantization.utils.mxfp4_utils")
-    found: Callable[..., Any] = need(module, "mxfp4_e2m1_quantize")
-    return found
+    return lambda x: need(module, "mxfp4_e2m1_quantize")(x)
 
 
 def reference(x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -81,6 +80,7 @@ def test_a_matrix_of_more_rows_than_are_done_at_once(
     upstream_import: Load, quantize: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = upstream_import("vllm.model_executor.layers.quantization.utils.mxfp4_utils")
+    need(module, "_MXFP4_QUANT_CHUNK")
     monkeypatch.setattr(module, "_MXFP4_QUANT_CHUNK", 64 * 7)
     same(quantize, torch.randn(23, 64, generator=torch.Generator().manual_seed(1)))
 
