@@ -13,7 +13,12 @@ from conftest import forget, need
 
 Load = Callable[[str], ModuleType]
 SINKS = torch.zeros(8)
-BACKENDS = ["flash_attn.FlashAttention", "flashinfer.FlashInfer", "triton_attn.TritonAttention", "cpu_attn.CPUAttention"]
+BACKENDS = [
+    "flash_attn.FlashAttention",
+    "flashinfer.FlashInfer",
+    "triton_attn.TritonAttention",
+    "cpu_attn.CPUAttention",
+]
 
 
 @pytest.fixture
@@ -78,9 +83,7 @@ def test_false_rejects_none(
 
 
 @pytest.mark.parametrize("value", ["true", "", "off", "False"])
-def test_other_values_are_an_error(
-    upstream_import: Load, sinks: Callable[[str | None], None], value: str
-) -> None:
+def test_other_values_are_an_error(upstream_import: Load, sinks: Callable[[str | None], None], value: str) -> None:
     sinks(value)
     with pytest.raises(ValueError, match="VLLM_ATTENTION_SINKS"):
         selection(upstream_import, supports=True)

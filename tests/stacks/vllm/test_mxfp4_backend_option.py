@@ -74,7 +74,9 @@ def test_the_older_variables(select: Callable[..., Any], mxfp4_backend: Any, var
     assert select((10, 0), **{variable: "1"}) is mxfp4_backend[LEGACY[variable]]
 
 
-def test_the_older_variables_where_they_mean_another_kernel_or_none(select: Callable[..., Any], mxfp4_backend: Any) -> None:
+def test_the_older_variables_where_they_mean_another_kernel_or_none(
+    select: Callable[..., Any], mxfp4_backend: Any
+) -> None:
     assert select((9, 0), VLLM_USE_FLASHINFER_MOE_MXFP4_BF16="1") is mxfp4_backend.SM90_FI_MXFP4_BF16
     cutlass = {"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": "1"}
     assert select((9, 0), **cutlass) is mxfp4_backend.MARLIN, "SM90's kernel takes BF16, not MXFP8"

@@ -83,9 +83,7 @@ def test_a_bias_of_the_processors_is_added_as_it_is(upstream_import: Load, heads
     head = process(heads())
     assert kind(head) == "Mxfp4LMHeadMethod"
     hidden, bias = torch.ones(1, HIDDEN).bfloat16(), torch.arange(VOCABULARY).bfloat16()
-    assert torch.equal(
-        logits_of(upstream_import, head, hidden, bias), logits_of(upstream_import, head, hidden) + bias
-    )
+    assert torch.equal(logits_of(upstream_import, head, hidden, bias), logits_of(upstream_import, head, hidden) + bias)
 
 
 def test_rows_are_not_looked_up(heads: Callable[..., Any]) -> None:
@@ -146,9 +144,7 @@ def test_a_weight_that_was_given_away_is_left_alone(heads: Callable[..., Any]) -
     assert torch.equal(taken, before)
 
 
-def test_a_draft_that_shares_the_module_gets_the_same_logits(
-    upstream_import: Load, heads: Callable[..., Any]
-) -> None:
+def test_a_draft_that_shares_the_module_gets_the_same_logits(upstream_import: Load, heads: Callable[..., Any]) -> None:
     target = SimpleNamespace(lm_head=process(heads()))
     assert kind(target.lm_head) == "Mxfp4LMHeadMethod"
     draft = SimpleNamespace(lm_head=target.lm_head)

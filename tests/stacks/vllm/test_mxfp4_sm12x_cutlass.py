@@ -71,9 +71,7 @@ def test_a_flashinfer_without_the_functions_keeps_marlin(
     assert select((12, 1)) is mxfp4_backend.MARLIN
 
 
-def test_lora_keeps_marlin(
-    select: Callable[..., Any], mxfp4_backend: Any, toolchain: Callable[[str], None]
-) -> None:
+def test_lora_keeps_marlin(select: Callable[..., Any], mxfp4_backend: Any, toolchain: Callable[[str], None]) -> None:
     toolchain("13.0")
     assert select((12, 1), lora=True) is mxfp4_backend.MARLIN
 

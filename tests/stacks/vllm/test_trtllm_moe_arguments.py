@@ -131,7 +131,12 @@ def test_mxfp4_experts(upstream_import: Load, kernels: dict[str, Any], monkeypat
     for name in ("w1_scale", "w2_scale", "w1_bias", "w2_bias"):
         monkeypatch.setattr(experts, name, property(lambda self, n=name: getattr(quant, n)))
     vars(me).update(
-        moe=SimpleNamespace(ep_rank=0), gemm1_alpha=None, gemm1_beta=None, gemm1_clamp_limit=None, max_capture_size=512, tune_max_num_tokens=512
+        moe=SimpleNamespace(ep_rank=0),
+        gemm1_alpha=None,
+        gemm1_beta=None,
+        gemm1_clamp_limit=None,
+        max_capture_size=512,
+        tune_max_num_tokens=512,
     )
     ids, weights = torch.zeros(4, 2, dtype=torch.int32), torch.zeros(4, 2)
     w1, w2 = torch.zeros(8, 4, 4), torch.zeros(8, 64, 4)
@@ -148,7 +153,11 @@ def test_mxfp4_method(
     monkeypatch.setattr(mxfp4, "_can_support_mxfp4", lambda *a: True)
     me = object.__new__(mxfp4.Mxfp4MoEMethod)
     vars(me).update(
-        mxfp4_backend=mxfp4.Mxfp4Backend[backend], max_capture_size=512, tune_max_num_tokens=512, intermediate_size=64, num_experts=8
+        mxfp4_backend=mxfp4.Mxfp4Backend[backend],
+        max_capture_size=512,
+        tune_max_num_tokens=512,
+        intermediate_size=64,
+        num_experts=8,
     )
     names = (
         "w13_weight",

@@ -1,0 +1,69 @@
+"""The Triton kernel's MXFP8 is the float64 reference's, bit for bit, its scales in CUTLASS's 128x4 layout.
+
+The real kernel in Triton's interpreter, in a process of its own: vLLM turns Triton off without a GPU.
+The interpreter converts to FP8 wrongly (ties, carries into the exponent, subnormals), so here the inputs are
+such that nothing is rounded. The rounding is shown on a GPU, and how fast it is: docs/evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import interpreted
+import pytest
+import torch
+from conftest import MXFP4, need
+from test_mxfp4_tune_bucket import layer, method
+
+Load = Callable[[str], ModuleType]
+SCRIPT = """
+from mxfp8_reference import cases, dequantize, reference
+wrong = []
+for name, x in cases():
+    if name == "subnormal":
+        continue
+    x = dequantize(*reference(x)).to(x.dtype)
+    values, scales = module.mxfp8_quantize_swizzled(x)
+    expected_values, expected_scales = reference(x)
+    if not torch.equal(values.view(torch.uint8), expected_values.view(torch.uint8)):
+        wrong.append(f"{name}: values")
+    if not torch.equal(scales, expected_scales):
+        wrong.append(f"{name}: scales")
+print(json.dumps({"wrong": wrong, "cases": len(cases())}))
+"""
+
+
+def test_the_kernel(upstream_import: Load) -> None:
+    upstream_import("vllm")
+    result = interpreted.run("vllm.model_executor.layers.quantization.utils.mxfp8_triton", SCRIPT)
+    assert result["wrong"] == []
+    assert result["cases"] > 5
+
+
+@pytest.mark.parametrize("switch", [None, "0", "1"])
+def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, switch: str | None) -> None:
+    """Off, the experts' activations are FlashInfer's; on, the kernel's."""
+    module = upstream_import(MXFP4)
+    need(module, "mxfp8_quantize_swizzled")
+    got: list[str] = []
+    answer = (torch.zeros(2, 64).to(torch.float8_e4m3fn), torch.zeros(4, dtype=torch.uint8))
+    monkeypatch.setattr(module, "mxfp8_quantize_swizzled", lambda x: got.append("Triton") or answer)
+    monkeypatch.setattr(
+        upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *a: got.append("FlashInfer") or answer
+    )
+    reached = SimpleNamespace(experts=0)
+    monkeypatch.setattr(
+        upstream_import("vllm.utils.flashinfer"), "flashinfer_cutlass_fused_moe",
+        lambda **kwargs: setattr(reached, "experts", kwargs["input"].shape[0]),
+    )  # fmt: skip
+    if switch is None:
+        monkeypatch.delenv("VLLM_MXFP8_TRITON_QUANTIZE", raising=False)
+    else:
+        monkeypatch.setenv("VLLM_MXFP8_TRITON_QUANTIZE", switch)
+    method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS").apply(
+        layer(), torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8)
+    )
+    assert got == ["Triton" if switch == "1" else "FlashInfer"]
+    assert reached.experts == 2
