@@ -2,12 +2,13 @@
 
     PYTHONPATH=<vllm tree>:<flashinfer> python benchmarks/gpu_kernels.py <vllm tree>/csrc
 
-Three questions, each answered by medians of CUDA graph replays:
+Four questions, each answered by medians of CUDA graph replays:
 
 - `quantize`: the stack's Triton MXFP8 quantizer beside FlashInfer's CUDA kernel, whose body is compiled out
   below SM100: the guards of that one kernel are lowered to 900 in a copy of its source, nothing else.
 - `routing`: 4 of 128 experts by vLLM's fused topk_softmax, compiled from the tree, beside torch, and beside
   the stack's Triton kernel.
+- `verification`: a chain of drafts by the V2 runner's Triton kernel, beside the same in torch.
 - `drafts`: the k largest of 201088 logits by torch.topk, which vLLM's Eagle uses for trees, FlashInfer's
   top_k, and argmax, which it uses for chains.
 """
@@ -144,6 +145,28 @@ def routing(csrc: Path, work: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def verification() -> list[dict[str, Any]]:
+    from vllm.v1.worker.gpu.spec_decode.rejection_sample import rejection_sample
+
+    rows, steps = [], 4
+    for m in (1, 4, 16, 64):
+        target = torch.randint(0, 3, (m * (steps + 1),), device="cuda")
+        drafted = torch.randint(0, 3, (m * (steps + 1),), device="cuda")
+        ends = torch.arange(0, (m + 1) * (steps + 1), steps + 1, device="cuda", dtype=torch.int32)
+
+        def in_triton(t: Any = target, d: Any = drafted, e: Any = ends) -> Any:
+            return rejection_sample(t, d, e, steps)
+
+        def in_torch(t: Any = target, d: Any = drafted, m: int = m) -> Any:
+            t, d = t.view(m, steps + 1), d.view(m, steps + 1)
+            return t, (t[:, :-1] == d[:, 1:]).int().cumprod(1).sum(1, dtype=torch.int32) + 1
+
+        same = torch.equal(in_triton()[1], in_torch()[1])
+        rows.append({"requests": m, "drafts": steps, "same": bool(same),
+                     "us": measure({"vllm": in_triton, "torch": in_torch})})  # fmt: skip
+    return rows
+
+
 def drafts() -> list[dict[str, Any]]:
     import flashinfer
 
@@ -172,7 +195,7 @@ def main() -> None:
     found: dict[str, Any] = {"machine": {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
                                          "cuda": torch.version.cuda, "triton": triton.__version__}}  # fmt: skip
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        for name, part in (("routing", lambda: routing(csrc, Path(two))), ("drafts", drafts),
+        for name, part in (("routing", lambda: routing(csrc, Path(two))), ("verification", verification), ("drafts", drafts),
                            ("quantize", lambda: quantize(Path(one)))):  # fmt: skip
             try:
                 found[name] = part()

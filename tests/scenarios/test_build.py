@@ -240,3 +240,43 @@ def test_a_wheel_that_took_the_file_from_elsewhere_is_refused(pair: Patchq) -> N
     )
     pair.ok("new", "app", "sneaky", "-m", "Sneaky\n\nWhy.")
     assert "not as the patches leave it" in pair.fails(5, "build", "app", "--no-isolation")
+
+
+def test_an_overlay_leaves_out_what_must_be_compiled(pair: Patchq) -> None:
+    """A patch of both Python and compiled sources, one that requires it, and one after them."""
+    tree = pair.tree("lib")
+    edit(tree / "csrc" / "kernel.cu", 1, b"// a newer kernel\n")
+    edit(tree / "lib" / "other.py", 1, b"x = 2  # needs the newer kernel\n")
+    pair.ok("new", "lib", "newer-kernel", "-m", "Use the newer kernel\n\nWhy.\n\nBuild: source")
+    (tree / "lib" / "more.py").write_bytes(b"y = 1\n")
+    pair.ok("new", "lib", "more", "-m", "Need it\n\nWhy.\n\nRequires: lib/newer-kernel")
+    (tree / "lib" / "after.py").write_bytes(b"z = 1\n")
+    pair.ok("new", "lib", "after", "-m", "Come after\n\nWhy.")
+    text = pair.ok("build", "lib", "--no-isolation")
+    assert "left out, as they take effect when compiled (--profile source): newer-kernel, more" in " ".join(
+        text.split()
+    )
+    path = built(pair, "lib")["lib"]
+    with zipfile.ZipFile(path) as zf:
+        assert zf.read("lib/other.py") == b"x = 1\n"
+        assert b"return 42" in zf.read("lib/__init__.py")
+        assert "lib/more.py" not in zf.namelist()
+        assert zf.read("lib/after.py") == b"z = 1\n"
+    said = manifest(path, "lib")
+    assert said["left_out"] == ["newer-kernel", "more"]
+    assert [p["name"] for u in said["upstreams"] if u["name"] == "lib" for p in u["patches"]] == ["answer", "after"]  # type: ignore[attr-defined]
+    assert "lib/other.py" not in said["files"]  # type: ignore[operator]
+
+    whole = built(pair, "lib", "--profile", "source")["lib"]
+    with zipfile.ZipFile(whole) as zf:
+        assert zf.read("lib/other.py") == b"x = 2  # needs the newer kernel\n"
+    assert manifest(whole, "lib")["left_out"] == []
+
+
+def test_a_patch_that_needs_one_that_is_left_out_must_say_so(pair: Patchq) -> None:
+    edit(pair.tree("lib") / "lib" / "other.py", 1, b"x = 2\n")
+    pair.ok("new", "lib", "first", "-m", "Change it\n\nWhy.\n\nBuild: source")
+    edit(pair.tree("lib") / "lib" / "other.py", 1, b"x = 3\n")
+    pair.ok("new", "lib", "second", "-m", "Change it again\n\nWhy.")
+    said = pair.fails(5, "build", "lib", "--no-isolation")
+    assert "second doesn't apply without first" in " ".join(said.split())

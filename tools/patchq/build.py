@@ -16,13 +16,14 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from patchq import fsio, index, runner, wheel
 from patchq.apply import current
-from patchq.errors import BuildError, UserError
+from patchq.errors import BuildError, ConflictError, UserError
+from patchq.export import pick
 from patchq.lock import BuildConfig, Pin
 from patchq.project import Project
 from patchq.sources import is_local_archive
@@ -240,6 +241,7 @@ class _Job:
     # Overlay
 
     def _overlay(self, item: _Applied, config: BuildConfig, version: str) -> tuple[Path, list[str]]:
+        item, left_out = self._without_compiled(item)
         source = self._release_wheel(item.stack.pin, config)
         info = wheel.inspect_wheel(source)
         members = set(info.members)
@@ -268,11 +270,46 @@ class _Job:
 
             with zipfile.ZipFile(source) as zf:
                 files[config.version_file] = set_version(zf.read(config.version_file), version)
-        manifest = self._manifest(item, config, version, "overlay", dict(files))
+        manifest = self._manifest(item, config, version, "overlay", dict(files), left_out)
         files[f"{config.package}/_patchq.json"] = manifest
         target = self.layout.dist / wheel.wheel_name(source.name, version)
         wheel.overlay(source, target, version, self._pins(item), files, gone)
-        return target, [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
+        notes = [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
+        if left_out:
+            notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
+        return target, notes
+
+    def _without_compiled(self, item: _Applied) -> tuple[_Applied, tuple[str, ...]]:
+        """The stack for a wheel whose compiled members are upstream's, and the patches that it can't have.
+
+        Those that say ``Build: source`` are left out whole, their Python too: half of such a patch would
+        promise what the compiled half doesn't do. So are those that require them.
+        """
+        upstream, state, store = item.stack.pin.upstream, item.state, self.store
+        gone: list[str] = []
+        for name, header in item.stack.headers():
+            if header.value("Build") == "source" or any(f"{upstream}/{g}" in header.values("Requires") for g in gone):
+                gone.append(name)
+        if not any(p.applied.name in gone for p in state.patches):
+            return item, ()
+        parent = onto = store.tree_of([state.base])[0]
+        tip, kept = state.base, []
+        for remembered, info in zip(state.patches, store.log(f"{state.base}..{state.tip}"), strict=True):
+            before, parent = parent, info.tree
+            name = remembered.applied.name
+            if name in gone:
+                continue
+            try:
+                onto = pick(store, upstream, name, before, info.tree, onto)
+            except ConflictError as error:
+                raise BuildError(
+                    f"{upstream}: {name} doesn't apply without {', '.join(gone)}, which an overlay leaves out",
+                    hint=f"`patchq move` {name} before them, say `Requires:` in it, or --profile source",
+                ) from error
+            tip = store.commit_tree(onto, [tip], info.author, info.message)
+            kept.append(replace(remembered, applied=replace(remembered.applied, commit=tip)))
+        left = replace(item, state=replace(state, tip=tip, tree=onto, patches=tuple(kept)))
+        return left, tuple(gone)
 
     def _release_wheel(self, pin: Pin, config: BuildConfig) -> Path:
         """The release's wheel for this machine, from the cache or the index, hash-checked."""
@@ -397,12 +434,15 @@ class _Job:
         return {
             canonicalize_name(a.build.distribution): self.versions[a.stack.pin.upstream]
             for a in self.applied
-            if a.build and a is not item
+            if a.build and a.stack.pin.upstream != item.stack.pin.upstream
         }
 
     def _manifest(
-        self, item: _Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes]
-    ) -> bytes:
+        self, item: _Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes],
+        left_out: Sequence[str] = (),
+    ) -> bytes:  # fmt: skip
+        upstream = item.stack.pin.upstream
+        applied = [item if a.stack.pin.upstream == upstream else a for a in self.applied]
         body = {
             "schema": "patchq/wheel/1",
             "set": self.set_name,
@@ -411,8 +451,9 @@ class _Job:
             "package": config.package,
             "version": version,
             "profile": profile,
-            "contains": [a.stack.pin.upstream for a in self.applied if a is item or self._is_nested(a, item)],
-            "upstreams": [self._describe(a) for a in self.applied],
+            "contains": [a.stack.pin.upstream for a in applied if a is item or self._is_nested(a, item)],
+            "upstreams": [self._describe(a) for a in applied],
+            "left_out": list(left_out),
             "siblings": self._pins(item),
             "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
         }

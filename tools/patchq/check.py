@@ -149,6 +149,9 @@ def _check_trailers(project: Project, header: Header) -> list[_Problem]:
     for need in (w for v in header.values("Needs") for w in v.replace(",", " ").split()):
         if need not in NEEDS:
             found.append(("needs", f"Needs: {need} is unknown", f"one of {', '.join(NEEDS)}"))
+    for value in header.values("Build"):
+        if value != "source":
+            found.append(("build", f"Build: {value} is unknown", "source, or no such trailer"))
     signed = header.values("Signed-off-by")
     if f"{header.author.name} <{header.author.email}>" not in signed:
         found.append(("dco", "the author has not signed off", "git commit --amend --signoff, by the author"))
