@@ -12,6 +12,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
+
 from conftest import need
 
 TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
@@ -71,7 +72,7 @@ def test_a_mixed_batch_plans_each_part_once(backend: Any) -> None:
 
 def test_equal_layers_share_one_plan(backend: Any) -> None:
     same = setup.Spec("model.layers.2.attn", soft_cap=0.0)
-    layers, builder, metadata = build(backend, [TARGET, same], [5], [5])
+    layers, _, metadata = build(backend, [TARGET, same], [5], [5])
     assert len(backend.made) == 1, "0 and None both mean no soft cap"
     assert need(metadata, "layer_to_group") is None, "nothing to look up"
     assert forward(layers[same.name], metadata, 5) == {0}

@@ -9,6 +9,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
+
 from conftest import forget, need
 
 Load = Callable[[str], ModuleType]

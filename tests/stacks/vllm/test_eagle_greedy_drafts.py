@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from conftest import need
 
 Load = Callable[[str], ModuleType]

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 import torch
+
 from conftest import need
 
 Load = Callable[[str], ModuleType]

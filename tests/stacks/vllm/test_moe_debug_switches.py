@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import MXFP4, needed_module
 from test_mxfp4_tune_bucket import layer, method
+
+from conftest import MXFP4, needed_module
 
 Load = Callable[[str], ModuleType]
 EXPERTS, TOP_K = 128, 4

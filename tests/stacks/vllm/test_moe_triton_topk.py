@@ -11,6 +11,7 @@ from types import ModuleType
 
 import interpreted
 import pytest
+
 from conftest import need
 
 Load = Callable[[str], ModuleType]

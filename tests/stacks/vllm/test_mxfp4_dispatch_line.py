@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import MXFP4
 from test_mxfp4_tune_bucket import layer, method
+
+from conftest import MXFP4
 
 Load = Callable[[str], ModuleType]
 CUTLASS = "SM100_FI_MXFP4_MXFP8_CUTLASS"

@@ -6,12 +6,13 @@ quantizer's oracle is the product with the dequantized weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+
 from conftest import MXFP4, mxfp4_layers
 
 Load = Callable[[str], ModuleType]
@@ -19,7 +20,7 @@ SHAPES = {"qkv_proj": (5120, 2880), "o_proj": (2880, 4096), "tp2_o_proj": (2880,
 
 
 @pytest.fixture
-def linear(upstream_import: Load, config: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def linear(upstream_import: Load, config: Any, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """vLLM's linear layers for one process without a group of them."""
     module = upstream_import("vllm.model_executor.layers.linear")
     monkeypatch.setattr(module, "get_tensor_model_parallel_rank", lambda: 0)
@@ -27,7 +28,7 @@ def linear(upstream_import: Load, config: Any, monkeypatch: pytest.MonkeyPatch) 
     parameter = upstream_import("vllm.model_executor.parameter")
     monkeypatch.setattr(parameter, "get_tensor_model_parallel_rank", lambda: 0)
     monkeypatch.setattr(parameter, "get_tensor_model_parallel_world_size", lambda: 1)
-    yield module
+    return module
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from conftest import MXFP4
 
 Load = Callable[[str], ModuleType]

@@ -14,8 +14,9 @@ from typing import Any
 import interpreted
 import pytest
 import torch
-from conftest import MXFP4, need
 from test_mxfp4_tune_bucket import layer, method
+
+from conftest import MXFP4, need
 
 Load = Callable[[str], ModuleType]
 SCRIPT = """
