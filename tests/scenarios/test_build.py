@@ -267,6 +267,10 @@ def test_an_overlay_leaves_out_what_must_be_compiled(pair: Patchq) -> None:
     assert [p["name"] for u in said["upstreams"] if u["name"] == "lib" for p in u["patches"]] == ["answer", "after"]  # type: ignore[attr-defined]
     assert "lib/other.py" not in said["files"]  # type: ignore[operator]
 
+    document = json.loads((pair.layout.dist / "patchq.cdx.json").read_bytes())
+    (component,) = [c for c in document["components"] if c["name"] == "lib"]
+    assert len(component["pedigree"]["patches"]) == 2
+
     whole = built(pair, "lib", "--profile", "source")["lib"]
     with zipfile.ZipFile(whole) as zf:
         assert zf.read("lib/other.py") == b"x = 2  # needs the newer kernel\n"

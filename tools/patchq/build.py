@@ -178,8 +178,9 @@ class _Job:
             return done
         self.project.say(f"{upstream}: building ({profile})")
         version = self.versions[upstream] + (".empty" if profile == "empty" else "")
+        left_out: tuple[str, ...] = ()
         if profile == "overlay":
-            path, notes = self._overlay(item, config, version)
+            path, notes, left_out = self._overlay(item, config, version)
         else:
             path, notes = self._source(item, config, version, profile)
         self._drop_older(record, config, profile, path)
@@ -196,6 +197,7 @@ class _Job:
                     "distribution": config.distribution,
                     "profile": profile,
                     "notes": notes,
+                    "left_out": left_out,
                 }
             ),
         )
@@ -240,7 +242,7 @@ class _Job:
 
     # Overlay
 
-    def _overlay(self, item: _Applied, config: BuildConfig, version: str) -> tuple[Path, list[str]]:
+    def _overlay(self, item: _Applied, config: BuildConfig, version: str) -> tuple[Path, list[str], tuple[str, ...]]:
         item, left_out = self._without_compiled(item)
         source = self._release_wheel(item.stack.pin, config)
         info = wheel.inspect_wheel(source)
@@ -277,7 +279,7 @@ class _Job:
         notes = [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
         if left_out:
             notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
-        return target, notes
+        return target, notes, left_out
 
     def _without_compiled(self, item: _Applied) -> tuple[_Applied, tuple[str, ...]]:
         """The stack for a wheel whose compiled members are upstream's, and the patches that it can't have.
@@ -578,8 +580,8 @@ def _write_beside(project: Project, applied: Sequence[_Applied], stack_id: str, 
         entry = fsio.load_state(record.read_bytes(), record, 1)
         path = folder / entry["file"]
         if path.exists() and f"+patchq.{stack_id[:8]}" in entry["wheel"] and entry["profile"] != "empty":
-            known.append((entry["distribution"], entry["wheel"], path.name, entry["sha256"]))
-    lines = sorted({f"{name}=={version}" for name, version, _, _ in known})
+            known.append((entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())))
+    lines = sorted({f"{name}=={version}" for name, version, *_ in known})
     text = f"# patchq set {set_name}, stack {stack_id}\n" + "".join(f"{line}\n" for line in lines)
     documents = {
         "constraints.txt": text.encode(),

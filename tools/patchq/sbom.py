@@ -12,11 +12,11 @@ from patchq.stack import Stack
 
 
 def render(
-    project: Project, stacks: Sequence[Stack], wheels: Sequence[tuple[str, str, str, str]], stack_id: str
+    project: Project, stacks: Sequence[Stack], wheels: Sequence[tuple[str, str, str, str, Sequence[str]]], stack_id: str
 ) -> bytes:
     """A CycloneDX 1.6 document, the same bytes for the same input.
 
-    ``wheels`` are ``(distribution, version, file name, sha256)``.
+    ``wheels`` are ``(distribution, version, file name, sha256, patches left out)``.
     """
     from cyclonedx.model import AttachedText, ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
     from cyclonedx.model.bom import Bom
@@ -36,9 +36,9 @@ def render(
     for stack in stacks:
         pin = stack.pin
         config = project.lock.upstreams[pin.upstream].build
-        mine = [w for w in wheels if config and w[0] == config.distribution] or [(pin.upstream, pin.ref, "", "")]
+        mine = [w for w in wheels if config and w[0] == config.distribution] or [(pin.upstream, pin.ref, "", "", ())]
         references = [ExternalReference(type=ExternalReferenceType.VCS, url=XsUri(pin.url))] if pin.url else []
-        for distribution, version, file, sha256 in mine:
+        for distribution, version, file, sha256, left_out in mine:
             ref = f"{pin.upstream}-{file or version}"
             ancestor = Component(
                 name=pin.upstream, version=pin.ref, type=ComponentType.LIBRARY, bom_ref=f"{ref}-upstream",
@@ -54,6 +54,7 @@ def render(
                     ),
                 )
                 for name in stack.names
+                if name not in left_out
             ]
             bom.components.add(
                 Component(

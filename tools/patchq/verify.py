@@ -30,6 +30,7 @@ class Package:
     patches: tuple[str, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,9 @@ def _package(raw: Mapping[str, Any], expected: str) -> Package:
         problems.append(f"is installed {len(versions)} times: {', '.join(versions)}")
     inside = [u for u in manifest["upstreams"] if u["name"] in manifest["contains"]]
     patches = tuple(f"{u['name']}/{p['name']}" for u in inside for p in u["patches"])
-    return Package(name, state, version, origin, stack_id, patches, tuple(problems))
+    main = next((u["name"] for u in inside), "")
+    left_out = tuple(f"{main}/{patch}" for patch in manifest.get("left_out", ()))
+    return Package(name, state, version, origin, stack_id, patches, tuple(problems), left_out=left_out)
 
 
 def _notes(found: Mapping[str, Any], seen: Sequence[Package]) -> list[str]:

@@ -46,6 +46,8 @@ def show(verdict: object) -> None:
         )
         for patch in p.patches:
             click.echo(f"    live: {patch}")
+        for patch in p.left_out:
+            click.echo(f"    left out, as it must be compiled: {patch}")
         for problem in p.problems:
             click.secho(f"    problem: {problem}", fg="red")
     for note in verdict.notes:
