@@ -1,12 +1,7 @@
-"""What vLLM's proofs share: a faked device, its log, and the code that a patch adds.
-
-Without its patch a proof must fail by an assertion: `need` asks for what a patch adds in that way.
-"""
+"""What vLLM's proofs are given: a faked device, its log, its configuration, recording wrappers, Marlin in torch."""
 
 from __future__ import annotations
 
-import functools
-import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -18,37 +13,9 @@ import flashinfer_setup
 import gpt_oss_config
 import pytest
 import torch
+from vllm_kit import MXFP4, MXFP4_LEGACY, forget
 
 Load = Callable[[str], ModuleType]
-MXFP4 = "vllm.model_executor.layers.quantization.mxfp4"
-MXFP4_LEGACY = (
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS",
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8",
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16",
-    "VLLM_MXFP4_USE_MARLIN",
-)
-
-
-def need(owner: Any, name: str) -> Any:
-    """An attribute that a patch adds; its absence is a failed assertion."""
-    assert hasattr(owner, name), f"{getattr(owner, '__name__', owner)} has no {name}"
-    return getattr(owner, name)
-
-
-def needed_module(name: str) -> ModuleType:
-    """A module that a patch adds; its absence is a failed assertion."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        assert error.name != name, f"no module {name}"
-        raise
-
-
-def forget(module: ModuleType) -> None:
-    """Empty the caches of a module's functions: they hold answers for another device."""
-    for value in list(vars(module).values()):
-        if isinstance(value, functools._lru_cache_wrapper):
-            value.cache_clear()
 
 
 @pytest.fixture
@@ -230,10 +197,3 @@ def marlin(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytes
     )
     monkeypatch.setattr(module, "should_use_atomic_add_reduce", lambda **rest: False)
     return products
-
-
-def mxfp4_layers(parse: Callable[..., Any], layers: str, lora: bool = False, **changes: Any) -> Any:
-    """What a model is loaded under with ``--mxfp4-layers``: a configuration with the parsed ModelConfig."""
-    made = parse("--mxfp4-layers", layers, **changes)
-    assert not isinstance(made, str), made
-    return SimpleNamespace(model_config=made, lora_config=object() if lora else None)

@@ -12,8 +12,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
-
-from conftest import need
+from vllm_kit import need
 
 TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
 Load = Callable[[str], ModuleType]

@@ -9,8 +9,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
-
-from conftest import forget, need
+from vllm_kit import forget, need
 
 Load = Callable[[str], ModuleType]
 SINKS = torch.zeros(8)

@@ -7,8 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-from conftest import need
+from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 CLASS = [(10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-
-from conftest import need
+from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-
-from conftest import need
+from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 

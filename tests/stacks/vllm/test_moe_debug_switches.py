@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_mxfp4_tune_bucket import layer, method
-
-from conftest import MXFP4, needed_module
+from vllm_kit import MXFP4, moe_layer, moe_method, needed_module
 
 Load = Callable[[str], ModuleType]
 EXPERTS, TOP_K = 128, 4
@@ -118,9 +116,9 @@ def test_the_cutlass_path_asks(
     monkeypatch.setattr(upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *args: quantized)
     for name in ("VLLM_MOE_WARMUP_FORCE_UNIFORM", "VLLM_MXFP8_QUANT_LOG"):
         monkeypatch.setenv(name, "1")
-    made = method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
+    made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
     for dummy in (False, True):
         with context.set_forward_context(None, config, is_dummy_run=dummy):
-            made.apply(layer(), torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
+            made.apply(moe_layer(), torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
     assert [ids.tolist() for ids in got] == [[[0] * 4] * 2, [[0, 1, 2, 3], [4, 5, 6, 7]]]
     assert len([line for line in log if "MXFP8:" in line]) == 2

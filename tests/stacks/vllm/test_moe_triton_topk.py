@@ -11,8 +11,7 @@ from types import ModuleType
 
 import interpreted
 import pytest
-
-from conftest import need
+from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 SCRIPT = """

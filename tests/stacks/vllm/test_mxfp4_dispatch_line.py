@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_mxfp4_tune_bucket import layer, method
-
-from conftest import MXFP4
+from vllm_kit import MXFP4, moe_layer, moe_method
 
 Load = Callable[[str], ModuleType]
 CUTLASS = "SM100_FI_MXFP4_MXFP8_CUTLASS"
@@ -40,10 +38,10 @@ def apply(
         monkeypatch.setattr(triton, "triton_kernel_moe_forward", reach)
         scale = torch.zeros(64, dtype=torch.uint8)
         monkeypatch.setattr(flashinfer, "mxfp8_quantize", lambda x, *args: (x.to(quantized), scale))
-        made = method(module, 512, 8192, backend)
+        made = moe_method(module, 512, 8192, backend)
         del log[:]
         with pytest.raises(Reached):
-            made.apply(layer(), torch.zeros(16, 64, dtype=torch.bfloat16), torch.zeros(16, 8))
+            made.apply(moe_layer(), torch.zeros(16, 64, dtype=torch.bfloat16), torch.zeros(16, 8))
         return list(log)
 
     return run

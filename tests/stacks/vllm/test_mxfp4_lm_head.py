@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-
-from conftest import MXFP4, mxfp4_layers
+from vllm_kit import MXFP4, mxfp4_layers
 
 Load = Callable[[str], ModuleType]
 VOCABULARY, HIDDEN = 1280, 2880

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-
-from conftest import MXFP4, mxfp4_layers
+from vllm_kit import MXFP4, mxfp4_layers
 
 Load = Callable[[str], ModuleType]
 SHAPES = {"qkv_proj": (5120, 2880), "o_proj": (2880, 4096), "tp2_o_proj": (2880, 2048), "tp8_qkv_proj": (640, 2880)}

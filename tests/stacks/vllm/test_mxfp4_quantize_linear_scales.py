@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from conftest import need
+from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float64)

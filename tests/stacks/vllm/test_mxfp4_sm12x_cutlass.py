@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-
-from conftest import need
+from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 SM12X = [(12, 0), (12, 1)]
