@@ -1,0 +1,14 @@
+// Prints the tiles that FlashInfer's heuristic offers a grouped GEMM on SM120, as MxNxBYTES, one a line.
+#include <cstdlib>
+#include <iostream>
+
+#include "tensorrt_llm/kernels/cutlass_kernels/cutlass_heuristic.h"
+
+int main(int, char** argv) {
+  using Config = tensorrt_llm::cutlass_extensions::CutlassGemmConfig;
+  auto flags = Config::BLACKWELL | Config::GROUPED_GEMM | Config::FP4_ONLY;
+  if (std::atoi(argv[1])) flags |= Config::WEIGHT_ONLY | Config::FP8FP4_MIXED;
+  auto const param = static_cast<Config::CandidateConfigTypeParam>(flags);
+  for (auto const& config : tensorrt_llm::kernels::cutlass_kernels::get_candidate_configs(std::atoi(argv[2]), 1, param))
+    std::cout << config.toString() << "\n";
+}

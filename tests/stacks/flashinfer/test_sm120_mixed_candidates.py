@@ -1,0 +1,86 @@
+"""Each tile that the autotuner is offered on SM120 has a kernel, for FP8 x FP4 and for NVFP4.
+
+FlashInfer's real heuristic, compiled for the host, against its real generator of kernels.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Load = Callable[[str], ModuleType]
+KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
+INCLUDES = (
+    "csrc/nv_internal",
+    "csrc/nv_internal/include",
+    "csrc/nv_internal/tensorrt_llm/cutlass_extensions/include",
+    f"{KERNELS}/include",
+    KERNELS,
+)
+# The names of cuBLAS's status codes are all that the headers on the way need of it.
+CUBLAS = """#pragma once
+#include <cuda_runtime_api.h>
+enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,
+  CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH, CUBLAS_STATUS_MAPPING_ERROR,
+  CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_INTERNAL_ERROR, CUBLAS_STATUS_NOT_SUPPORTED,
+  CUBLAS_STATUS_LICENSE_ERROR };
+"""
+
+
+@pytest.fixture(scope="module")
+def heuristic(
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], cutlass_includes: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:  # fmt: skip
+    """The program that asks the heuristic."""
+    folder, tree = tmp_path_factory.mktemp("heuristic"), trees / "flashinfer"
+    for name in ("cublasLt.h", "cublas_v2.h"):
+        (folder / name).write_text(CUBLAS)
+    program = folder / "candidates"
+    sources = [
+        Path(__file__).parent / "sm120_candidates.cpp",
+        tree / KERNELS / "cutlass_heuristic.cpp",
+        *(tree / "csrc/nv_internal/cpp/common" / f"{n}.cpp" for n in ("logger", "stringUtils", "tllmException")),
+    ]
+    done = nvcc(
+        "-x", "cu", "-arch=sm_90", "-DENABLE_FP8", "-DENABLE_FP4", "-DENABLE_BF16", f"-I{folder}",
+        *(f"-I{tree / path}" for path in INCLUDES), *cutlass_includes, *map(str, sources), "-o", str(program),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return program
+
+
+def offered(program: Path, mixed: bool, sm: int) -> list[tuple[int, int, int]]:
+    """Tiles as (M, N, bytes of K)."""
+    out = subprocess.run([program, str(int(mixed)), str(sm)], check=True, capture_output=True, text=True).stdout
+    return [(int(m), int(n), int(k)) for m, n, k in re.findall(r"tile shape ID: (\d+)x(\d+)x(\d+)", out)]
+
+
+def generated(trees: Path, upstream_import: Load, mixed: bool) -> set[tuple[int, int, int]]:
+    """Tiles for which the generator emits a kernel, as (M, N, values of K)."""
+    with pytest.MonkeyPatch.context() as context:
+        context.syspath_prepend(str(trees / "cutlass" / "python"))
+        module = upstream_import("flashinfer.jit.gemm.cutlass.generate_kernels")
+        operations: list[Any] = module.generate_sm120_grouped_gemm_operations(True)
+    return {tuple(op.cta_shape) for op in operations if (op.act_type == module.DataType.e4m3) is mixed}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("sm", [120, 121])
+def test_mixed(trees: Path, upstream_import: Load, heuristic: Path, sm: int) -> None:
+    tiles = offered(heuristic, True, sm)
+    assert tiles
+    values = {(m, n, k) for m, n, k in tiles}  # a byte is a value of FP8
+    assert values <= generated(trees, upstream_import, True), "a tile without a kernel"
+
+
+@pytest.mark.parametrize("sm", [120, 121])
+def test_nvfp4_is_offered_what_it_was(trees: Path, upstream_import: Load, heuristic: Path, sm: int) -> None:
+    tiles = offered(heuristic, False, sm)
+    assert tiles == [(128, 128, 128), (128, 128, 64), (128, 256, 64), (256, 128, 64)]
+    assert {(m, n, k * 2) for m, n, k in tiles} <= generated(trees, upstream_import, False)
