@@ -108,15 +108,18 @@ class PagesOnCpu:
         return copy
 
 
-def recorders(backend: ModuleType, made: list[Any]) -> dict[str, type]:
+def recorders(backend: ModuleType, made: list[Any], without: str = "") -> dict[str, type]:
     """Stand-ins for FlashInfer's wrappers, by name: they bind as the real ones and note what they got.
 
     ``plan`` takes no argument by position, and a parameter that FlashInfer inserted in its middle
     would move none of them. ``run`` fills the output with the wrapper's number in ``made``.
+
+    :param without: a parameter that an older FlashInfer's ``plan`` doesn't have.
     """
 
     def stand_in(real: type, *bases: type) -> type:
         init, plan, run = (inspect.signature(getattr(real, n)) for n in ("__init__", "plan", "run"))
+        plan = plan.replace(parameters=[p for n, p in plan.parameters.items() if n != without])
 
         def bind(signature: inspect.Signature, self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
             bound = signature.bind(self, *args, **kwargs)

@@ -53,3 +53,16 @@ def test_decode_context_parallel(backend: Any, monkeypatch: pytest.MonkeyPatch) 
     assert (context["causal"], new["causal"]) == (False, True)
     assert context["head_dim_qk"] == 64
     assert context["page_size"] == 16
+
+
+def test_an_older_plan_is_called_without_the_output_dtype(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlashInfer 0.5.3's: the same parameters but o_data_type, which 0.6.0 inserted."""
+    for name, fake in setup.recorders(backend.module, backend.made, without="o_data_type").items():
+        monkeypatch.setattr(backend.module, name, fake)
+    builder = builder_of(backend)
+    builder.build(0, setup.batch([5, 20], [5, 40], TABLE))
+    builder.build(0, setup.batch([1, 1], [5, 40], TABLE))
+    prefill, decode = plans(backend)
+    assert "o_data_type" not in {**prefill, **decode}
+    assert prefill["q_data_type"] is decode["q_data_type"] is torch.bfloat16
+    assert decode["sm_scale"] == prefill["sm_scale"] == 0.125
