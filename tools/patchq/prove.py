@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from patchq import fsio, runner
 from patchq.apply import bases_of, plan
@@ -314,27 +314,35 @@ def save_result(project: Project, key: str, result: CellResult) -> None:
 
 # Running
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
 
 def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
     """Run cells in processes of this machine, as many at once as it has cores for."""
+    return in_slots(project, cells, lambda cell, slot: run_cell(project, cell, slot))
+
+
+def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, int], _Result]) -> Iterable[_Result]:
+    """Work on items, as many at once as this machine has cores, each with the number of trees of its own."""
     import os
     from concurrent.futures import ThreadPoolExecutor
     from queue import SimpleQueue
 
     slots: SimpleQueue[int] = SimpleQueue()
-    count = max(1, min(os.cpu_count() or 1, len(cells)))
+    count = max(1, min(os.cpu_count() or 1, len(items)))
     for number in range(count):
         slots.put(number)
 
-    def work(cell: Cell) -> CellResult:
+    def in_one(item: _Item) -> _Result:
         slot = slots.get()
         try:
-            return run_cell(project, cell, slot)
+            return work(item, slot)
         finally:
             slots.put(slot)
 
     with trees_lock(project), ThreadPoolExecutor(count) as pool:
-        yield from pool.map(work, cells)
+        yield from pool.map(in_one, items)
 
 
 def trees_lock(project: Project) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchq.project import Project
-from patchq.prove import checkout, run_pytest, trees_lock, whole_set
+from patchq.prove import Variant, checkout, in_slots, run_pytest, whole_set
 
 #: Seconds that one test file may take on one side.
 TIMEOUT = 600.0
@@ -47,22 +47,25 @@ def run_upstream_tests(
             out = project.store.run("diff-tree", "-r", "-z", "--name-only", bare.tips[upstream], tip)
             touched = [p.decode("utf-8", "replace") for p in out.split(b"\0") if p]
             chosen[upstream] = select(project, tip, touched)
+    files = [(upstream, path) for upstream, paths in chosen.items() for path in paths]
+
+    def run(item: tuple[Variant, str, str], slot: int) -> tuple[dict[str, str], str]:
+        variant, upstream, path = item
+        trees = checkout(project, variant, slot)
+        tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+        project.say(f"{upstream}: {path}: {len(tests)} tests {'before' if variant is bare else 'after'}")
+        return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
+
+    # One side after the other, so that the trees change once.
+    items = [(variant, upstream, path) for variant in (bare, whole.variant) for upstream, path in files]
+    done = list(in_slots(project, items, run))
     found = []
-    with trees_lock(project):
-        for upstream, files in chosen.items():
-            for path in files:
-                outcomes = []
-                said = ""
-                for variant in (bare, whole.variant):
-                    trees = checkout(project, variant, 0)
-                    tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
-                    outcomes.append({t["test"]: t["outcome"] for t in tests})
-                    if not tests:
-                        said = (words.strip().splitlines() or ["pytest said nothing"])[-1]
-                project.say(f"{upstream}: {path}: {len(outcomes[0])} tests before, {len(outcomes[1])} after")
-                before, after = outcomes
-                worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
-                found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
+    for (upstream, path), (before, said_before), (after, said_after) in zip(
+        files, done[: len(files)], done[len(files) :], strict=True
+    ):
+        worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
+        said = said_after if not after else said_before if not before else ""
+        found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
     return found
 
 
