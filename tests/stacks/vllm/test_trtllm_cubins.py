@@ -14,32 +14,34 @@ WITH = [(10, 0), (10, 3)]
 WITHOUT = [(8, 9), (9, 0), (10, 1), (11, 0), (12, 0), (12, 1)]
 
 
+@pytest.fixture
+def on(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """vLLM's FlashInfer utilities on a GPU, with or without a connection to the cubins."""
+
+    def make(capability: tuple[int, int], connected: bool = True) -> ModuleType:
+        module = upstream_import("vllm.utils.flashinfer")
+        device(*capability, module.__name__)
+        monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: connected)
+        return module
+
+    return make
+
+
 @pytest.mark.parametrize("capability", WITH + WITHOUT)
-def test_where_they_exist(
-    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]
-) -> None:
-    module = upstream_import("vllm.utils.flashinfer")
-    device(*capability, module.__name__)
-    monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: True)
+def test_where_they_exist(on: Callable[..., ModuleType], capability: tuple[int, int]) -> None:
+    module = on(capability)
     assert module.supports_trtllm_attention() is (capability in WITH)
     assert need(module, "has_trtllm_gen_cubins")() is (capability in WITH)
 
 
-def test_they_must_be_had_too(
-    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = upstream_import("vllm.utils.flashinfer")
-    device(10, 0, module.__name__)
-    monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: False)
-    assert not need(module, "has_trtllm_gen_cubins")()
+def test_they_must_be_had_too(on: Callable[..., ModuleType]) -> None:
+    assert not need(on((10, 0), connected=False), "has_trtllm_gen_cubins")()
 
 
 def test_batch_invariance_is_no_matter_of_cubins(
-    upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    on: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = upstream_import("vllm.utils.flashinfer")
-    device(10, 0, module.__name__)
-    monkeypatch.setattr(module, "has_nvidia_artifactory", lambda: True)
+    module = on((10, 0))
     monkeypatch.setattr(module, "vllm_is_batch_invariant", lambda: True)
     assert not module.supports_trtllm_attention()
     assert need(module, "has_trtllm_gen_cubins")()
