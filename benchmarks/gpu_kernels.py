@@ -202,6 +202,8 @@ def main() -> None:
             except Exception as error:  # one that can't be had says so beside the others
                 found[name] = {"error": f"{type(error).__name__}: {error}"[:1500]}
     print(json.dumps(found))
+    failed = [name for name, part in found.items() if "error" in part]
+    sys.exit(f"not measured: {', '.join(failed)}" if failed else 0)
 
 
 if __name__ == "__main__":

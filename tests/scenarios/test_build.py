@@ -263,7 +263,7 @@ def test_an_overlay_leaves_out_what_must_be_compiled(pair: Patchq) -> None:
         assert "lib/more.py" not in zf.namelist()
         assert zf.read("lib/after.py") == b"z = 1\n"
     said = manifest(path, "lib")
-    assert said["left_out"] == ["newer-kernel", "more"]
+    assert said["left_out"] == ["lib/newer-kernel", "lib/more"]
     assert [p["name"] for u in said["upstreams"] if u["name"] == "lib" for p in u["patches"]] == ["answer", "after"]  # type: ignore[attr-defined]
     assert "lib/other.py" not in said["files"]  # type: ignore[operator]
 
@@ -275,6 +275,10 @@ def test_an_overlay_leaves_out_what_must_be_compiled(pair: Patchq) -> None:
     with zipfile.ZipFile(whole) as zf:
         assert zf.read("lib/other.py") == b"x = 2  # needs the newer kernel\n"
     assert manifest(whole, "lib")["left_out"] == []
+
+    pair.ok("apply", "--to", "lib/answer")
+    part = built(pair, "lib")["lib"]
+    assert manifest(part, "lib")["left_out"] == [], "what isn't applied isn't left out either"
 
 
 def test_a_patch_that_needs_one_that_is_left_out_must_say_so(pair: Patchq) -> None:

@@ -288,11 +288,13 @@ class _Job:
         promise what the compiled half doesn't do. So are those that require them.
         """
         upstream, state, store = item.stack.pin.upstream, item.state, self.store
+        applied = {p.applied.name for p in state.patches}
         gone: list[str] = []
         for name, header in item.stack.headers():
-            if header.value("Build") == "source" or any(f"{upstream}/{g}" in header.values("Requires") for g in gone):
+            needs_one = any(f"{upstream}/{g}" in header.values("Requires") for g in gone)
+            if name in applied and (header.value("Build") == "source" or needs_one):
                 gone.append(name)
-        if not any(p.applied.name in gone for p in state.patches):
+        if not gone:
             return item, ()
         parent = onto = store.tree_of([state.base])[0]
         tip, kept = state.base, []
@@ -455,7 +457,7 @@ class _Job:
             "profile": profile,
             "contains": [a.stack.pin.upstream for a in applied if a is item or self._is_nested(a, item)],
             "upstreams": [self._describe(a) for a in applied],
-            "left_out": list(left_out),
+            "left_out": [f"{upstream}/{name}" for name in left_out],
             "siblings": self._pins(item),
             "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
         }

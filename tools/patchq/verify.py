@@ -106,8 +106,7 @@ def _package(raw: Mapping[str, Any], expected: str) -> Package:
         problems.append(f"is installed {len(versions)} times: {', '.join(versions)}")
     inside = [u for u in manifest["upstreams"] if u["name"] in manifest["contains"]]
     patches = tuple(f"{u['name']}/{p['name']}" for u in inside for p in u["patches"])
-    main = next((u["name"] for u in inside), "")
-    left_out = tuple(f"{main}/{patch}" for patch in manifest.get("left_out", ()))
+    left_out = tuple(manifest.get("left_out", ()))
     return Package(name, state, version, origin, stack_id, patches, tuple(problems), left_out=left_out)
 
 
