@@ -6,7 +6,6 @@ its patched siblings, so that an installer can't put upstream's wheel back.
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import hashlib
 import json
@@ -14,25 +13,21 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from patchq import fsio, index, runner, wheel
-from patchq.apply import current
+from patchq import backend, fsio, index, wheel
+from patchq.applied import Applied, compute_stack_id, read_applied, release_version
 from patchq.errors import BuildError, ConflictError, UserError
-from patchq.export import pick
 from patchq.lock import BuildConfig, Pin
 from patchq.project import Project
-from patchq.sources import is_local_archive
-from patchq.stack import Stack, State
+from patchq.replay import leave_out
+from patchq.stack import State
 from patchq.types import show_path
 from patchq.worktree import copy_tree
 
-#: Part of every stack id: raised whenever the same input would give other wheel bytes.
-BUILD_FORMAT = 1
 _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".pyx", ".so")
 
 
@@ -49,13 +44,6 @@ class Built:
     stack_id: str
     fresh: bool
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Applied:
-    stack: Stack
-    state: State
-    build: BuildConfig | None
 
 
 def build(
@@ -80,7 +68,7 @@ def build(
     with project.locked("build"):
         # What a killed build left; this one holds the lock.
         shutil.rmtree(project.layout.private / "tmp", ignore_errors=True)
-        applied = _applied(project, set_name)
+        applied = read_applied(project, set_name)
         project.check_names([a.stack.pin for a in applied], names, set_name)
         stack_id = compute_stack_id(applied)
         chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
@@ -94,81 +82,27 @@ def build(
                 f"nothing to build: no upstream of {set_name} has a build",
                 hint="add [upstreams.NAME.build] to upstream.lock; see docs/reference/formats.md",
             )
-        versions = {a.stack.pin.upstream: f"{_release(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build}
+        versions = {
+            a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build
+        }
         job = _Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
         built = [job.build(a, profile or (a.build.profile if a.build else "")) for a in chosen]
         _write_beside(project, applied, stack_id, set_name)
         return built
 
 
-def _applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[_Applied]:
-    found = []
-    for stack in project.stacks(set_name):
-        upstream = stack.pin.upstream
-        _, state = current(project, upstream)
-        if edits_matter:
-            project.worktree(upstream).refuse_edits(state.tip)
-        names = tuple(p.applied.name for p in state.patches)
-        fresh = all(
-            fsio.sha256_file(stack.path(p.applied.name)) == p.sha256
-            for p in state.patches
-            if stack.path(p.applied.name).exists()
-        )
-        if state.ref != stack.pin.ref or names != stack.names[: len(names)] or not fresh:
-            raise UserError(f"{upstream} is applied otherwise than its stack says", hint="`patchq apply` first")
-        found.append(_Applied(stack, state, project.lock.upstreams[upstream].build))
-    return found
-
-
-def compute_stack_id(applied: Sequence[_Applied]) -> str:
-    """SHA-256 over the pins and the applied patches' bytes of a whole set.
-
-    One id for all wheels of a set: a wheel pins its siblings, so a change in one is a change in all.
-    """
-    body = {
-        "format": BUILD_FORMAT,
-        "stacks": [
-            [
-                a.stack.pin.upstream, a.stack.pin.ref, a.stack.pin.commit, a.stack.pin.sha256, a.stack.pin.subdir,
-                [[p.applied.name, p.sha256] for p in a.state.patches],
-            ]
-            for a in sorted(applied, key=lambda a: a.stack.pin.upstream)
-        ],
-    }  # fmt: skip
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def applied_stack_id(project: Project, set_name: str = "") -> str:
-    """The stack id of what is applied now; empty where not all of the set is."""
-    try:
-        return compute_stack_id(_applied(project, project.choose_set(set_name), edits_matter=False))
-    except UserError:
-        return ""
-
-
-def _release(pin: Pin) -> str:
-    """The release's version: of its archive, or of a ref like ``v1.2``."""
-    from packaging.version import InvalidVersion, Version
-
-    text = pin.archive.partition("==")[2] if pin.archive and not is_local_archive(pin.archive) else pin.ref
-    try:
-        return Version(text.removeprefix("release/")).public
-    except InvalidVersion:
-        return "0.0.0"  # a branch or a commit: the stack id in the local version tells them apart
-
-
 class _Job:
     """What all builds of one call share."""
 
     def __init__(
-        self, project: Project, set_name: str, applied: Sequence[_Applied], stack_id: str,
+        self, project: Project, set_name: str, applied: Sequence[Applied], stack_id: str,
         versions: Mapping[str, str], wheel_tag: str, isolation: bool, offline: bool,
     ) -> None:  # fmt: skip
         self.project, self.set_name, self.applied, self.stack_id = project, set_name, applied, stack_id
         self.versions, self.wheel_tag, self.isolation, self.offline = versions, wheel_tag, isolation, offline
         self.layout, self.store = project.layout, project.store
 
-    def build(self, item: _Applied, profile: str) -> Built:
+    def build(self, item: Applied, profile: str) -> Built:
         upstream, config = item.stack.pin.upstream, item.build
         assert config
         key = self._key(item, profile)
@@ -203,7 +137,7 @@ class _Job:
         )
         return Built(upstream, config.distribution, version, profile, path, digest, self.stack_id, True, tuple(notes))
 
-    def _key(self, item: _Applied, profile: str) -> str:
+    def _key(self, item: Applied, profile: str) -> str:
         config = item.build
         assert config
         requires = config.empty_requires if profile == "empty" else config.requires
@@ -242,7 +176,7 @@ class _Job:
 
     # Overlay
 
-    def _overlay(self, item: _Applied, config: BuildConfig, version: str) -> tuple[Path, list[str], tuple[str, ...]]:
+    def _overlay(self, item: Applied, config: BuildConfig, version: str) -> tuple[Path, list[str], tuple[str, ...]]:
         item, left_out = self._without_compiled(item)
         source = self._release_wheel(item.stack.pin, config)
         info = wheel.inspect_wheel(source)
@@ -271,7 +205,7 @@ class _Job:
             import zipfile
 
             with zipfile.ZipFile(source) as zf:
-                files[config.version_file] = set_version(zf.read(config.version_file), version)
+                files[config.version_file] = wheel.set_version(zf.read(config.version_file), version)
         manifest = self._manifest(item, config, version, "overlay", dict(files), left_out)
         files[f"{config.package}/_patchq.json"] = manifest
         target = self.layout.dist / wheel.wheel_name(source.name, version)
@@ -281,7 +215,7 @@ class _Job:
             notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
         return target, notes, left_out
 
-    def _without_compiled(self, item: _Applied) -> tuple[_Applied, tuple[str, ...]]:
+    def _without_compiled(self, item: Applied) -> tuple[Applied, tuple[str, ...]]:
         """The stack for a wheel whose compiled members are upstream's, and the patches that it can't have.
 
         Those that say ``Build: source`` are left out whole, their Python too: half of such a patch would
@@ -296,23 +230,19 @@ class _Job:
                 gone.append(name)
         if not gone:
             return item, ()
-        parent = onto = store.tree_of([state.base])[0]
-        tip, kept = state.base, []
-        for remembered, info in zip(state.patches, store.log(f"{state.base}..{state.tip}"), strict=True):
-            before, parent = parent, info.tree
-            name = remembered.applied.name
-            if name in gone:
-                continue
-            try:
-                onto = pick(store, upstream, name, before, info.tree, onto)
-            except ConflictError as error:
-                raise BuildError(
-                    f"{upstream}: {name} doesn't apply without {', '.join(gone)}, which an overlay leaves out",
-                    hint=f"`patchq move` {name} before them, say `Requires:` in it, or --profile source",
-                ) from error
-            tip = store.commit_tree(onto, [tip], info.author, info.message)
-            kept.append(replace(remembered, applied=replace(remembered.applied, commit=tip)))
-        left = replace(item, state=replace(state, tip=tip, tree=onto, patches=tuple(kept)))
+
+        def conflicted(name: str, error: ConflictError) -> NoReturn:
+            raise BuildError(
+                f"{upstream}: {name} doesn't apply without {', '.join(gone)}, which an overlay leaves out",
+                hint=f"`patchq move` {name} before them, say `Requires:` in it, or --profile source",
+            ) from error
+
+        names = [p.applied.name for p in state.patches]
+        commits = list(zip(names, store.log(f"{state.base}..{state.tip}"), strict=True))
+        now = {a.name: a for a in leave_out(store, upstream, state.base, commits, gone, conflicted)}
+        kept = tuple(replace(p, applied=now[p.applied.name]) for p in state.patches if p.applied.name in now)
+        tip = kept[-1].applied.commit if kept else state.base
+        left = replace(item, state=replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=kept))
         return left, tuple(gone)
 
     def _release_wheel(self, pin: Pin, config: BuildConfig) -> Path:
@@ -323,7 +253,7 @@ class _Job:
                 hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them; "
                 "or --profile source",
             )
-        name = _choose_wheel(list(pin.wheels), self.wheel_tag)
+        name = wheel.choose_wheel(list(pin.wheels), self.wheel_tag)
         sha256 = pin.wheels[name]
         if have := index.cached(sha256):
             return have
@@ -340,7 +270,7 @@ class _Job:
 
     # Source
 
-    def _source(self, item: _Applied, config: BuildConfig, version: str, profile: str) -> tuple[Path, list[str]]:
+    def _source(self, item: Applied, config: BuildConfig, version: str, profile: str) -> tuple[Path, list[str]]:
         (self.layout.private / "tmp").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="build-", dir=self.layout.private / "tmp") as text:
             work = Path(text)
@@ -348,16 +278,16 @@ class _Job:
             self._copy_sources(item, source)
             if config.version_file and (source / config.version_file).is_file():
                 path = source / config.version_file
-                path.write_bytes(set_version(path.read_bytes(), self.versions[item.stack.pin.upstream]))
+                path.write_bytes(wheel.set_version(path.read_bytes(), self.versions[item.stack.pin.upstream]))
             env = {
                 "SETUPTOOLS_SCM_PRETEND_VERSION": self.versions[item.stack.pin.upstream],
                 "SOURCE_DATE_EPOCH": "315532800",
                 **({"MAX_JOBS": str(os.cpu_count() or 1)} if "MAX_JOBS" not in os.environ else {}),
-                **(_ccache_environment() if profile == "source" else {}),
+                **(backend.ccache_environment() if profile == "source" else {}),
                 **(dict(config.empty_env) if profile == "empty" else {}),
             }
             requires = config.empty_requires if profile == "empty" else config.requires
-            made = _run_backend(
+            made = backend.build_wheel(
                 item.stack.pin.upstream,
                 source,
                 work / "out",
@@ -372,7 +302,7 @@ class _Job:
             wheel.repack(made, target, version, self._pins(item), extra)
             return target, []
 
-    def _copy_sources(self, item: _Applied, target: Path) -> None:
+    def _copy_sources(self, item: Applied, target: Path) -> None:
         """The patched tree, with the patched nested ones in their places, as plain files."""
         copy_tree(self.store, item.state.tip, target)
         for path, name in self.project.lock.nested_in(item.stack.pin.upstream).items():
@@ -392,7 +322,7 @@ class _Job:
                     f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
                 )
 
-    def _find_patched(self, item: _Applied, made: Path) -> dict[str, bytes]:
+    def _find_patched(self, item: Applied, made: Path) -> dict[str, bytes]:
         """The members of a built wheel that come from touched files.
 
         :raises BuildError: if the wheel holds such a file with other bytes than the patched ones.
@@ -417,13 +347,13 @@ class _Job:
                     found.update(right)
         return found
 
-    def _is_nested(self, part: _Applied, parent: _Applied) -> bool:
+    def _is_nested(self, part: Applied, parent: Applied) -> bool:
         into = self.project.lock.upstreams[part.stack.pin.upstream].into
         return bool(into) and into[0] == parent.stack.pin.upstream  # type: ignore[index]
 
     # What every wheel says of itself
 
-    def _touched(self, item: _Applied) -> Iterator[tuple[bytes, bytes | None]]:
+    def _touched(self, item: Applied) -> Iterator[tuple[bytes, bytes | None]]:
         """Each file that the stack changes, with its content after it; None where it removes it."""
         out = self.store.run("diff-tree", "-r", "-z", "--no-renames", item.state.base, item.state.tip)
         fields = out.split(b"\0")[:-1]
@@ -432,7 +362,7 @@ class _Job:
         for meta, path in entries:
             yield path, None if meta[4] == b"D" else blobs[meta[3].decode()]  # type: ignore[index]
 
-    def _pins(self, item: _Applied) -> dict[str, str]:
+    def _pins(self, item: Applied) -> dict[str, str]:
         from packaging.utils import canonicalize_name
 
         return {
@@ -442,7 +372,7 @@ class _Job:
         }
 
     def _manifest(
-        self, item: _Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes],
+        self, item: Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes],
         left_out: Sequence[str] = (),
     ) -> bytes:  # fmt: skip
         upstream = item.stack.pin.upstream
@@ -463,7 +393,7 @@ class _Job:
         }
         return fsio.dump_json(body)
 
-    def _describe(self, item: _Applied) -> dict[str, Any]:
+    def _describe(self, item: Applied) -> dict[str, Any]:
         pin, state = item.stack.pin, item.state
         ids = patch_ids(self.project, state)
         patches = []
@@ -491,88 +421,7 @@ def patch_ids(project: Project, state: State) -> dict[str, str]:
     return {commit: pid for pid, commit in (line.split() for line in lines)}
 
 
-def set_version(data: bytes, version: str) -> bytes:
-    """A version module with the text assigned to ``__version__`` replaced; the rest stays as it is."""
-    tree = ast.parse(data)
-    lines = data.split(b"\n")
-    for node in ast.walk(tree):
-        names = [t.id for t in node.targets if isinstance(t, ast.Name)] if isinstance(node, ast.Assign) else []
-        value = node.value if isinstance(node, ast.Assign) else None
-        if "__version__" in names and isinstance(value, ast.Constant) and isinstance(value.value, str):
-            row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
-            lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
-            return b"\n".join(lines)
-    raise BuildError("the version file assigns no text to __version__", hint="mend version-file in upstream.lock")
-
-
-def _choose_wheel(names: Sequence[str], tag: str) -> str:
-    from packaging.tags import sys_tags
-    from packaging.utils import parse_wheel_filename
-
-    if tag:
-        found = [n for n in names if tag in n]
-        if len(found) != 1:
-            raise UserError(
-                f"{len(found)} release wheels have {tag!r} in their name", hint=f"they are {', '.join(names)}"
-            )
-        return found[0]
-    order = {t: i for i, t in enumerate(sys_tags())}
-    ranked = sorted((min((order[t] for t in parse_wheel_filename(n)[3] if t in order), default=-1), n) for n in names)
-    fitting = [n for rank, n in ranked if rank >= 0]
-    if not fitting:
-        raise UserError(
-            "no release wheel is for this machine", hint=f"--wheel one of {', '.join(names)}, or --profile source"
-        )
-    return fitting[0]
-
-
-def _ccache_environment() -> dict[str, str]:
-    """Compilers through ccache, for CMake builds, where it is installed."""
-    if not shutil.which("ccache"):
-        return {}
-    return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
-
-
-def _run_backend(
-    name: str, source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool
-) -> Path:
-    """Build a wheel by the tree's own PEP 517 backend; returns it."""
-    from build import BuildBackendException, BuildException, ProjectBuilder
-    from build import FailedProcessError as Failed
-    from build.env import DefaultIsolatedEnv
-
-    log: list[bytes] = []
-
-    def run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
-        done = runner.run(
-            cmd, cwd=Path(cwd) if cwd else None, env={**env, **(extra_environ or {})}, ok_codes=range(-64, 256)
-        )
-        log.append(done.stdout + done.stderr)
-        if done.returncode:
-            raise runner.CommandError(cmd, done.returncode, done.stdout, done.stderr)
-
-    try:
-        with warnings.catch_warnings():
-            # What a backend warns its own developers of is not for whoever builds a stack.
-            warnings.simplefilter("ignore")
-            if not isolated:
-                return Path(ProjectBuilder(source, sys.executable, run).build("wheel", out))
-            with DefaultIsolatedEnv(installer="pip") as environment:
-                builder = ProjectBuilder.from_isolated_env(environment, source, run)
-                environment.install(set(requires) or builder.build_system_requires)
-                if not requires:
-                    environment.install(builder.get_requires_for_build("wheel"))
-                return Path(builder.build("wheel", out))
-    except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
-        said = error.said if isinstance(error, runner.CommandError) else str(error)
-        tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
-        raise BuildError(
-            f"the build of {name} failed: {said}\n" + "\n".join(tail),
-            hint="what it misses can be installed here and used with --no-isolation",
-        ) from None
-
-
-def _write_beside(project: Project, applied: Sequence[_Applied], stack_id: str, set_name: str) -> None:
+def _write_beside(project: Project, applied: Sequence[Applied], stack_id: str, set_name: str) -> None:
     """``constraints.txt`` and the CycloneDX document of what is in ``dist/`` now."""
     from patchq.sbom import render
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from patchq import fsio, runner
 from patchq.apply import bases_of, current, plan
 from patchq.errors import Conflict, ConflictError, FormatError, UserError
-from patchq.export import Entry, Exported, pick, slug, unique, write_stack
+from patchq.export import Entry, Exported, slug, unique, write_stack
 from patchq.git import CommitInfo, Git
 from patchq.header import Header, Ident, mail_safe, split_mail, with_trailer
 from patchq.header import parse as parse_mail
 from patchq.journal import Change
 from patchq.paths import check_name
 from patchq.project import Project
+from patchq.replay import pick
 from patchq.series import SUFFIX
 from patchq.stack import Stack, State, find_patch, load_state
 from patchq.types import CommitId, TreeId

@@ -16,9 +16,10 @@ from patchq.header import Header, mail_safe
 from patchq.header import parse as parse_mail
 from patchq.journal import Change, TreeMove
 from patchq.project import Project
+from patchq.replay import pick
 from patchq.series import SUFFIX
 from patchq.stack import Remembered, Stack, State, remember
-from patchq.types import AppliedPatch, CommitId, TreeId
+from patchq.types import AppliedPatch, CommitId
 
 _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
 
@@ -214,23 +215,6 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) ->
         commit = target.commit.commit if not folded else CommitId("")
         result.append(Entry(target.name, replace(target.commit, commit=commit, tree=onto, message=message)))
     return result
-
-
-def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, onto: TreeId) -> TreeId:
-    """What ``parent`` → ``tree`` changes, carried onto ``onto`` in memory.
-
-    :raises ConflictError: naming the files where it doesn't merge.
-    """
-    if parent == onto:
-        return tree
-    merged, paths = store.merge_tree(parent, onto, tree)
-    if merged is None:
-        raise ConflictError(
-            f"{upstream}: {name} doesn't merge there: {', '.join(paths)}; nothing was changed",
-            [Conflict(upstream, name, path, "3-way merge conflict") for path in paths],
-            hint="change the order by `git rebase -i` in the worktree, where you can resolve it, then `patchq export`",
-        )
-    return merged
 
 
 def write_stack(

@@ -20,11 +20,10 @@ from typing import Any, TypeVar
 
 from patchq import fsio, runner
 from patchq.apply import bases_of, plan
-from patchq.errors import ConflictError
-from patchq.export import pick
 from patchq.git import CommitInfo, Git
 from patchq.machine import Machine, this_machine
 from patchq.project import Project
+from patchq.replay import leave_out
 from patchq.stack import Stack, find_patch, load_state
 from patchq.types import CommitId, TreeId
 
@@ -207,19 +206,10 @@ class _Whole:
         for upstream, commits in self.commits.items():
             if not any(n in gone for n, _ in commits):
                 continue
-            onto, tip = self.store.tree_of([self.bases[upstream]])[0], self.bases[upstream]
-            before = onto
-            for full, info in commits:
-                parent, before = before, info.tree
-                if full in gone:
-                    continue
-                try:
-                    onto = pick(self.store, upstream, full, parent, info.tree, onto)
-                except ConflictError:
-                    gone.add(full)
-                    continue
-                tip = self.store.commit_tree(onto, [tip], info.author, info.message)
-            tips[upstream] = tip
+            kept = leave_out(
+                self.store, upstream, self.bases[upstream], commits, gone, lambda other, _: gone.add(other)
+            )
+            tips[upstream] = kept[-1].commit if kept else self.bases[upstream]
         return self._variant(WITHOUT, tips, tuple(sorted(gone)))
 
 

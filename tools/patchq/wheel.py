@@ -7,6 +7,7 @@ from one zlib to the next.
 
 from __future__ import annotations
 
+import ast
 import base64
 import csv
 import hashlib
@@ -15,12 +16,12 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
 
-from patchq.errors import BuildError
+from patchq.errors import BuildError, UserError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -271,3 +272,42 @@ def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size
             raise BuildError("the wheel ends too early", hint="get it again")
         out.write(chunk)
         done += len(chunk)
+
+
+def set_version(data: bytes, version: str) -> bytes:
+    """A version module with the text assigned to ``__version__`` replaced; the rest stays as it is."""
+    tree = ast.parse(data)
+    lines = data.split(b"\n")
+    for node in ast.walk(tree):
+        names = [t.id for t in node.targets if isinstance(t, ast.Name)] if isinstance(node, ast.Assign) else []
+        value = node.value if isinstance(node, ast.Assign) else None
+        if "__version__" in names and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
+            lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
+            return b"\n".join(lines)
+    raise BuildError("the version file assigns no text to __version__", hint="mend version-file in upstream.lock")
+
+
+def choose_wheel(names: Sequence[str], tag: str) -> str:
+    """The release wheel whose file name holds ``tag``; without one, the best for this machine.
+
+    :raises UserError: if none or several do.
+    """
+    from packaging.tags import sys_tags
+    from packaging.utils import parse_wheel_filename
+
+    if tag:
+        found = [n for n in names if tag in n]
+        if len(found) != 1:
+            raise UserError(
+                f"{len(found)} release wheels have {tag!r} in their name", hint=f"they are {', '.join(names)}"
+            )
+        return found[0]
+    order = {t: i for i, t in enumerate(sys_tags())}
+    ranked = sorted((min((order[t] for t in parse_wheel_filename(n)[3] if t in order), default=-1), n) for n in names)
+    fitting = [n for rank, n in ranked if rank >= 0]
+    if not fitting:
+        raise UserError(
+            "no release wheel is for this machine", hint=f"--wheel one of {', '.join(names)}, or --profile source"
+        )
+    return fitting[0]

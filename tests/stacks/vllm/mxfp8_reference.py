@@ -39,7 +39,9 @@ def cases(device: str = "cpu") -> list[tuple[str, torch.Tensor]]:
         for m, k in ((1, 2880), (5, 2880), (128, 128), (129, 32), (3, 160))
     ]
     found.append(("float16", torch.randn(4, 256, generator=generator).half()))
-    wide = torch.randn(33, 256, generator=generator) * torch.exp2(torch.randint(-100, 100, (33, 256)).float())
+    wide = torch.randn(33, 256, generator=generator) * torch.exp2(
+        torch.randint(-100, 100, (33, 256), generator=generator).float()
+    )
     found.append(("wide range", wide.bfloat16()))
     edges = torch.zeros(15, 32)
     for row in range(15):

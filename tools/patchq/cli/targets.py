@@ -13,7 +13,7 @@ from patchq.project import Project
 
 def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dict[str, str], str]:
     """Distribution to import name, and the stack id that they should be of (empty: any)."""
-    from patchq.build import applied_stack_id
+    from patchq.applied import applied_stack_id
 
     ctx = click.get_current_context()
     try:
