@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from test_sm120_mixed_candidates import CUBLAS, INCLUDES
+from moe_unit import compiler_options
 
 Load = Callable[[str], ModuleType]
 LAUNCHER = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers/moe_gemm_tma_ws_launcher.inl"
@@ -32,7 +32,7 @@ __device__ int launched_with_pdl = (EXPRESSION) ? 77 : 55;
 @pytest.fixture(scope="module")
 def ptx(
     trees: Path, upstream_import: Load, nvcc: Callable[..., subprocess.CompletedProcess[str]],
-    cutlass_includes: list[str], tmp_path_factory: pytest.TempPathFactory,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> str:  # fmt: skip
     """PTX of the kernel, and of the launcher's third argument to run() as a number."""
     folder, tree = tmp_path_factory.mktemp("pdl"), trees / "flashinfer"
@@ -47,13 +47,10 @@ def ptx(
     evaluate = EVALUATE.replace("EXPRESSION", " ".join(expression.split()))
     source = folder / "kernel.cu"
     source.write_text(kernel.replace("\nnamespace tensorrt_llm", f"{evaluate}\nnamespace tensorrt_llm", 1))
-    for name in ("cublasLt.h", "cublas_v2.h"):
-        (folder / name).write_text(CUBLAS)
     made = folder / "kernel.ptx"
     done = nvcc(
-        "-arch=sm_121a", "-DENABLE_FP8", "-DENABLE_FP4", "-DENABLE_BF16", "-DCUTLASS_ENABLE_GDC_FOR_SM100=1",
-        "-DCOMPILE_BLACKWELL_SM120_TMA_GROUPED_GEMMS", f"-I{folder}", *(f"-I{tree / path}" for path in INCLUDES),
-        *cutlass_includes, "-ptx", "-o", str(made), str(source),
+        "-arch=sm_121a", "-DCUTLASS_ENABLE_GDC_FOR_SM100=1", *compiler_options(trees, folder), "-ptx",
+        "-o", str(made), str(source),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return made.read_text()

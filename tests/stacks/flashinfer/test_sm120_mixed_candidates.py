@@ -7,53 +7,40 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from moe_unit import KERNELS, compiler_options
 
 Load = Callable[[str], ModuleType]
-KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
-INCLUDES = (
-    "csrc/nv_internal",
-    "csrc/nv_internal/include",
-    "csrc/nv_internal/tensorrt_llm/cutlass_extensions/include",
-    f"{KERNELS}/include",
-    KERNELS,
-)
-# The names of cuBLAS's status codes are all that the headers on the way need of it.
-CUBLAS = """#pragma once
-#include <cuda_runtime_api.h>
-enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,
-  CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH, CUBLAS_STATUS_MAPPING_ERROR,
-  CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_INTERNAL_ERROR, CUBLAS_STATUS_NOT_SUPPORTED,
-  CUBLAS_STATUS_LICENSE_ERROR };
-"""
+Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture(scope="module")
-def heuristic(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], cutlass_includes: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:  # fmt: skip
-    """The program that asks the heuristic."""
-    folder, tree = tmp_path_factory.mktemp("heuristic"), trees / "flashinfer"
-    for name in ("cublasLt.h", "cublas_v2.h"):
-        (folder / name).write_text(CUBLAS)
+def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> Path:
+    """The program that asks the heuristic, which is compiled with these flags."""
+    tree = trees / "flashinfer"
     program = folder / "candidates"
     sources = [
         Path(__file__).parent / "sm120_candidates.cpp",
         tree / KERNELS / "cutlass_heuristic.cpp",
         *(tree / "csrc/nv_internal/cpp/common" / f"{n}.cpp" for n in ("logger", "stringUtils", "tllmException")),
     ]
-    done = nvcc(
-        "-x", "cu", "-arch=sm_90", "-DENABLE_FP8", "-DENABLE_FP4", "-DENABLE_BF16", f"-I{folder}",
-        *(f"-I{tree / path}" for path in INCLUDES), *cutlass_includes, *map(str, sources), "-o", str(program),
-    )  # fmt: skip
+    options = compiler_options(trees, folder)
+    done = nvcc("-x", "cu", "-arch=sm_90", *flags, *options, *map(str, sources), "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     return program
+
+
+@pytest.fixture(scope="module")
+def heuristic(
+    trees: Path, nvcc: Nvcc,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:  # fmt: skip
+    """The program that asks the heuristic."""
+    return build_heuristic(trees, nvcc, tmp_path_factory.mktemp("heuristic"))
 
 
 def offered(program: Path, mixed: bool, sm: int) -> list[tuple[int, int, int]]:

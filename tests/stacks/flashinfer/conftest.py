@@ -1,0 +1,46 @@
+"""FlashInfer's MoE module for SM120 as its JIT would build it, without building it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def moe_module(
+    upstream_import: Load, trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Make the module's JIT specification under some environment, over a CUTLASS of some version.
+
+    Its generated sources go to a folder of the test's.
+    """
+    monkeypatch.syspath_prepend(str(trees / "cutlass" / "python"))
+    for name in ("LAUNCHER", "TILES"):
+        monkeypatch.delenv(f"FLASHINFER_SM120_MOE_{name}", raising=False)
+    monkeypatch.delenv("FLASHINFER_FUSED_MOE_BUILD_PROFILE", raising=False)
+    module = upstream_import("flashinfer.jit.fused_moe")
+    env = upstream_import("flashinfer.jit.env")
+    monkeypatch.setattr(env, "FLASHINFER_CSRC_DIR", tmp_path / "csrc")
+    context = SimpleNamespace(
+        get_nvcc_flags_list=lambda supported_major_versions: ["-gencode=arch=compute_121f,code=sm_121f"]
+    )
+    monkeypatch.setattr(module, "current_compilation_context", context)
+    monkeypatch.setattr(upstream_import("flashinfer.jit.core"), "check_cuda_arch", lambda: None)
+
+    def make(*, cutlass: str = "4.2", **variables: str) -> Any:
+        major, minor = cutlass.split(".")
+        version = tmp_path / "cutlass" / "cutlass" / "version.h"
+        version.parent.mkdir(parents=True, exist_ok=True)
+        version.write_text(f"#define CUTLASS_MAJOR {major}\n#define CUTLASS_MINOR {minor}\n#define CUTLASS_PATCH 0\n")
+        monkeypatch.setattr(env, "CUTLASS_INCLUDE_DIRS", [tmp_path / "cutlass"])
+        for name, value in variables.items():
+            monkeypatch.setenv(f"FLASHINFER_{name}", value)
+        return module.gen_cutlass_fused_moe_sm120_module()
+
+    return make

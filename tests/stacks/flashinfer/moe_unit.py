@@ -1,0 +1,70 @@
+"""Compile units of FlashInfer's SM120 MXFP8 x MXFP4 grouped GEMM, outside its JIT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
+LAUNCHERS = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers"
+INCLUDES = (
+    "csrc/nv_internal",
+    "csrc/nv_internal/include",
+    "csrc/nv_internal/tensorrt_llm/cutlass_extensions/include",
+    f"{KERNELS}/include",
+    KERNELS,
+)
+# What such a unit links with.
+COMMON_SOURCES = (
+    f"{KERNELS}/moe_gemm/moe_gemm_tma_warp_specialized_input.cu",
+    *(f"csrc/nv_internal/cpp/common/{name}.cpp" for name in ("logger", "stringUtils", "tllmException")),
+)
+# The names of cuBLAS's status codes are all that the headers on the way need of it.
+CUBLAS = """#pragma once
+#include <cuda_runtime_api.h>
+enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,
+  CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH, CUBLAS_STATUS_MAPPING_ERROR,
+  CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_INTERNAL_ERROR, CUBLAS_STATUS_NOT_SUPPORTED,
+  CUBLAS_STATUS_LICENSE_ERROR };
+"""
+# A kernel: the tile's M and N (K is 128), NONE or FINALIZE, and whether A and B change places.
+Kernel = tuple[tuple[int, int], str, bool]
+
+
+def compiler_options(trees: Path, folder: Path) -> list[str]:
+    """nvcc's options for such a unit; a stub of cuBLAS's headers goes into the folder."""
+    for name in ("cublasLt.h", "cublas_v2.h"):
+        (folder / name).write_text(CUBLAS)
+    return [
+        "-std=c++17", "--expt-relaxed-constexpr", "--expt-extended-lambda", "-DENABLE_FP8", "-DENABLE_FP4",
+        "-DENABLE_BF16", "-DCOMPILE_BLACKWELL_SM120_TMA_GROUPED_GEMMS", f"-I{folder}",
+        *(f"-I{trees / 'flashinfer' / path}" for path in INCLUDES),
+        *(f"-I{trees / 'cutlass' / path}" for path in ("include", "tools/util/include")),
+    ]  # fmt: skip
+
+
+def write_unit(trees: Path, folder: Path, launcher: str, kernels: Sequence[Kernel]) -> Path:
+    """A unit with these kernels, each with BF16 results, by the generic launcher or the one at namespace scope."""
+    lines = []
+    for number, ((m, n), fusion, swap_ab) in enumerate(kernels):
+        swapped = str(swap_ab).lower()
+        if launcher == "generic":
+            lines.append(
+                "INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM(Sm120, __nv_fp8_e4m3, SafeFP4, __nv_bfloat16, void, "
+                f"EpilogueOpDefault, {fusion}, {m}, {n}, 128, 1, 1, 1, true, false, false, {swapped});"
+            )
+        else:
+            lines += [
+                f"#define SM120_MIXED_NAMESPACE kernel{number}",
+                "#define SM120_MIXED_OUTPUT __nv_bfloat16",
+                f"#define SM120_MIXED_FUSION {fusion}",
+                *(f"#define SM120_MIXED_CTA_{d} {size}" for d, size in zip("MNK", (m, n, 128), strict=True)),
+                f"#define SM120_MIXED_SWAP_AB {swapped}",
+                f'#include "{LAUNCHERS}/moe_gemm_sm120_mixed_input_kernel.inl"',
+            ]
+    header = "moe_gemm_tma_ws_launcher.inl" if launcher == "generic" else "moe_gemm_sm120_mixed_input_launcher.inl"
+    body = "\n".join(lines)
+    opening = "namespace tensorrt_llm {\nnamespace kernels {\nnamespace cutlass_kernels_oss {\n"
+    source = folder / f"{launcher}.cu"
+    source.write_text(f'#include "{LAUNCHERS}/{header}"\n{opening}{body}\n}}\n}}\n}}\n')
+    return source

@@ -1,0 +1,71 @@
+"""Build SM120's MXFP8 x MXFP4 grouped GEMM for sm_90a, where what SM90 lacks is emulated.
+
+    python emulate.py --trees .patchq/trees --out DIR [--launcher namespace] [--tile 128x128] [--swap-ab]
+
+writes DIR/grouped_gemm, which compares the launcher's results with a float64 reference on an SM90 GPU.
+The kernel's source is the tree's own, but for what `collective()` changes and `emulation.h` replaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from moe_unit import COMMON_SOURCES, compiler_options, write_unit  # noqa: E402
+
+COLLECTIVE = "cutlass/gemm/collective/sm120_blockscaled_mma_array_tma.hpp"
+
+
+def collective(cutlass: Path, out: Path) -> None:
+    """A copy of CUTLASS's collective in which FP4 is bytes to TMA, as SM90's knows no such format.
+
+    :raises ValueError: if the text to replace isn't there exactly as often as expected.
+    """
+    text = (cutlass / "include" / COLLECTIVE).read_text()
+    bytes_loaded = "size(take<0,2>(SmemLayout{0}{{}})) * sizeof_bits<Element{0}>::value"
+    for old, new, times in (
+        ("cutlass::detail::float_e2m1_unpacksmem_t", "uint8_t", 2),
+        (bytes_loaded.format("A"), "size(take<0,2>(SmemLayoutA{})) * 8", 1),
+        (bytes_loaded.format("B"), "size(take<0,2>(SmemLayoutB{})) * 8", 1),
+    ):
+        if text.count(old) != times:
+            raise ValueError(f"{COLLECTIVE} has {text.count(old)} of {old!r}, not {times}")
+        text = text.replace(old, new)
+    target = out / "include" / COLLECTIVE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
+
+
+def build(trees: Path, out: Path, launcher: str, tile: tuple[int, int], swap_ab: bool, arch: str = "sm_90a") -> Path:
+    """The program for one kernel, compiled."""
+    out.mkdir(parents=True, exist_ok=True)
+    collective(trees / "cutlass", out)
+    unit = write_unit(trees, out, launcher, [(tile, fusion, swap_ab) for fusion in ("NONE", "FINALIZE")])
+    program = out / "grouped_gemm"
+    flags = [f"-I{out / 'include'}", *compiler_options(trees, out), "-include", str(HERE / "emulation.h")]
+    flags += [f"-DTILE_M={tile[0]}", f"-DTILE_N={tile[1]}", f"-DSWAP_AB={int(swap_ab)}", "-O2"]
+    target = f"-gencode=arch=compute_{arch[3:]},code={arch}"
+    sources = [unit, HERE / "grouped_gemm.cu", *(trees / "flashinfer" / s for s in COMMON_SOURCES)]
+    command = ["nvcc", "-x", "cu", target, *flags, *map(str, sources), "-o", str(program)]
+    subprocess.run(command, check=True)
+    return program
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trees", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--launcher", choices=("generic", "namespace"), default="namespace")
+    parser.add_argument("--tile", default="128x128")
+    parser.add_argument("--swap-ab", action="store_true")
+    given = parser.parse_args()
+    m, n = map(int, given.tile.split("x"))
+    print(build(given.trees.resolve(), given.out.resolve(), given.launcher, (m, n), given.swap_ab))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+// What an SM120 block-scaled kernel needs and SM90 lacks, done with what SM90 has, so that the kernel's
+// own source, built for sm_90a, computes on a Hopper GPU. For tests only; slow, and exact but for the
+// order of sums: FP4 to FP8 is exact, and the scales are powers of two.
+//
+// TMA is the exception: SM90 has no format that unpacks FP4 on its way to shared memory. The test hands
+// over weights that are unpacked already (16 values in 8 bytes, then 8 bytes of nothing), and a copy of
+// CUTLASS's collective in which they are bytes (emulate.py writes it).
+#pragma once
+
+#define SM100_SU4_DU8x16_x4_LDSM_N SM100_SU4_DU8x16_x4_LDSM_N_upstream
+#include <cute/arch/copy_sm100.hpp>
+#undef SM100_SU4_DU8x16_x4_LDSM_N
+#include <cute/arch/mma_sm120.hpp>
+
+namespace cute {
+
+// ldmatrix.m8n16.x4.b8x16.b4x16_p64: lane 8*i+r has the address of row r of matrix i, 16 values in 8
+// bytes; lane l receives, of each matrix, values 4*(l%4) to +3 of row l/4, a byte each, in the low bits.
+struct SM100_SU4_DU8x16_x4_LDSM_N {
+  using SRegisters = uint128_t[1];
+  using DRegisters = uint32_t[4];
+
+  CUTE_DEVICE static void copy(uint128_t const& smem_src, uint32_t& dst0, uint32_t& dst1,
+                               uint32_t& dst2, uint32_t& dst3) {
+    uint32_t const address = cast_smem_ptr_to_uint(&smem_src);
+    int const lane = threadIdx.x % 32;
+    uint32_t* const dst[4] = {&dst0, &dst1, &dst2, &dst3};
+    uint32_t out[4];
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      uint32_t const row = __shfl_sync(0xffffffff, address, 8 * i + lane / 4);
+      uint16_t packed;
+      asm volatile("ld.shared.u16 %0, [%1];\n" : "=h"(packed) : "r"(row + 2 * (lane % 4)));
+      uint32_t const p = packed;
+      out[i] = (p & 0xf) | ((p & 0xf0) << 4) | ((p & 0xf00) << 8) | ((p & 0xf000) << 12);
+    }
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i) *dst[i] = out[i];
+  }
+};
+
+namespace sm120_on_sm90 {
+
+// Four E2M1 values, each in bits 5 to 2 of its byte, as E4M3.
+CUTE_DEVICE uint32_t e2m1_to_e4m3(uint32_t v) {
+  uint32_t out = 0;
+  CUTE_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    uint32_t const bits = (v >> (8 * i + 2)) & 0xf;
+    uint32_t const e = (bits >> 1) & 3, m = bits & 1;
+    // 0.5 is E2M1's only subnormal; E4M3's bias is 7, E2M1's 1.
+    uint32_t const magnitude = e ? ((e + 6) << 3) | (m << 2) : (m ? 6 << 3 : 0);
+    out |= (magnitude | (bits & 8) << 4) << (8 * i);
+  }
+  return out;
+}
+
+// mma.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32 of E4M3 operands. Lane 4*r + {0, 1} has the
+// scales of rows r and r + 8 of A, lane 4*c that of column c of B.
+CUTE_DEVICE void scaled_mma(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1,
+                            uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1,
+                            float c2, float c3, uint8_t sfa, uint8_t sfb) {
+  float p[4];
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};\n"
+      : "=f"(p[0]), "=f"(p[1]), "=f"(p[2]), "=f"(p[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.f));
+  int const lane = threadIdx.x % 32;
+  int const quad = lane & ~3, column = 2 * (lane % 4);
+  int const upper = __shfl_sync(0xffffffff, int(sfa), quad);
+  int const lower = __shfl_sync(0xffffffff, int(sfa), quad + 1);
+  int const left = __shfl_sync(0xffffffff, int(sfb), 4 * column);
+  int const right = __shfl_sync(0xffffffff, int(sfb), 4 * column + 4);
+  d0 = c0 + ldexpf(p[0], upper + left - 254);
+  d1 = c1 + ldexpf(p[1], upper + right - 254);
+  d2 = c2 + ldexpf(p[2], lower + left - 254);
+  d3 = c3 + ldexpf(p[3], lower + right - 254);
+}
+
+}  // namespace sm120_on_sm90
+
+namespace SM120::BLOCKSCALED {
+
+struct EmulatedRegisters {
+  using DRegisters = float[4];
+  using ARegisters = uint32_t[4];
+  using BRegisters = uint32_t[2];
+  using CRegisters = float[4];
+  using SFARegisters = uint8_t[1];
+  using SFBRegisters = uint8_t[1];
+};
+
+template <>
+struct SM120_16x8x32_TN_VS<float_e4m3_t, float_e2m1_t, float, float_ue8m0_t, 32> : EmulatedRegisters {
+  CUTE_DEVICE static void fma(float& d0, float& d1, float& d2, float& d3, uint32_t const& a0,
+                              uint32_t const& a1, uint32_t const& a2, uint32_t const& a3,
+                              uint32_t const& b0, uint32_t const& b1, float const& c0,
+                              float const& c1, float const& c2, float const& c3,
+                              uint8_t const& sfa, uint8_t const& sfb) {
+    using namespace sm120_on_sm90;
+    scaled_mma(d0, d1, d2, d3, a0, a1, a2, a3, e2m1_to_e4m3(b0), e2m1_to_e4m3(b1), c0, c1, c2, c3,
+               sfa, sfb);
+  }
+};
+
+template <>
+struct SM120_16x8x32_TN_VS<float_e2m1_t, float_e4m3_t, float, float_ue8m0_t, 32> : EmulatedRegisters {
+  CUTE_DEVICE static void fma(float& d0, float& d1, float& d2, float& d3, uint32_t const& a0,
+                              uint32_t const& a1, uint32_t const& a2, uint32_t const& a3,
+                              uint32_t const& b0, uint32_t const& b1, float const& c0,
+                              float const& c1, float const& c2, float const& c3,
+                              uint8_t const& sfa, uint8_t const& sfb) {
+    using namespace sm120_on_sm90;
+    scaled_mma(d0, d1, d2, d3, e2m1_to_e4m3(a0), e2m1_to_e4m3(a1), e2m1_to_e4m3(a2),
+               e2m1_to_e4m3(a3), b0, b1, c0, c1, c2, c3, sfa, sfb);
+  }
+};
+
+}  // namespace SM120::BLOCKSCALED
+}  // namespace cute

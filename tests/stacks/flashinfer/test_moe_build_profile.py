@@ -1,0 +1,81 @@
+"""SM120's MoE module for MXFP4 alone: a few units, under a name of its own; all others are as they were.
+
+The real JIT specifications and generated sources. What it takes to compile them: benchmarks/moe_build.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+Load = Callable[[str], ModuleType]
+Make = Callable[..., Any]
+PROFILE = "FUSED_MOE_BUILD_PROFILE"
+
+
+def names(spec: Any) -> list[str]:
+    return sorted(path.name for path in spec.sources)
+
+
+def test_the_minimal_module_holds_mxfp4_alone(moe_module: Make) -> None:
+    full, minimal = moe_module(), moe_module(**{PROFILE: "mxfp4_minimal"})
+    assert full.name != minimal.name, "two modules that differ share a name, and with it a folder"
+    generated = [p for p in minimal.sources if p.name.endswith(".generated.cu")]
+    assert len(generated) == 1
+    text = generated[0].read_text()
+    assert text.count("INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM") == text.count("__nv_fp8_e4m3, SafeFP4") == 8
+    runners = [n for n in names(minimal) if n.startswith("moe_gemm_kernels_")]
+    assert runners == ["moe_gemm_kernels_fp8_fp4.cu"]
+    assert len(minimal.sources) < len(full.sources) / 4
+    # The guards in the sources that both have.
+    assert "-DFLASHINFER_MOE_MXFP4_ONLY" in minimal.extra_cuda_cflags
+    assert "-DFLASHINFER_MOE_MXFP4_ONLY" not in full.extra_cuda_cflags
+
+
+def test_the_full_module_is_the_default_and_as_it_was(moe_module: Make) -> None:
+    spec = moe_module(**{PROFILE: "full"})
+    assert spec.name == moe_module().name == "fused_moe_120"
+    assert len([n for n in names(spec) if n.startswith("moe_gemm_kernels_")]) == 14
+    assert len([n for n in names(spec) if n.endswith(".generated.cu")]) == 62
+
+
+def test_what_it_leaves_out_is_refused_before_anything_is_built(
+    moe_module: Make, upstream_import: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moe_module(**{PROFILE: "mxfp4_minimal"})
+    core = upstream_import("flashinfer.fused_moe.core")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (12, 1))
+
+    def build(*_: object) -> object:
+        raise RuntimeError("built")
+
+    monkeypatch.setattr(core, "get_cutlass_fused_moe_module", build)
+
+    def call(x: torch.dtype, weight: torch.dtype) -> str:
+        rows = torch.zeros(1, 128, dtype=x)
+        experts = torch.zeros(1, 256, 8, dtype=weight)
+        index, scales = torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, 1)
+        try:
+            core.cutlass_fused_moe(rows, index, scales, experts, experts, torch.bfloat16, [], enable_pdl=False)
+        except (NotImplementedError, RuntimeError) as error:
+            return str(error)
+        return ""
+
+    assert call(torch.float8_e4m3fn, torch.long) == "built"
+    assert "mxfp4_minimal leaves out" in call(torch.bfloat16, torch.bfloat16)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
+    assert call(torch.bfloat16, torch.bfloat16) == "built", "another architecture looked at the profile"
+
+
+def test_a_profile_that_isnt_one_is_an_error(moe_module: Make) -> None:
+    try:
+        moe_module(**{PROFILE: "tiny"})
+    except ValueError as error:
+        assert "tiny" in str(error)
+        assert "mxfp4_minimal" in str(error)
+    else:
+        pytest.fail("a misspelt profile built the full module")
