@@ -124,7 +124,7 @@ class Toolkit:
 
 
 def toolkits(more: Sequence[str] = ()) -> list[Toolkit]:
-    """The CUDA toolkits found: named ones, on PATH, in CUDA_HOME, /usr/local and this Python's packages.
+    """The CUDA toolkits found, one of each release: named, on PATH, in CUDA_HOME, /usr/local, this Python's packages.
 
     :raises UserError: if a named one isn't an nvcc.
     """
@@ -133,11 +133,9 @@ def toolkits(more: Sequence[str] = ()) -> list[Toolkit]:
     places += [Path(os.environ[v]) / "bin" / "nvcc" for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
     places += sorted(Path("/usr/local").glob("cuda*/bin/nvcc"))
     places += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/nvcc"))
-    found: dict[Path, Toolkit] = {}
+    found: dict[str, Toolkit] = {}
     for number, place in enumerate(places):
         real = place.resolve()
-        if real in found:
-            continue
         try:
             text = runner.run([str(real), "--version"], timeout=60).stdout.decode("utf-8", "replace")
         except (runner.CommandError, OSError):
@@ -145,7 +143,7 @@ def toolkits(more: Sequence[str] = ()) -> list[Toolkit]:
         release = re.search(r"V(\d+\.\d+\.\d+)", text)
         ptxas = shutil.which("ptxas", path=str(real.parent))
         if release and ptxas:
-            found[real] = Toolkit(str(real), release[1], ptxas)
+            found.setdefault(release[1], Toolkit(str(real), release[1], ptxas))
         elif number < len(more):
             raise UserError(f"{place} is no nvcc with a ptxas beside it", hint="name the nvcc of a CUDA toolkit")
     return list(found.values())
@@ -198,7 +196,8 @@ def _assemble(path: Path, toolkit: Toolkit, version: str, target: str, instructi
         said = ""
     except runner.CommandError as error:
         lines = [line for line in error.said.splitlines() if "error" in line or "fatal" in line] or [error.said]
-        said = re.sub(r"^ptxas .*?, line \d+; ", "", lines[0]).strip() or f"exit {error.code}"
+        said = re.sub(r"^ptxas .*?line \d+; ", "", lines[0])
+        said = re.sub(r"^(error|fatal)\s*:\s*", "", said).strip() or f"exit {error.code}"
     return Cell(toolkit.release, target, instruction.name, said)
 
 

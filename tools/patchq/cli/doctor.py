@@ -3,21 +3,31 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, set_option
 
+if TYPE_CHECKING:
+    from patchq.ptx import Cell, Instruction
+
 
 @click.command("doctor")
 @click.option("--python", default="", metavar="PATH", help="Also verify what is installed for this interpreter.")
+@click.option("--arch", "archs", multiple=True, metavar="ARCH", help="Probe its PTX instructions: sm_121f.")
+@click.option("--nvcc", "nvccs", multiple=True, metavar="PATH", help="With --arch: this nvcc too.")
 @set_option
 @json_option
-def command(python: str, set_name: str, as_json: bool) -> None:
+def command(python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], set_name: str, as_json: bool) -> None:
     """Look at this machine and the project.
 
-    Git, disk, nvcc and its targets, the store; with --python at an environment too.
+    Git, disk, nvcc and its targets, the store; with --python at an environment too. With --arch, only at
+    which PTX instructions of the stacks' kernels each nvcc assembles, for each suffix.
     """
+    if archs:
+        _probe(archs, nvccs, as_json)
+        return
     from patchq.cli.targets import packages_to_verify
     from patchq.cli.verify_installed import show
     from patchq.doctor import examine
@@ -45,3 +55,50 @@ def command(python: str, set_name: str, as_json: bool) -> None:
             show(verdict)
     if bad:
         raise click.exceptions.Exit(1)
+
+
+def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> None:
+    """The matrix of instructions, targets and toolkits; exit 1 if an asked target lacks one that is needed."""
+    from patchq.errors import UserError
+    from patchq.ptx import INSTRUCTIONS, lacking, probe, toolkits
+
+    found = toolkits(nvccs)
+    if not found:
+        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name one: --nvcc PATH")
+    cells = probe(archs, found)
+    lacks = {arch: lacking(cells, arch) for arch in archs}
+    if as_json:
+        emit("doctor", {
+            "ok": not any(lacks.values()), "toolkits": [asdict(t) for t in found],
+            "cells": [asdict(c) for c in cells], "lacking": lacks,
+        })  # fmt: skip
+    else:
+        _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
+        for arch, names in lacks.items():
+            click.echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
+    if any(lacks.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _show_matrix(releases: list[str], cells: list[Cell], about: dict[str, Instruction]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    targets = list(dict.fromkeys(c.target for c in cells))
+    said = {(c.toolkit, c.target, c.instruction): c.said for c in cells}
+    console = Console(width=200 if not sys.stdout.isatty() else None, highlight=False)
+    for release in releases:
+        table = Table(title=f"nvcc {release}", title_justify="left", box=None, pad_edge=False)
+        for name in ("instruction", "for", *targets):
+            table.add_column(name)
+        for name, instruction in about.items():
+            marks = ["-" if said[release, t, name] else "yes" for t in targets]
+            table.add_row(name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks)
+        console.print(table)
+        words: dict[str, list[str]] = {}
+        for (its, target, _), text in said.items():
+            if its == release and text:
+                words.setdefault(text, []).append(target)
+        for text in words:
+            console.print(f"  {text}", markup=False)
+        console.print()
