@@ -83,6 +83,7 @@ def test_the_sinks_and_the_scale_arrive(sm12x: Any, query: list[int], lens: list
     sinks, scale = run["args"]
     assert torch.equal(sinks, SINKS)
     assert scale == 0.125 * 0.5, "FlashInfer folds no k_scale into what the module takes by position"
+    assert run["k_scale"] is None, "given twice"
     assert run["v_scale"] == 3.0
     assert (wrapper.plans[0]["causal"], wrapper.plans[0]["sm_scale"]) == (True, 0.125)
 
