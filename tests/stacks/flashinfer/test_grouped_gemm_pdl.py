@@ -1,8 +1,8 @@
 """The SM120 grouped GEMM of FP8 x FP4 is not launched with PDL, as it holds no wait for the grid ahead.
 
-FlashInfer's real launcher, for the kernel that its generator emits, compiled to PTX for sm_121a with the flag
-that would have CUTLASS wait. The launcher's own expression is evaluated by the compiler. A race itself is not
-shown: that takes a GPU and luck.
+FlashInfer's real launcher, for the kernel that its generator emits, compiled to PTX for sm_121a with the flags
+of its module, which has no CUTLASS wait for the grid ahead, whatever its version. The launcher's own expression
+is evaluated by the compiler. A race itself is not shown: that takes a GPU and luck.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def ptx(
     source.write_text(kernel.replace("\nnamespace tensorrt_llm", f"{evaluate}\nnamespace tensorrt_llm", 1))
     made = folder / "kernel.ptx"
     done = nvcc(
-        "-arch=sm_121a", "-DCUTLASS_ENABLE_GDC_FOR_SM100=1", *compiler_options(trees, folder), "-ptx",
+        "-arch=sm_121a", *compiler_options(trees, folder), "-ptx",
         "-o", str(made), str(source),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

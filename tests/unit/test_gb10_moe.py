@@ -1,0 +1,47 @@
+"""What of the GB10 benchmark can be run without one: its plan, its refusal, and how it reads MXFP4."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, BENCHMARKS / "gb10_moe.py", *args], capture_output=True, text=True)
+
+
+def test_the_plan_names_both_launchers() -> None:
+    done = run("--plan", "--tokens", "1,7")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "FLASHINFER_SM120_MOE_LAUNCHER=generic",
+        "FLASHINFER_SM120_MOE_LAUNCHER=namespace",
+    ]
+    assert "tokens [1, 7]" in lines[0]
+
+
+def test_without_such_a_gpu_it_says_so() -> None:
+    done = run()
+    assert done.returncode == 3
+    assert "needs an SM12x GPU" in done.stderr
+
+
+def test_fp4_is_read_low_nibble_first_and_scaled_by_block() -> None:
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        from gb10_moe import decode_fp4
+    finally:
+        sys.path.pop(0)
+    packed = torch.zeros(1, 32, dtype=torch.uint8)
+    packed[0, 0], packed[0, 16], packed[0, 31] = 0x21, 0xF7, 0x80
+    values = decode_fp4(packed, torch.tensor([[127, 129]], dtype=torch.uint8))
+    assert values.shape == (1, 64)
+    assert values[0, :2].tolist() == [0.5, 1.0]
+    assert values[0, 32:34].tolist() == [24.0, -24.0]
+    assert values[0, 62:].tolist() == [0.0, 0.0]
