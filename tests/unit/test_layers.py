@@ -30,6 +30,7 @@ LAYERS = [
         "pinning",
         "scaffold",
         "verify",
+        "deps",
         "doctor",
         "ptx",
         "probe",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from patchq import fsio
 from patchq.engine import Engine, Incoming
 from patchq.errors import UserError
-from patchq.git import Git
+from patchq.git import CommitInfo, Git
 from patchq.header import parse as parse_mail
 from patchq.journal import Change, TreeMove
 from patchq.project import Project
@@ -150,6 +150,30 @@ def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None)
                 break
             old = Remembered(old.applied, key, old.sha256)
         found.append(old)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A stack as commits in the store, whatever is applied: each patch's name and commit, from ``base`` up."""
+
+    stack: Stack
+    base: CommitId
+    commits: tuple[tuple[str, CommitInfo], ...]
+
+
+def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> list[Carried]:
+    """Commits for whole stacks, in the store only.
+
+    :raises ConflictError: for the first patch that doesn't apply.
+    """
+    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+    found = []
+    for stack, base in zip(stacks, bases_of(project, stacks, states, False), strict=True):
+        after = plan(project, stack, base, states[stack.pin.upstream], set_name).after
+        infos = project.store.log(f"{base.commit}..{after.tip}") if after.patches else []
+        commits = tuple((p.applied.name, info) for p, info in zip(after.patches, infos, strict=True))
+        found.append(Carried(stack, base.commit, commits))
     return found
 
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from patchq import fsio, runner
-from patchq.apply import bases_of, plan
+from patchq.apply import carried_stacks
 from patchq.git import CommitInfo, Git
 from patchq.machine import Machine, this_machine
 from patchq.project import Project
 from patchq.replay import leave_out
-from patchq.stack import Stack, find_patch, load_state
+from patchq.stack import Stack, find_patch
 from patchq.types import CommitId, TreeId
 
 RESULT_VERSION = 1
@@ -214,18 +214,14 @@ class _Whole:
 
 
 def whole_set(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whole:
-    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
-    usable = {u: s for u, s in states.items() if s}
     commits: dict[str, list[tuple[str, CommitInfo]]] = {}
     bases: dict[str, CommitId] = {}
     requires: dict[str, set[str]] = {}
-    for stack, base in zip(stacks, bases_of(project, stacks, {**dict.fromkeys(states), **usable}, False), strict=True):
-        upstream = stack.pin.upstream
-        after = plan(project, stack, base, usable.get(upstream), set_name).after
-        infos = project.store.log(f"{base.commit}..{after.tip}") if after.patches else []
-        commits[upstream] = [(f"{upstream}/{p.applied.name}", c) for p, c in zip(after.patches, infos, strict=True)]
-        bases[upstream] = base.commit
-        for name, header in stack.headers():
+    for carried in carried_stacks(project, stacks, set_name):
+        upstream = carried.stack.pin.upstream
+        commits[upstream] = [(f"{upstream}/{name}", info) for name, info in carried.commits]
+        bases[upstream] = carried.base
+        for name, header in carried.stack.headers():
             requires[f"{upstream}/{name}"] = set(header.values("Requires"))
     return _Whole(project.store, commits, bases, requires)
 

@@ -22,6 +22,7 @@ VERBS = {
     "show": "show",
     "new": "new",
     "export": "export",
+    "deps": "deps",
     "drop": "drop",
     "move": "move",
     "undo": "undo",

@@ -1,0 +1,152 @@
+"""``deps``: which patches really need which, found by carrying them without each other.
+
+A patch needs another one if it can't be carried onto the base without it: the three-way merge conflicts.
+What a patch says of itself (``Requires:``) is shown beside that; it may mean more than lines do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchq.apply import Carried, carried_stacks
+from patchq.errors import ConflictError
+from patchq.git import CommitInfo, Git
+from patchq.project import Project
+from patchq.replay import pick
+from patchq.types import TreeId
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Of one patch, as ``upstream/name``: all that it needs, those that nothing between them needs, and what it says.
+
+    :ivar commutes: the other patches of its stack that neither need it nor are needed by it.
+    """
+
+    patch: str
+    needs: tuple[str, ...]
+    direct: tuple[str, ...]
+    requires: tuple[str, ...]
+    commutes: tuple[str, ...]
+
+
+def dependencies(project: Project, names: Sequence[str] = (), set_name: str = "") -> list[Needs]:
+    """What each patch of a set's stacks needs, in the order of the series.
+
+    :param names: upstreams, all by default.
+    :raises UserError: if one isn't in the set.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("deps"):
+        stacks = project.stacks(set_name)
+        project.check_names([s.pin for s in stacks], names, set_name)
+        found = []
+        for carried in carried_stacks(project, stacks, set_name):
+            if not names or carried.stack.pin.upstream in names:
+                found += _of_stack(project.store, carried)
+    return found
+
+
+def _of_stack(store: Git, carried: Carried) -> list[Needs]:
+    graph, upstream = _Graph(store, carried), carried.stack.pin.upstream
+    names = [name for name, _ in carried.commits]
+    all_needs = {name: graph.needs(number) for number, name in enumerate(names)}
+    requires = {name: header.values("Requires") for name, header in carried.stack.headers()}
+    found = []
+    for name in names:
+        needs = all_needs[name]
+        indirect = {far for near in needs for far in all_needs[near]}
+        free = [n for n in names if n != name and n not in needs and name not in all_needs[n]]
+        found.append(
+            Needs(
+                f"{upstream}/{name}",
+                tuple(f"{upstream}/{n}" for n in needs),
+                tuple(f"{upstream}/{n}" for n in needs if n not in indirect),
+                tuple(requires[name]),
+                tuple(f"{upstream}/{n}" for n in free),
+            )
+        )
+    return found
+
+
+class _Graph:
+    """The dependencies of one stack, each merge made once."""
+
+    def __init__(self, store: Git, carried: Carried) -> None:
+        self.store, self.upstream = store, carried.stack.pin.upstream
+        self.commits = carried.commits
+        self.trees = [store.tree_of([carried.base])[0], *(info.tree for _, info in carried.commits)]
+        self.touched = _touched(store, self.trees, carried.commits)
+        self.merged: dict[tuple[int, TreeId], TreeId | None] = {}
+
+    def needs(self, number: int) -> list[str]:
+        """What patch ``number`` can't be carried without, in the order of the series.
+
+        Each earlier patch, from the last to the first, is left out, and what is kept so far carried over
+        the gap: where that conflicts, the patch is needed. So is what it needs in turn.
+        """
+        kept: list[int] = []
+        for other in range(number - 1, -1, -1):
+            block = [*kept, number]
+            if self._apart(other, block):
+                continue
+            onto: TreeId | None = self.trees[other]
+            for member in block:
+                onto = self._carry(member, onto) if onto is not None else None
+            if onto is None:
+                kept.insert(0, other)
+        return [self.commits[k][0] for k in kept]
+
+    def _apart(self, other: int, block: Sequence[int]) -> bool:
+        """Whether a patch touches no path that those of the block touch, nor one above or below it."""
+        mine = self.touched[other]
+        return not any(mine & self.touched[member] for member in block)
+
+    def _carry(self, number: int, onto: TreeId) -> TreeId | None:
+        key = (number, onto)
+        if key not in self.merged:
+            name, info = self.commits[number]
+            try:
+                self.merged[key] = pick(self.store, self.upstream, name, self.trees[number], info.tree, onto)
+            except ConflictError:
+                self.merged[key] = None
+        return self.merged[key]
+
+
+def _touched(
+    store: Git, trees: Sequence[TreeId], commits: Sequence[tuple[str, CommitInfo]]
+) -> Sequence[frozenset[bytes]]:
+    """The paths that each patch touches; of one that is added or removed, itself and its folders as folders too.
+
+    Folders matter where a file takes the place of a folder, or where git follows a renamed one.
+    """
+    found = []
+    for before, (_, info) in zip(trees, commits, strict=False):
+        out = store.run("diff-tree", "-r", "-z", "--no-renames", before, info.tree)
+        fields = out.split(b"\0")[:-1]
+        paths: set[bytes] = set()
+        for meta, path in zip(fields[::2], fields[1::2], strict=True):
+            paths.add(path)
+            if meta.split(b" ")[4] in (b"A", b"D"):
+                parts = path.split(b"/")
+                paths |= {b"/".join(parts[:n]) + b"/" for n in range(1, len(parts) + 1)}
+        found.append(frozenset(paths))
+    return found
+
+
+def as_dot(found: Sequence[Needs]) -> str:
+    """The graph for Graphviz: an arrow from a patch to what it needs; dashed, what it only says it requires."""
+    lines = ["digraph patches {", "  rankdir=RL;", "  node [shape=box, fontname=monospace];"]
+    by_upstream: dict[str, list[Needs]] = {}
+    for needs in found:
+        by_upstream.setdefault(needs.patch.split("/")[0], []).append(needs)
+    for upstream, members in by_upstream.items():
+        lines.append(f'  subgraph "cluster_{upstream}" {{ label="{upstream}";')
+        lines += [f'    "{n.patch}";' for n in members]
+        lines.append("  }")
+    for needs in found:
+        lines += [f'  "{needs.patch}" -> "{other}";' for other in needs.direct]
+        only_said = [r for r in needs.requires if r not in needs.needs]
+        lines += [f'  "{needs.patch}" -> "{other}" [style=dashed];' for other in only_said]
+    return "\n".join([*lines, "}"]) + "\n"
