@@ -42,7 +42,7 @@ struct SM100_SU4_DU8x16_x4_LDSM_N {
 namespace sm120_on_sm90 {
 
 // Four E2M1 values, each in bits 5 to 2 of its byte, as E4M3.
-CUTE_DEVICE uint32_t e2m1_to_e4m3(uint32_t v) {
+CUTE_HOST_DEVICE uint32_t e2m1_to_e4m3(uint32_t v) {
   uint32_t out = 0;
   CUTE_UNROLL
   for (int i = 0; i < 4; ++i) {
