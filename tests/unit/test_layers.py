@@ -32,6 +32,7 @@ LAYERS = [
         "verify",
         "deps",
         "doctor",
+        "rangediff",
         "ptx",
         "probe",
         "sbom",

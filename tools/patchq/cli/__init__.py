@@ -23,6 +23,7 @@ VERBS = {
     "new": "new",
     "export": "export",
     "deps": "deps",
+    "diff": "diff",
     "drop": "drop",
     "move": "move",
     "undo": "undo",
