@@ -33,6 +33,7 @@ LAYERS = [
         "deps",
         "doctor",
         "rangediff",
+        "forecast",
         "ptx",
         "probe",
         "sbom",

@@ -25,6 +25,7 @@ VERBS = {
     "deps": "deps",
     "diff": "diff",
     "drop": "drop",
+    "forecast": "forecast",
     "move": "move",
     "undo": "undo",
     "check": "check",

@@ -1,0 +1,115 @@
+"""`forecast`: each outcome of a patch on a ref, over real repositories whose history is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kit import Patchq, commit_files, edit, git, numbered
+
+
+def cells(patchq: Patchq, *refs: str) -> dict[tuple[str, str], tuple[str, list[str]]]:
+    told = json.loads(patchq.ok("forecast", "up", *(f"--onto={r}" for r in refs), "--json"))
+    assert told["refs"] == list(refs)
+    return {(c["patch"].split("/")[1], c["ref"]): (c["outcome"], c["paths"]) for c in told["cells"]}
+
+
+def release(upstream: Path, tag: str, files: dict[str, bytes | None]) -> None:
+    commit_files(upstream, files, tag)
+    git(upstream, "tag", tag)
+
+
+def with_line(content: bytes, line: int, text: bytes) -> bytes:
+    lines = content.splitlines(keepends=True)
+    lines[line - 1] = text
+    return b"".join(lines)
+
+
+def test_each_outcome(stack: Patchq, upstream: Path) -> None:
+    a, b = numbered(40), numbered(40)
+    git(upstream, "tag", "same")
+    release(upstream, "moved", {"a.txt": b"above\n" + a})
+    git(upstream, "checkout", "-q", "v1")
+    release(upstream, "near", {"a.txt": with_line(a, 7, b"near the first\n")})
+    git(upstream, "checkout", "-q", "v1")
+    release(upstream, "has-it", {"a.txt": with_line(a, 5, b"changed\n")})
+    git(upstream, "checkout", "-q", "v1")
+    release(upstream, "differs", {"a.txt": with_line(a, 5, b"otherwise\n")})
+    git(upstream, "checkout", "-q", "v1")
+    release(upstream, "gone", {"b.txt": None, "other.txt": b"nothing alike\n" * 3})
+    found = cells(stack, "same", "moved", "near", "has-it", "differs", "gone")
+
+    def outcomes(ref: str) -> list[str]:
+        return [found[name, ref][0] for name in ("first", "second", "third")]
+
+    assert outcomes("same") == ["clean", "clean", "clean"]
+    assert outcomes("moved") == ["offset", "offset", "clean"]
+    assert outcomes("near") == ["merged", "offset", "clean"]
+    assert outcomes("has-it") == ["absorbed", "clean", "clean"]
+    assert outcomes("differs") == ["conflict", "offset", "clean"]
+    assert outcomes("gone") == ["clean", "clean", "obsolete"]
+    assert found["first", "differs"][1] == ["a.txt"]
+    assert found["third", "gone"][1] == ["b.txt"]
+    assert b == numbered(40)
+
+
+def test_a_renamed_file_is_followed(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "renamed", {"a.txt": None, "deep/er/a.txt": numbered(40)})
+    found = cells(stack, "renamed")
+    assert [found[n, "renamed"][0] for n in ("first", "second", "third")] == ["merged", "merged", "clean"]
+
+
+def test_a_block_that_moved_within_its_file(stack: Patchq, upstream: Path) -> None:
+    """git's merge calls it a conflict; the patch itself applies there without fuzz."""
+    lines = numbered(40).splitlines(keepends=True)
+    release(upstream, "turned", {"a.txt": b"".join(lines[20:] + lines[:20])})
+    found = cells(stack, "turned")
+    assert [found[n, "turned"][0] for n in ("first", "second", "third")] == ["offset", "offset", "clean"]
+
+
+def test_what_comes_after_a_conflict_is_carried_without_it(stack: Patchq, upstream: Path) -> None:
+    edit(stack.tree() / "a.txt", 5, b"on top of the first\n")
+    stack.ok("new", "up", "top", "-s", "-m", "Top\n\nFor the test.")
+    release(upstream, "differs", {"a.txt": with_line(numbered(40), 5, b"otherwise\n")})
+    found = cells(stack, "differs")
+    assert [found[n, "differs"][0] for n in ("first", "second", "third", "top")] == [
+        "conflict", "offset", "clean", "conflict",
+    ]  # fmt: skip
+
+
+def test_a_pinned_ref_an_older_one_and_one_where_all_conflicts(stack: Patchq, upstream: Path) -> None:
+    git(upstream, "checkout", "-q", "--orphan", "before")
+    git(upstream, "rm", "-q", "-r", "-f", ".")
+    release(upstream, "v0", {"a.txt": b"all\nelse\n", "b.txt": b"else\n"})
+    found = cells(stack, "v1", "v0")
+    assert {found[n, "v1"][0] for n in ("first", "second", "third")} == {"clean"}
+    assert {found[n, "v0"][0] for n in ("first", "second", "third")} == {"conflict"}
+    said = stack.ok("forecast", "up", "--onto", "v0")
+    assert [line.split() for line in said.splitlines() if "stops" in line] == [["stops", "for", "a", "person", "3"]]
+    assert "v0 up/first: a.txt" in said
+
+
+def test_nothing_is_moved(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "next", {"a.txt": b"above\n" + numbered(40)})
+    before = stack.snapshot()
+    cells(stack, "next")
+    after = stack.snapshot()
+    # The base of the other ref is kept in the store, as `fetch` keeps it.
+    before.pop("refs"), after.pop("refs")
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "no ref to forecast"),
+        (("--onto", "nowhere"), "has no tag or branch 'nowhere'"),
+        (("--releases", ">=1"), "has no archive on the package index"),
+    ],
+)
+def test_what_can_not_be_found_is_an_error(stack: Patchq, args: tuple[str, ...], words: str) -> None:
+    done = stack.run("forecast", "up", *args)
+    assert done.exit_code == 1, done.output
+    assert words in done.output

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("forecast")
+@click.argument("name")
+@click.option("--onto", "refs", multiple=True, metavar="REF", help="A ref or a release; may be given again.")
+@click.option("--releases", default="", metavar="SPEC", help="All releases that fit: '>=0.14'.")
+@set_option
+@json_option
+def command(name: str, refs: tuple[str, ...], releases: str, set_name: str, as_json: bool) -> None:
+    """What carrying a stack onto other refs would come to.
+
+    Patch by ref, in memory: clean, offset (lines moved), merged, absorbed (its effect is there), obsolete
+    (what it changes is gone) or conflict. Nothing is moved.
+    """
+    from patchq.forecast import STOPS, forecast
+
+    found = forecast(open_project(as_json), name, refs, releases=releases, set_name=set_name)
+    stops = {ref: sum(c.outcome in STOPS for c in found.of(ref)) for ref in found.refs}
+    if as_json:
+        emit("forecast", {
+            "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs), "stops": stops,
+            "cells": [asdict(c) for c in found.cells],
+        })  # fmt: skip
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    table = Table(title=f"{found.upstream}, from {found.from_ref}", title_justify="left", box=None, pad_edge=False)
+    for head in ("patch", *found.refs):
+        table.add_column(head, overflow="fold")
+    outcome = {(c.patch, c.ref): c.outcome for c in found.cells}
+    for patch in dict.fromkeys(c.patch for c in found.cells):
+        table.add_row(patch.partition("/")[2], *(outcome[patch, ref] for ref in found.refs))
+    table.add_row("stops for a person", *(str(stops[ref]) for ref in found.refs))
+    console.print(table)
+    for cell in found.cells:
+        if cell.paths:
+            gone = "gone: " if cell.outcome == "obsolete" else ""
+            click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(cell.paths)}")
