@@ -91,6 +91,22 @@ def test_a_pinned_ref_an_older_one_and_one_where_all_conflicts(stack: Patchq, up
     assert "v0 up/first: a.txt" in said
 
 
+def test_blame_names_the_first_ref_and_the_cheapest(stack: Patchq, upstream: Path) -> None:
+    a = numbered(40)
+    release(upstream, "r1", {"a.txt": b"above\n" + a})
+    release(upstream, "r2", {"a.txt": b"above\n" + with_line(a, 30, b"otherwise\n")})
+    release(upstream, "r3", {"a.txt": b"above\n" + with_line(with_line(a, 30, b"otherwise\n"), 5, b"too\n")})
+    release(upstream, "r4", {"a.txt": b"above\n" + with_line(a, 5, b"too\n")})
+    refs = [f"--onto={r}" for r in ("r1", "r2", "r3", "r4")]
+    told = json.loads(stack.ok("forecast", "up", *refs, "--json"))
+    assert told["breaks"] == {"up/second": "r2", "up/first": "r3"}
+    assert told["stops"] == {"r1": 0, "r2": 1, "r3": 2, "r4": 1}
+    assert told["cheapest"] == "r1"
+    said = stack.ok("forecast", "up", *refs[1:], "--blame").splitlines()
+    assert "up/first stops first at r3" in said
+    assert said[-1] == "cheapest: r4, 1 stops"
+
+
 def test_nothing_is_moved(stack: Patchq, upstream: Path) -> None:
     release(upstream, "next", {"a.txt": b"above\n" + numbered(40)})
     before = stack.snapshot()

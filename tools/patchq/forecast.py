@@ -51,6 +51,24 @@ class Forecast:
         """A ref's cells."""
         return [c for c in self.cells if c.ref == ref]
 
+    def stops(self, ref: str) -> int:
+        """How many patches stop for a person there."""
+        return sum(c.outcome in STOPS for c in self.of(ref))
+
+    @property
+    def cheapest(self) -> str:
+        """The ref with the fewest stops; of several, the last one asked for."""
+        return min(reversed(self.refs), key=self.stops)
+
+    def breaks(self) -> dict[str, str]:
+        """The first ref, in the order asked for, at which each patch stops that does anywhere."""
+        found: dict[str, str] = {}
+        for ref in self.refs:
+            for cell in self.of(ref):
+                if cell.outcome in STOPS:
+                    found.setdefault(cell.patch, ref)
+        return found
+
 
 def forecast(
     project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", set_name: str = ""

@@ -12,22 +12,23 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 @click.argument("name")
 @click.option("--onto", "refs", multiple=True, metavar="REF", help="A ref or a release; may be given again.")
 @click.option("--releases", default="", metavar="SPEC", help="All releases that fit: '>=0.14'.")
+@click.option("--blame", is_flag=True, help="Also at which ref each patch stops first, and which ref is cheapest.")
 @set_option
 @json_option
-def command(name: str, refs: tuple[str, ...], releases: str, set_name: str, as_json: bool) -> None:
+def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_name: str, as_json: bool) -> None:
     """What carrying a stack onto other refs would come to.
 
     Patch by ref, in memory: clean, offset (lines moved), merged, absorbed (its effect is there), obsolete
     (what it changes is gone) or conflict. Nothing is moved.
     """
-    from patchq.forecast import STOPS, forecast
+    from patchq.forecast import forecast
 
     found = forecast(open_project(as_json), name, refs, releases=releases, set_name=set_name)
-    stops = {ref: sum(c.outcome in STOPS for c in found.of(ref)) for ref in found.refs}
+    stops = {ref: found.stops(ref) for ref in found.refs}
     if as_json:
         emit("forecast", {
             "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs), "stops": stops,
-            "cells": [asdict(c) for c in found.cells],
+            "cells": [asdict(c) for c in found.cells], "breaks": found.breaks(), "cheapest": found.cheapest,
         })  # fmt: skip
         return
     from rich.console import Console
@@ -46,3 +47,7 @@ def command(name: str, refs: tuple[str, ...], releases: str, set_name: str, as_j
         if cell.paths:
             gone = "gone: " if cell.outcome == "obsolete" else ""
             click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(cell.paths)}")
+    if blame:
+        for patch, ref in found.breaks().items():
+            click.echo(f"{patch} stops first at {ref}")
+        click.echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")
