@@ -129,3 +129,28 @@ def test_what_can_not_be_found_is_an_error(stack: Patchq, args: tuple[str, ...],
     done = stack.run("forecast", "up", *args)
     assert done.exit_code == 1, done.output
     assert words in done.output
+
+
+def test_binary_files_modes_and_new_files(patchq: Patchq, upstream: Path) -> None:
+    """What has no hunks is carried whole or stops; a mode alone is a change."""
+    commit_files(upstream, {"image": bytes(range(256)) * 4}, "with an image")
+    git(upstream, "tag", "-f", "v1")
+    patchq.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    patchq.ok("apply")
+    tree = patchq.tree()
+    (tree / "image").write_bytes(bytes(reversed(range(256))) * 4)
+    patchq.ok("new", "up", "image", "-s", "-m", "Image\n\nFor the test.")
+    (tree / "a.txt").chmod(0o755)
+    patchq.ok("new", "up", "mode", "-s", "-m", "Mode\n\nFor the test.")
+    (tree / "added.txt").write_bytes(b"new\n")
+    patchq.ok("new", "up", "added", "-s", "-m", "Added\n\nFor the test.")
+    release(upstream, "quiet", {"b.txt": b"else\n"})
+    git(upstream, "checkout", "-q", "v1")
+    release(upstream, "loud", {"image": b"\0other", "added.txt": b"theirs\n", "a.txt": b"above\n" + numbered(40)})
+    git(upstream, "checkout", "-q", "v1")
+    release(upstream, "in-the-way", {"added.txt/file": b"a folder\n"})
+    found = cells(patchq, "quiet", "loud", "in-the-way")
+    names = ("image", "mode", "added")
+    assert [found[n, "quiet"][0] for n in names] == ["clean", "clean", "clean"]
+    assert [found[n, "loud"][0] for n in names] == ["conflict", "clean", "conflict"]
+    assert [found[n, "in-the-way"][0] for n in names] == ["clean", "clean", "conflict"]

@@ -69,6 +69,7 @@ class Git:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._sides: dict[tuple[str, str], CommitId] = {}
 
     def run(
         self,
@@ -189,10 +190,8 @@ class Git:
 
         :returns: the merged tree and no paths, or None and the conflicting paths.
         """
-        nobody = Ident("patchq", "patchq@localhost", 946684800, "+0000")
-        root = self.commit_tree(base, (), nobody, "base\n")
-        left = self.commit_tree(ours, (root,), nobody, "ours\n")
-        right = self.commit_tree(theirs, (root,), nobody, "theirs\n")
+        root = self._side(base, "")
+        left, right = self._side(ours, root), self._side(theirs, root)
         done = runner.run(
             ["git", "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", left, right],
             cwd=self.folder,
@@ -203,6 +202,14 @@ class Git:
         if done.returncode == 0:
             return TreeId(parts[0]), []
         return None, sorted({p for p in parts[1:] if p})
+
+    def _side(self, tree: str, parent: str) -> CommitId:
+        """A commit for a side of a merge, made once: the same patch is merged onto many trees."""
+        if (tree, parent) not in self._sides:
+            nobody = Ident("patchq", "patchq@localhost", 946684800, "+0000")
+            message = "side\n" if parent else "base\n"
+            self._sides[tree, parent] = self.commit_tree(tree, (parent,) if parent else (), nobody, message)
+        return self._sides[tree, parent]
 
     def format_patches(self, spec: str, folder: Path) -> None:
         """Write a range as patch files, in the bytes that docs/reference/formats.md fixes."""
