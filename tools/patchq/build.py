@@ -355,12 +355,10 @@ class _Job:
 
     def _touched(self, item: Applied) -> Iterator[tuple[bytes, bytes | None]]:
         """Each file that the stack changes, with its content after it; None where it removes it."""
-        out = self.store.run("diff-tree", "-r", "-z", "--no-renames", item.state.base, item.state.tip)
-        fields = out.split(b"\0")[:-1]
-        entries = [(meta.split(b" "), path) for meta, path in zip(fields[::2], fields[1::2], strict=True)]
-        blobs = self.store.read_blobs(m[3].decode() for m, _ in entries if m[4] != b"D")  # type: ignore[misc]
-        for meta, path in entries:
-            yield path, None if meta[4] == b"D" else blobs[meta[3].decode()]  # type: ignore[index]
+        changes = self.store.changes(item.state.base, item.state.tip)
+        blobs = self.store.read_blobs(c.new.blob for c in changes if c.new)
+        for change in changes:
+            yield change.path, blobs[change.new.blob] if change.new else None
 
     def _pins(self, item: Applied) -> dict[str, str]:
         from packaging.utils import canonicalize_name

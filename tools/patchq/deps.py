@@ -123,13 +123,11 @@ def _touched(
     """
     found = []
     for before, (_, info) in zip(trees, commits, strict=False):
-        out = store.run("diff-tree", "-r", "-z", "--no-renames", before, info.tree)
-        fields = out.split(b"\0")[:-1]
         paths: set[bytes] = set()
-        for meta, path in zip(fields[::2], fields[1::2], strict=True):
-            paths.add(path)
-            if meta.split(b" ")[4] in (b"A", b"D"):
-                parts = path.split(b"/")
+        for change in store.changes(before, info.tree):
+            paths.add(change.path)
+            if change.old is None or change.new is None:
+                parts = change.path.split(b"/")
                 paths |= {b"/".join(parts[:n]) + b"/" for n in range(1, len(parts) + 1)}
         found.append(frozenset(paths))
     return found

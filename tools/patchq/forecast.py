@@ -1,6 +1,6 @@
 """``forecast``: what carrying a stack onto other refs would come to, patch by ref, in memory.
 
-Nothing is written but objects in the store: no worktree, no ref, no stack moves.
+No worktree, branch or stack moves; the store gains objects, and the bases that it lacked, as by `fetch`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from patchq import diff, index
 from patchq.apply import Carried, carried_stacks
 from patchq.errors import ConflictError, SourceError, UserError
-from patchq.git import CommitInfo, Git, TreeEntry
+from patchq.git import CommitInfo, Git, PathChange, TreeEntry
 from patchq.lock import Pin
 from patchq.project import Project
 from patchq.replay import pick
@@ -92,7 +92,7 @@ def forecast(
         if not wanted:
             raise UserError("no ref to forecast", hint="`--onto REF`, or `--releases '>=1.2'`")
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
-        bases = [fetcher.fetch([_pin_at(project, carried.stack.pin, ref)])[0] for ref in wanted]
+        bases = fetcher.fetch([_pin_at(project, carried.stack.pin, ref) for ref in wanted])
     patches = _read(project.store, carried)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         columns = list(pool.map(lambda ref, base: _column(project.store, patches, upstream, ref, base), wanted, bases))
@@ -165,22 +165,13 @@ def _pin_at(project: Project, pin: Pin, ref: str) -> Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
-    """What a patch does to one path; None is no file."""
-
-    path: bytes
-    old: TreeEntry | None
-    new: TreeEntry | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Patch:
     """A patch as paths that change, and as hunks by the path they are for."""
 
     name: str
     commit: CommitInfo
     parent: TreeId
-    edits: tuple[_Edit, ...]
+    edits: tuple[PathChange, ...]
     hunks: Mapping[bytes, Sequence[diff.Hunk]]
 
 
@@ -192,15 +183,7 @@ def _read(store: Git, carried: Carried) -> list[_Patch]:
         except diff.Unsupported:
             files = []
         hunks = {f.old_path: f.hunks for f in files if f.old_path and f.old_path == f.new_path and not f.binary}
-        out = store.run("diff-tree", "-r", "-z", "--no-renames", before, info.tree)
-        fields = out.split(b"\0")[:-1]
-        edits = []
-        for meta, path in zip(fields[::2], fields[1::2], strict=True):
-            old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
-            sides = ((old_mode, old), (new_mode, new))
-            entries = (TreeEntry(m, BlobId(b.decode())) if m != b"000000" else None for m, b in sides)
-            edits.append(_Edit(path, *entries))
-        found.append(_Patch(name, info, before, tuple(edits), hunks))
+        found.append(_Patch(name, info, before, tuple(store.changes(before, info.tree)), hunks))
         before = info.tree
     return found
 

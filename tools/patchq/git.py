@@ -54,6 +54,15 @@ class TreeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class PathChange:
+    """What differs between two trees at one path; None is no file."""
+
+    path: bytes
+    old: TreeEntry | None
+    new: TreeEntry | None
+
+
+@dataclass(frozen=True, slots=True)
 class CommitInfo:
     """What ``export`` needs to know of a commit."""
 
@@ -121,6 +130,17 @@ class Git:
             meta, path = line.split(b"\t", 1)
             mode, _, blob = meta.split(b" ")
             found[path] = TreeEntry(mode, BlobId(blob.decode()))
+        return found
+
+    def changes(self, before: str, after: str) -> list[PathChange]:
+        """Each path that differs between two trees or commits; a rename is a removal and an addition."""
+        fields = self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1]
+        found = []
+        for meta, path in zip(fields[::2], fields[1::2], strict=True):
+            old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
+            sides = ((old_mode, old), (new_mode, new))
+            entries = (None if mode == b"000000" else TreeEntry(mode, BlobId(blob.decode())) for mode, blob in sides)
+            found.append(PathChange(path, *entries))
         return found
 
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:

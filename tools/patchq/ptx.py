@@ -166,10 +166,11 @@ def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Cell]:
     with tempfile.TemporaryDirectory(prefix="patchq-") as text, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(text)
         work = []
-        for number, toolkit in enumerate(found):
+        for toolkit in found:
             version = _ptx_version(toolkit, folder)
-            work += [(folder / f"{number}.{t}.{i}", toolkit, version, t, i) for t in targets for i in INSTRUCTIONS]
-        return list(pool.map(lambda item: _assemble(*item), work))
+            work += [(toolkit, version, t, i) for t in targets for i in INSTRUCTIONS]
+        files = (folder / f"{number}.ptx" for number in range(len(work)))
+        return list(pool.map(lambda path, item: _assemble(path, *item), files, work))
 
 
 def _ptx_version(toolkit: Toolkit, folder: Path) -> str:
@@ -184,7 +185,6 @@ def _ptx_version(toolkit: Toolkit, folder: Path) -> str:
 
 
 def _assemble(path: Path, toolkit: Toolkit, version: str, target: str, instruction: Instruction) -> Cell:
-    path = path.with_name(re.sub(r"[^\w.]", "_", path.name)[:100])
     path.write_text(
         f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
         ".reg .b16 %h<4>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n"

@@ -95,10 +95,6 @@ def _show_matrix(releases: list[str], cells: list[Cell], about: dict[str, Instru
             marks = ["-" if said[release, t, name] else "yes" for t in targets]
             table.add_row(name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks)
         console.print(table)
-        words: dict[str, list[str]] = {}
-        for (its, target, _), text in said.items():
-            if its == release and text:
-                words.setdefault(text, []).append(target)
-        for text in words:
+        for text in dict.fromkeys(text for (its, *_), text in said.items() if its == release and text):
             console.print(f"  {text}", markup=False)
         console.print()
