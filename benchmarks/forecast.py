@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from patchq.apply import carried_stacks
-from patchq.forecast import STOPS, forecast
+from patchq.carry import STOPS
+from patchq.forecast import forecast
 from patchq.project import Project
 
 ENV = {
@@ -36,9 +37,10 @@ def rebase(folder: Path, base: str, tip: str, onto: str) -> tuple[float, set[str
     """Seconds, and the subjects of what was carried."""
     git(folder, "checkout", "-q", "--force", "--detach", tip)
     start = time.monotonic()
-    done = git(folder, "-c", "rerere.enabled=false", "rebase", "--onto", onto, base, ok=(0, 1))
+    config = ("-c", "rerere.enabled=false", "-c", "merge.directoryRenames=true")
+    done = git(folder, *config, "rebase", "--onto", onto, base, ok=(0, 1))
     while done.returncode:
-        done = git(folder, "-c", "rerere.enabled=false", "rebase", "--skip", ok=(0, 1))
+        done = git(folder, *config, "rebase", "--skip", ok=(0, 1))
     seconds = time.monotonic() - start
     return seconds, set(git(folder, "log", "--format=%s", f"{onto}..HEAD").stdout.splitlines())
 

@@ -154,3 +154,26 @@ def test_binary_files_modes_and_new_files(patchq: Patchq, upstream: Path) -> Non
     assert [found[n, "quiet"][0] for n in names] == ["clean", "clean", "clean"]
     assert [found[n, "loud"][0] for n in names] == ["conflict", "clean", "conflict"]
     assert [found[n, "in-the-way"][0] for n in names] == ["clean", "clean", "conflict"]
+
+
+def test_a_new_file_goes_where_its_folder_went(patchq: Patchq, upstream: Path) -> None:
+    """And a conflict in a file that moved is told at the file's new place, by the lines where it begins."""
+    files = {f"lib/{n}.txt": numbered(30 + n) for n in range(4)}
+    commit_files(upstream, dict(files), "a folder")
+    git(upstream, "tag", "-f", "v1")
+    patchq.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    patchq.ok("apply")
+    (patchq.tree() / "lib" / "added.txt").write_bytes(b"new\n")
+    patchq.ok("new", "up", "added", "-s", "-m", "Added\n\nFor the test.")
+    edit(patchq.tree() / "lib" / "0.txt", 5)
+    edit(patchq.tree() / "lib" / "0.txt", 25)
+    patchq.ok("new", "up", "edited", "-s", "-m", "Edited\n\nFor the test.")
+    moved = {f"src/lib/{n}.txt": numbered(30 + n) for n in range(4)}
+    moved["src/lib/0.txt"] = with_line(with_line(numbered(30), 5, b"otherwise\n"), 25, b"otherwise\n")
+    release(upstream, "moved", {**dict.fromkeys(files), **moved})
+    told = json.loads(patchq.ok("forecast", "up", "--onto=moved", "--json"))
+    assert [c["outcome"] for c in told["cells"]] == ["merged", "conflict"]
+    (file,) = told["cells"][1]["files"]
+    assert file["path"] == "src/lib/0.txt"
+    assert len(file["lines"]) == 2
+    assert "src/lib/0.txt (2 hunks)" in patchq.ok("forecast", "up", "--onto=moved")

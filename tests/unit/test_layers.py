@@ -21,7 +21,7 @@ LAYERS = [
     {"journal", "sources", "stack", "wheel", "replay", "backend"},
     {"project", "engine"},
     {"apply"},
-    {"export", "applied"},
+    {"export", "applied", "carry"},
     {
         "edit",
         "build",

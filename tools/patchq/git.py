@@ -7,7 +7,9 @@ This is the only module that imports GitPython, and it does so only where it is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,8 @@ _PINNED = {
 }
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
 _SAFE_TRANSPORTS = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
+#: Conflicts show what the patch was written against, too; a new file goes where its folder went.
+_MERGE_CONFIG = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=true")
 _DIFF_CONFIG = (
     "diff.renames=true",
     "diff.renameLimit=0",
@@ -73,6 +77,39 @@ class CommitInfo:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One side of a path that conflicts: 1 the base's, 2 ours, 3 theirs."""
+
+    path: bytes
+    entry: TreeEntry
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What a merge comes to. Where it conflicts (``stages``) the tree's files hold markers, labelled by the commits."""
+
+    tree: TreeId
+    stages: tuple[Stage, ...]
+
+    @property
+    def paths(self) -> list[bytes]:
+        """The paths that conflict."""
+        return sorted({s.path for s in self.stages})
+
+
+def _changes(fields: Sequence[bytes]) -> list[PathChange]:
+    """What ``diff-tree -z`` says: a line of modes and blobs, then a path, and so on."""
+    found = []
+    for meta, path in zip(fields[::2], fields[1::2], strict=True):
+        old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
+        sides = ((old_mode, old), (new_mode, new))
+        entries = (None if mode == b"000000" else TreeEntry(mode, BlobId(blob.decode())) for mode, blob in sides)
+        found.append(PathChange(path, *entries))
+    return found
+
+
 class Git:
     """Commands in one repository or worktree."""
 
@@ -93,8 +130,8 @@ class Git:
         :raises runner.CommandError: when it fails.
         """
         argv = ["git", *(x for c in config for x in ("-c", c)), *args]
-        done = runner.run(argv, cwd=self.folder, data=data, env={**_PINNED, **(env or {})}, ok_codes=ok_codes)
-        return done.stdout
+        every = {**_PINNED, **(env or {})}
+        return runner.run(argv, cwd=self.folder, data=data, env=every, ok_codes=ok_codes).stdout
 
     def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
         """The single line that a command prints."""
@@ -134,14 +171,21 @@ class Git:
 
     def changes(self, before: str, after: str) -> list[PathChange]:
         """Each path that differs between two trees or commits; a rename is a removal and an addition."""
-        fields = self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1]
-        found = []
-        for meta, path in zip(fields[::2], fields[1::2], strict=True):
-            old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
-            sides = ((old_mode, old), (new_mode, new))
-            entries = (None if mode == b"000000" else TreeEntry(mode, BlobId(blob.decode())) for mode, blob in sides)
-            found.append(PathChange(path, *entries))
-        return found
+        return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
+
+    def changes_of(self, commits: Sequence[CommitId]) -> list[list[PathChange]]:
+        """What each of the commits changes of its parent."""
+        data = "".join(f"{c}\n" for c in commits).encode()
+        out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data) if commits else b""
+        found: dict[bytes, list[bytes]] = {c.encode(): [] for c in commits}
+        fields = found[commits[0].encode()] if commits else []
+        for field in out.split(b"\0")[:-1]:
+            commit = field.strip()
+            if commit in found:
+                fields = found[commit]
+            else:
+                fields.append(field)
+        return [_changes(found[c.encode()]) for c in commits]
 
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
         """The contents of blobs, by one ``cat-file --batch``.
@@ -203,25 +247,32 @@ class Git:
             )
         return found
 
-    def merge_tree(self, base: str, ours: str, theirs: str) -> tuple[TreeId | None, list[str]]:
+    def merge_tree(self, base: str, ours: str, theirs: str) -> Merge:
         """Merge three trees in memory: git's ort merge, renames followed.
 
         git 2.39 takes no merge base, so the three trees become commits with a shared parent.
-
-        :returns: the merged tree and no paths, or None and the conflicting paths.
         """
         root = self._side(base, "")
-        left, right = self._side(ours, root), self._side(theirs, root)
-        done = runner.run(
-            ["git", "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", left, right],
-            cwd=self.folder,
-            env=_PINNED,
-            ok_codes=(0, 1),
-        )
-        parts = done.stdout.decode("utf-8", "backslashreplace").split("\0")
-        if done.returncode == 0:
-            return TreeId(parts[0]), []
-        return None, sorted({p for p in parts[1:] if p})
+        return self.merge([(self._side(ours, root), self._side(theirs, root))])[0]
+
+    def merge(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
+        """Merge pairs of commits in memory, all by one process."""
+        if not pairs:
+            return []
+        out = self.run(
+            "merge-tree", "--write-tree", "--stdin", "-z", "--no-messages",
+            data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(), config=_MERGE_CONFIG,
+        )  # fmt: skip
+        fields, found = iter(out.split(b"\0")), []
+        for _ in pairs:
+            clean, tree, stages = next(fields), TreeId(next(fields).decode()), []
+            while entry := next(fields):
+                meta, path = entry.split(b"\t", 1)
+                mode, blob, number = meta.split(b" ")
+                stages.append(Stage(path, TreeEntry(mode, BlobId(blob.decode())), int(number)))
+            assert (clean == b"1") == (not stages), "git says of a merge both that it is clean and that it is not"
+            found.append(Merge(tree, tuple(stages)))
+        return found
 
     def _side(self, tree: str, parent: str) -> CommitId:
         """A commit for a side of a merge, made once: the same patch is merged onto many trees."""
@@ -256,6 +307,18 @@ class Git:
         lines = [f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, old, new in moves]
         if lines:
             self.run("update-ref", "-z", "--stdin", data="".join(lines).encode())
+
+
+@contextmanager
+def scratch(store: Git) -> Iterator[Git]:
+    """A repository that has the store's objects, and whose own are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        folder = Path(text)
+        for name in ("objects/info", "refs"):
+            (folder / name).mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/none\n")
+        (folder / "objects" / "info" / "alternates").write_text(f"{(store.folder / 'objects').resolve()}\n")
+        yield Git(folder)
 
 
 def init_store(folder: Path) -> Git:

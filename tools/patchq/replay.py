@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from patchq.errors import Conflict, ConflictError
 from patchq.git import CommitInfo, Git
-from patchq.types import AppliedPatch, CommitId, TreeId
+from patchq.types import AppliedPatch, CommitId, TreeId, show_path
 
 
 def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, onto: TreeId) -> TreeId:
@@ -16,14 +16,15 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
     """
     if parent == onto:
         return tree
-    merged, paths = store.merge_tree(parent, onto, tree)
-    if merged is None:
+    merged = store.merge_tree(parent, onto, tree)
+    if merged.stages:
+        paths = [show_path(path) for path in merged.paths]
         raise ConflictError(
             f"{upstream}: {name} doesn't merge there: {', '.join(paths)}; nothing was changed",
             [Conflict(upstream, name, path, "3-way merge conflict") for path in paths],
             hint="change the order by `git rebase -i` in the worktree, where you can resolve it, then `patchq export`",
         )
-    return merged
+    return merged.tree
 
 
 def leave_out(

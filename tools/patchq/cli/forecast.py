@@ -26,9 +26,10 @@ def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_na
     found = forecast(open_project(as_json), name, refs, releases=releases, set_name=set_name)
     stops = {ref: found.stops(ref) for ref in found.refs}
     if as_json:
+        cells = [{**asdict(c), "paths": [f.path for f in c.files]} for c in found.cells]
         emit("forecast", {
             "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs), "stops": stops,
-            "cells": [asdict(c) for c in found.cells], "breaks": found.breaks(), "cheapest": found.cheapest,
+            "cells": cells, "breaks": found.breaks(), "cheapest": found.cheapest,
         })  # fmt: skip
         return
     from rich.console import Console
@@ -44,9 +45,10 @@ def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_na
     table.add_row("stops for a person", *(str(stops[ref]) for ref in found.refs))
     console.print(table)
     for cell in found.cells:
-        if cell.paths:
+        if cell.files:
             gone = "gone: " if cell.outcome == "obsolete" else ""
-            click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(cell.paths)}")
+            files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
+            click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
     if blame:
         for patch, ref in found.breaks().items():
             click.echo(f"{patch} stops first at {ref}")

@@ -1,0 +1,456 @@
+"""Patches carried onto other trees in memory: what ``forecast`` shows and ``rebase`` keeps.
+
+A patch lands in process where each of its paths is as it was or takes the hunks without fuzz; the rest is for
+git's ort merge. All merges that don't wait for each other go through one ``git merge-tree --stdin``. Where a
+patch changes files that are all there, its merge is one of those files alone: a release apart, two whole trees
+take ten times as long, and nothing could have been renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from patchq import diff
+from patchq.apply import Carried
+from patchq.git import CommitInfo, Git, Merge, PathChange, Stage, TreeEntry, scratch
+from patchq.sources import fast_import, quote_path
+from patchq.types import BlobId, CommitId, TreeId, show_path
+
+#: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.
+CLEAN, OFFSET, MERGED, ABSORBED, OBSOLETE, CONFLICT = "clean", "offset", "merged", "absorbed", "obsolete", "conflict"
+#: Those that stop for a person.
+STOPS = (ABSORBED, OBSOLETE, CONFLICT)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch as paths that change, and as hunks by the path they are for."""
+
+    name: str
+    commit: CommitInfo
+    parent: TreeId
+    edits: tuple[PathChange, ...]
+    hunks: Mapping[bytes, Sequence[diff.Hunk]]
+
+    @property
+    def paths(self) -> set[bytes]:
+        """The paths that it changes."""
+        return {e.path for e in self.edits}
+
+
+@dataclass(frozen=True, slots=True)
+class FileConflict:
+    """A file that stops a patch. ``lines``: where in the file with markers each conflict begins, from 1; none
+    where the file as a whole conflicts or is gone."""
+
+    path: str
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What becomes of a patch on a tree.
+
+    :ivar changes: what of the tree it replaces; where it stops, with markers in the files of ``stages``.
+    :ivar labels: the commit ids that git put on the markers, for ours and for the patch.
+    """
+
+    patch: str
+    outcome: str
+    files: tuple[FileConflict, ...] = ()
+    changes: tuple[PathChange, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    labels: tuple[str, str] = ("", "")
+
+
+def read_patches(store: Git, carried: Carried) -> list[Patch]:
+    """A stack's patches, in its order."""
+    before, found = store.tree_of([carried.base])[0], []
+    edits = store.changes_of([info.commit for _, info in carried.commits])
+    for (name, info), changed in zip(carried.commits, edits, strict=True):
+        try:
+            files = diff.parse(carried.stack.load(name)[1], name)
+        except diff.Unsupported:
+            files = []
+        hunks = {f.old_path: f.hunks for f in files if f.old_path and f.old_path == f.new_path and not f.binary}
+        found.append(Patch(name, info, before, tuple(changed), hunks))
+        before = info.tree
+    return found
+
+
+class Column:
+    """The patches on one tree. Of its thousands of entries only those are kept that the patches can meet."""
+
+    def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch]) -> None:
+        self.git, self.tree, self.patches = git, tree, patches
+        self.landings: dict[int, Landing] = {}
+        self.contents: dict[BlobId, bytes] = {}
+        self.changed: set[bytes] = set()
+        touched = {path for patch in patches for path in patch.paths}
+        near = touched | {parent for path in touched for parent in _parents(path)}
+        folders = {path.rpartition(b"/")[0] for path in touched}
+        self.folders = {b""}
+        self.entries: dict[bytes, TreeEntry] = {}
+        for path, entry in git.list_tree(tree).items():
+            parents = _parents(path)
+            self.folders.update(folders.intersection(parents))
+            if path in near or not touched.isdisjoint(parents):
+                self.entries[path] = entry
+        #: Where files went that the patches know by another path.
+        self.moved: dict[bytes, bytes] = {}
+
+    def content(self, blob: BlobId) -> bytes:
+        """A blob's bytes, from memory or the store."""
+        if blob not in self.contents:
+            self.contents[blob] = self.git.read_blobs([blob])[blob]
+        return self.contents[blob]
+
+    def put(self, changes: Sequence[PathChange]) -> None:
+        """Change the tree."""
+        for change in changes:
+            if change.new is None:
+                self.entries.pop(change.path, None)
+            else:
+                self.entries[change.path] = change.new
+            self.changed.add(change.path)
+
+    # Landing
+
+    def advance(self) -> list[_Request]:
+        """Land what needs no git; returns the merges that can be asked for now, together."""
+        requests: list[_Request] = []
+        waiting: set[bytes] = set()
+        for number, patch in enumerate(self.patches):
+            if number in self.landings:
+                continue
+            if patch.paths & waiting:
+                waiting |= patch.paths
+                continue
+            landing = self._in_process(patch)
+            if landing:
+                self.put(landing.changes)
+                self.landings[number] = landing
+                continue
+            sides = self._sides(patch)
+            if sides is None:
+                # A merge of whole trees may move any path: it waits for all before it, and all after for it.
+                if not waiting:
+                    requests.append(_Request(self, number, patch, None))
+                break
+            requests.append(_Request(self, number, patch, sides))
+            waiting |= patch.paths
+        return requests
+
+    def _in_process(self, patch: Patch) -> Landing | None:
+        """Land a patch whose every path is as it was, or takes its hunks without fuzz."""
+        entries = self.entries
+        new: list[PathChange] = []
+        moved = already = 0
+        for edit in patch.edits:
+            there = entries.get(edit.path)
+            if edit.path in self.moved:
+                return None
+            if there == edit.old:
+                new.append(PathChange(edit.path, there, edit.new))
+            elif there == edit.new:
+                already += 1
+            elif (
+                there is None
+                or edit.old is None
+                or edit.new is None
+                or edit.path not in patch.hunks
+                or there.mode != edit.old.mode
+            ):
+                return None
+            else:
+                try:
+                    content, _ = diff.apply_hunks(patch.hunks[edit.path], self.content(there.blob))
+                except diff.Mismatch:
+                    return None
+                blob = BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+                self.contents[blob] = content
+                new.append(PathChange(edit.path, there, TreeEntry(edit.new.mode, blob)))
+                moved += bool(patch.hunks[edit.path])
+        if patch.edits and already == len(patch.edits):
+            return Landing(patch.name, ABSORBED)
+        if already or any(c.new and c.path not in entries and self._in_the_way(c.path) for c in new):
+            return None
+        return Landing(patch.name, OFFSET if moved else CLEAN, changes=tuple(new))
+
+    def _in_the_way(self, path: bytes) -> bool:
+        """Whether a file is where a new path has a folder, or a folder where it is a file."""
+        if any(parent in self.entries for parent in _parents(path)):
+            return True
+        return any(other.startswith(path + b"/") for other in self.entries)
+
+    def _sides(self, patch: Patch) -> tuple[_Side, ...] | None:
+        """The files that a merge of this patch is of, where it can't reach any other; None where it may."""
+        found = []
+        for edit in patch.edits:
+            path = self.moved.get(edit.path, edit.path)
+            side = _Side(path, edit.old, self.entries.get(path), edit.new)
+            if diff.GITLINK in (e.mode for e in (side.base, side.ours, side.theirs) if e):
+                return None
+            if path != edit.path and edit.old and edit.new is None:
+                return None  # renamed here, removed there
+            added = edit.old is None and side.ours is None
+            if added and (self._in_the_way(path) or path.rpartition(b"/")[0] not in self.folders):
+                return None  # where its folder is gone, git may know where that went
+            found.append(side)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A path of a merge, as it was written for, as it is, and as the patch has it."""
+
+    path: bytes
+    base: TreeEntry | None
+    ours: TreeEntry | None
+    theirs: TreeEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A merge to ask git for: of the files that the patch changes (``sides``), or of whole trees (None)."""
+
+    column: Column
+    number: int
+    patch: Patch
+    sides: tuple[_Side, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """What a merge comes to, by path."""
+
+    changes: tuple[PathChange, ...]
+    stages: tuple[Stage, ...]
+    labels: tuple[str, str]
+
+
+def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId]) -> list[Column]:
+    """The patches on each base; one that stops is left out of what follows.
+
+    What the landings hold is in memory: ``Column.contents`` has all that isn't in the store.
+    """
+    if not bases:
+        return []
+    with scratch(store) as git:
+        columns = [Column(git, tree, patches) for tree in store.tree_of(bases)]
+        merger = _Merger(git)
+        if patches:
+            merger.follow(columns, patches[0].parent)
+        while requests := [r for column in columns for r in column.advance()]:
+            merger.merge(requests)
+        return columns
+
+
+_PROBE = b"\nwhere this line is, there is the file: %d\n"
+
+
+class _Merger:
+    """Asks git for merges, all of a round by one process, and lands what they come to."""
+
+    def __init__(self, git: Git) -> None:
+        self.git = git
+        self.known: dict[tuple[_Side, ...], _Merged] = {}
+        self.written: set[BlobId] = set()
+
+    def follow(self, columns: Sequence[Column], base: TreeId) -> None:
+        """Find where files went that the patches change and a column lacks, and folders that they add files to.
+
+        By a merge that changes just those: git finds a renamed file as it would for the patch, once for all.
+        """
+        before = self.git.list_tree(base)
+        lacking = []
+        for column in columns:
+            touched = {path for patch in column.patches for path in patch.paths}
+            absent = {p for p in touched - column.entries.keys() if p not in before or before[p].mode != diff.GITLINK}
+            gone = sorted(p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders)
+            if gone:
+                lacking.append((column, gone))
+        if not lacking:
+            return
+        blobs = self.git.read_blobs(before[p].blob for _, gone in lacking for p in gone if p in before)
+        with _Objects(self.git, self.written) as objects:
+            pairs = []
+            root = objects.commit(base)
+            for column, gone in lacking:
+                marked = {}
+                for n, path in enumerate(gone):
+                    old = before.get(path)
+                    blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
+                    marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
+                pairs.append((objects.commit(column.tree, parent=root), objects.commit(base, marked, parent=root)))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            merges = list(pool.map(lambda pair: self.git.merge([(objects.id(pair[0]), objects.id(pair[1]))])[0], pairs))
+        for (column, gone), merge in zip(lacking, merges, strict=True):
+            found = [c for c in self.git.changes(column.tree, merge.tree) if c.new]
+            contents = self.git.read_blobs(c.new.blob for c in found if c.new)
+            for n, path in enumerate(gone):
+                places = [c for c in found if c.new and _PROBE % n in contents[c.new.blob]]
+                if len(places) != 1:
+                    continue
+                place = places[0]
+                if (path in before) != (place.old is not None):
+                    continue
+                column.folders.add(place.path.rpartition(b"/")[0])
+                if place.path != path:
+                    column.moved[path] = place.path
+                if place.old:
+                    column.entries[place.path] = place.old
+
+    def merge(self, requests: Sequence[_Request]) -> None:
+        """Merge, and land."""
+        small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
+        whole = [r for r in requests if r.sides is None]
+        with _Objects(self.git, self.written) as objects:
+            marks = [self._files(objects, r.column, sides) for sides, r in small.items() if sides is not None]
+            marks += [self._trees(objects, r) for r in whole]
+        pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
+        merges = self.git.merge(pairs)
+        flat = self._flat_trees([m.tree for m in merges[: len(small)]])
+        for sides, merge, pair, tree in zip(small, merges, pairs, flat, strict=False):
+            assert sides is not None
+            self.known[sides] = _by_path(sides, merge, pair, tree)
+        found = [
+            (r, _Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair))
+            for r, merge, pair in zip(whole, merges[len(small) :], pairs[len(small) :], strict=True)
+        ]
+        found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
+        wanted = {c.new.blob for _, m in found for c in m.changes if c.new and c.new.mode != diff.GITLINK}
+        contents = self.git.read_blobs(wanted)
+        for r, merged in found:
+            news = [c.new.blob for c in merged.changes if c.new and c.new.blob in contents]
+            r.column.contents.update((blob, contents[blob]) for blob in news)
+            _land(r, merged)
+
+    def _files(self, objects: _Objects, column: Column, sides: Sequence[_Side]) -> tuple[int, int]:
+        """Commits of flat trees that hold only these files, by number."""
+        for side in sides:
+            if side.ours and side.ours.blob in column.contents:
+                objects.blob(column.contents[side.ours.blob])
+        base, ours, theirs = (
+            {b"%05d" % n: entry for n, entry in enumerate(entries)}
+            for entries in zip(*((s.base, s.ours, s.theirs) for s in sides), strict=True)
+        )
+        root = objects.commit("", base)
+        return objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
+
+    def _trees(self, objects: _Objects, request: _Request) -> tuple[int, int]:
+        column, patch = request.column, request.patch
+        changed = {path: column.entries.get(path) for path in column.changed}
+        for entry in changed.values():
+            if entry and entry.blob in column.contents:
+                objects.blob(column.contents[entry.blob])
+        root = objects.commit(patch.parent)
+        return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
+
+    def _flat_trees(self, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:
+        raw = self.git.read_blobs(BlobId(tree) for tree in trees)
+        found = []
+        for tree in trees:
+            entries, data, at = {}, raw[BlobId(tree)], 0
+            while at < len(data):
+                end = data.index(b"\0", at)
+                mode, name = data[at:end].split(b" ", 1)
+                entries[int(name)] = TreeEntry(mode, BlobId(data[end + 1 : end + 21].hex()))
+                at = end + 21
+            found.append(entries)
+        return found
+
+
+class _Objects:
+    """Commits for the sides of merges, by one ``git fast-import``."""
+
+    def __init__(self, git: Git, written: set[BlobId]) -> None:
+        self.git, self.written, self.count = git, written, 0
+        self.ids: dict[str, str] = {}
+        self.same: dict[object, int] = {}
+        self.parts: list[bytes] = []
+
+    def __enter__(self) -> _Objects:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None or not self.parts:
+            return
+        marks = self.git.folder / "marks"
+        with fast_import(self.git, f"--export-marks={marks}") as out:
+            out.write(b"".join(self.parts))
+            out.write(b"reset refs/side\nfrom %s\n\ndone\n" % (b"0" * 40))
+        self.ids = dict(line.split() for line in marks.read_text().splitlines())
+
+    def id(self, mark: int) -> CommitId:
+        """The id of a commit, when all are written."""
+        return CommitId(self.ids[f":{mark}"])
+
+    def blob(self, content: bytes) -> BlobId:
+        """A blob's id; it is written if it wasn't."""
+        blob = BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+        if blob not in self.written:
+            self.written.add(blob)
+            self.parts.append(b"blob\ndata %d\n%s\n" % (len(content), content))
+        return blob
+
+    def commit(self, tree: str, changed: Mapping[bytes, TreeEntry | None] | None = None, *, parent: int = 0) -> int:
+        """The mark of a commit of a tree (empty: of none) in which some paths are changed."""
+        key = (tree, tuple(sorted((changed or {}).items(), key=lambda item: item[0])), parent)
+        if key in self.same:
+            return self.same[key]
+        self.count += 1
+        nobody = b"patchq <patchq@localhost> 946684800 +0000"
+        part = [b"" if parent else b"reset refs/side\n\n", b"commit refs/side\nmark :%d\n" % self.count]
+        part += [b"author %s\ncommitter %s\ndata 5\nside\n" % (nobody, nobody)]
+        part += [b"from :%d\n" % parent if parent else b""]
+        part += [b'M 040000 %s ""\n' % tree.encode() if tree else b"deleteall\n"]
+        for path, entry in (changed or {}).items():
+            if entry is None:
+                part.append(b"D %s\n" % quote_path(path) if tree else b"")
+            else:
+                part.append(b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quote_path(path)))
+        self.parts += part
+        self.same[key] = self.count
+        return self.count
+
+
+def _by_path(
+    sides: Sequence[_Side], merge: Merge, pair: tuple[CommitId, CommitId], tree: Mapping[int, TreeEntry]
+) -> _Merged:
+    """A merge of files by number, as one of paths."""
+    changes = tuple(
+        PathChange(side.path, side.ours, tree.get(n)) for n, side in enumerate(sides) if tree.get(n) != side.ours
+    )
+    return _Merged(changes, tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages), pair)
+
+
+def _land(request: _Request, merged: _Merged) -> None:
+    column, patch = request.column, request.patch
+    if not merged.stages:
+        column.put(merged.changes)
+        outcome = MERGED if merged.changes else ABSORBED
+        column.landings[request.number] = Landing(patch.name, outcome, changes=merged.changes)
+        return
+    old = [e.path for e in patch.edits if e.old is not None]
+    gone = old and not any(column.moved.get(path, path) in column.entries for path in old)
+    outcome, paths = (OBSOLETE, old) if gone else (CONFLICT, sorted({s.path for s in merged.stages}))
+    mark = b"<<<<<<< " + merged.labels[0].encode()
+    blobs = {c.path: c.new.blob for c in merged.changes if c.new and c.new.blob in column.contents}
+    files = []
+    for path in paths:
+        lines = diff.split_lines(column.contents[blobs[path]]) if path in blobs else []
+        at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
+        files.append(FileConflict(show_path(path), at))
+    column.landings[request.number] = Landing(
+        patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels
+    )
+
+
+def _parents(path: bytes) -> list[bytes]:
+    parts = path.split(b"/")
+    return [b"/".join(parts[:n]) for n in range(1, len(parts))]
