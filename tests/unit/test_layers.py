@@ -16,12 +16,12 @@ PACKAGE = Path(patchq.__file__).parent
 LAYERS = [
     {"errors", "types"},
     {"runner", "fsio", "paths", "machine"},
-    {"series", "header", "diff", "lock", "signatures", "bodies"},
+    {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed"},
     {"git", "index", "worktree"},
     {"journal", "sources", "stack", "wheel", "replay", "backend"},
     {"project", "engine"},
     {"apply"},
-    {"export", "applied", "carry"},
+    {"export", "applied", "carry", "refs", "rerere"},
     {
         "edit",
         "build",
@@ -34,6 +34,8 @@ LAYERS = [
         "doctor",
         "rangediff",
         "forecast",
+        "rebase",
+        "history",
         "ptx",
         "probe",
         "sbom",

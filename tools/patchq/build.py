@@ -24,7 +24,6 @@ from patchq.errors import BuildError, ConflictError, UserError
 from patchq.lock import BuildConfig, Pin
 from patchq.project import Project
 from patchq.replay import leave_out
-from patchq.stack import State
 from patchq.types import show_path
 from patchq.worktree import copy_tree
 
@@ -393,7 +392,8 @@ class _Job:
 
     def _describe(self, item: Applied) -> dict[str, Any]:
         pin, state = item.stack.pin, item.state
-        ids = patch_ids(self.project, state)
+        commits = [p.applied.commit for p in state.patches]
+        ids = dict(zip(commits, self.project.store.patch_ids_of(commits), strict=True))
         patches = []
         for remembered in state.patches:
             name = remembered.applied.name
@@ -408,15 +408,6 @@ class _Job:
             "subdir": pin.subdir, "source": state.source, "base": state.base, "tip": state.tip, "tree": state.tree,
             "patches": patches,
         }  # fmt: skip
-
-
-def patch_ids(project: Project, state: State) -> dict[str, str]:
-    """git's stable patch id of each applied commit."""
-    if not state.patches:
-        return {}
-    log = project.store.run("log", "-p", "--no-color", "--full-index", f"{state.base}..{state.tip}")
-    lines = project.store.run("patch-id", "--stable", data=log).decode().splitlines()
-    return {commit: pid for pid, commit in (line.split() for line in lines)}
 
 
 def _write_beside(project: Project, applied: Sequence[Applied], stack_id: str, set_name: str) -> None:

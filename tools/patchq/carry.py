@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from patchq import diff
-from patchq.apply import Carried
+from patchq.absorbed import Sight, judge, look
 from patchq.git import CommitInfo, Git, Merge, PathChange, Stage, TreeEntry, scratch
-from patchq.sources import fast_import, quote_path
+from patchq.sources import commit_start, fast_import, quote_path
 from patchq.types import BlobId, CommitId, TreeId, show_path
 
 #: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.
@@ -67,19 +69,51 @@ class Landing:
     labels: tuple[str, str] = ("", "")
 
 
-def read_patches(store: Git, carried: Carried) -> list[Patch]:
-    """A stack's patches, in its order."""
-    before, found = store.tree_of([carried.base])[0], []
-    edits = store.changes_of([info.commit for _, info in carried.commits])
-    for (name, info), changed in zip(carried.commits, edits, strict=True):
+def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[Patch]:
+    """Patches by name and commit."""
+    ids = [info.commit for _, info in commits]
+    parents = store.tree_of([info.parents[0] for _, info in commits])
+    found = []
+    for (name, info), parent, edits, text in zip(
+        commits, parents, store.changes_of(ids), store.diffs_of(ids), strict=True
+    ):
         try:
-            files = diff.parse(carried.stack.load(name)[1], name)
+            files = diff.parse(text, name)
         except diff.Unsupported:
             files = []
         hunks = {f.old_path: f.hunks for f in files if f.old_path and f.old_path == f.new_path and not f.binary}
-        found.append(Patch(name, info, before, tuple(changed), hunks))
-        before = info.tree
+        found.append(Patch(name, info, parent, tuple(edits), hunks))
     return found
+
+
+def write_commits(
+    store: Git,
+    onto: CommitId,
+    commits: Sequence[tuple[CommitInfo, Sequence[PathChange]]],
+    contents: Mapping[BlobId, bytes],
+) -> list[CommitId]:
+    """Commits on top of one another, each with its author and message, by one ``git fast-import``."""
+    if not commits:
+        return []
+    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+        marks = Path(folder) / "marks"
+        with fast_import(store, f"--export-marks={marks}") as out:
+            parent = onto.encode()
+            for number, (info, changes) in enumerate(commits, 1):
+                out.write(commit_start(b"refs/patchq/scratch/carry", number, info.author, info.message, parent))
+                for change in changes:
+                    path, new = quote_path(change.path), change.new
+                    if new is None:
+                        out.write(b"D %s\n" % path)
+                    elif new.blob in contents:
+                        out.write(b"M %s inline %s\ndata %d\n" % (new.mode, path, len(contents[new.blob])))
+                        out.write(contents[new.blob] + b"\n")
+                    else:
+                        out.write(b"M %s %s %s\n" % (new.mode, new.blob.encode(), path))
+                parent = b":%d" % number
+            out.write(b"reset refs/patchq/scratch/carry\nfrom %s\n\ndone\n" % (b"0" * 40))
+        ids = dict(line.split() for line in marks.read_text().splitlines())
+    return [CommitId(ids[f":{number}"]) for number in range(1, len(commits) + 1)]
 
 
 class Column:
@@ -100,6 +134,7 @@ class Column:
             self.folders.update(folders.intersection(parents))
             if path in near or not touched.isdisjoint(parents):
                 self.entries[path] = entry
+        self.bare = dict(self.entries)
         #: Where files went that the patches know by another path.
         self.moved: dict[bytes, bytes] = {}
 
@@ -168,13 +203,13 @@ class Column:
                 return None
             else:
                 try:
-                    content, _ = diff.apply_hunks(patch.hunks[edit.path], self.content(there.blob))
+                    content, shifted = diff.apply_hunks(patch.hunks[edit.path], self.content(there.blob))
                 except diff.Mismatch:
                     return None
                 blob = BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
                 self.contents[blob] = content
                 new.append(PathChange(edit.path, there, TreeEntry(edit.new.mode, blob)))
-                moved += bool(patch.hunks[edit.path])
+                moved += bool(shifted)
         if patch.edits and already == len(patch.edits):
             return Landing(patch.name, ABSORBED)
         if already or any(c.new and c.path not in entries and self._in_the_way(c.path) for c in new):
@@ -303,7 +338,7 @@ class _Merger:
                 if place.path != path:
                     column.moved[path] = place.path
                 if place.old:
-                    column.entries[place.path] = place.old
+                    column.entries[place.path] = column.bare[place.path] = place.old
 
     def merge(self, requests: Sequence[_Request]) -> None:
         """Merge, and land."""
@@ -449,6 +484,28 @@ def _land(request: _Request, merged: _Merged) -> None:
     column.landings[request.number] = Landing(
         patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels
     )
+
+
+def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> Sight:
+    """Whether upstream has a patch already.
+
+    :param base: the tree that the stack was written for.
+    :param versions: upstream's later trees with what to call them, oldest first, the last one the target.
+    """
+
+    def content(column: Column, path: bytes) -> bytes | None:
+        entry = column.bare.get(column.moved.get(path, path))
+        return column.content(entry.blob) if entry and entry.mode != diff.GITLINK else None
+
+    patched = base.git.read_blobs(e.new.blob for e in patch.edits if e.new and e.new.mode != diff.GITLINK)
+    files = [
+        look(
+            show_path(e.path), patch.hunks.get(e.path, ()), patched.get(e.new.blob) if e.new else None,
+            content(base, e.path), [(label, content(column, e.path)) for label, column in versions],
+        )
+        for e in patch.edits
+    ]  # fmt: skip
+    return judge(files, [label for label, _ in versions])
 
 
 def _parents(path: bytes) -> list[bytes]:

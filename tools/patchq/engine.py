@@ -20,7 +20,7 @@ from patchq.diff import GITLINK, REGULAR, SYMLINK, FilePatch, Hunk, Mismatch, Un
 from patchq.errors import Conflict, ConflictError, FormatError
 from patchq.git import Git
 from patchq.header import Header
-from patchq.sources import fast_import, quote_path
+from patchq.sources import commit_start, fast_import, quote_path
 from patchq.types import AppliedPatch, CommitId, Offset, show_path
 
 
@@ -90,12 +90,8 @@ class Engine:
             marks = Path(folder) / "marks"
             with fast_import(self.store, f"--export-marks={marks}") as out:
                 for number, (patch, files) in enumerate(patches, 1):
-                    ident, message = patch.header.author.line(), patch.header.message.encode()
-                    out.write(
-                        b"commit %s\nmark :%d\nauthor %s\ncommitter %s\ndata %d\n%s\nfrom %s\n"
-                        % (ref, number, ident, ident, len(message), message,
-                           onto.encode() if number == 1 else b":%d" % (number - 1))
-                    )  # fmt: skip
+                    parent = onto.encode() if number == 1 else b":%d" % (number - 1)
+                    out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
                     offsets.append(self._write_patch(view, patch, files, out))
                 # No ref stays behind: a failing stack beside this one must leave all as it was.
                 out.write(b"reset %s\nfrom %s\n\ndone\n" % (ref, b"0" * 40))

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from patchq import index
 from patchq.apply import carried_stacks
 from patchq.carry import STOPS, Column, FileConflict, carry, read_patches
-from patchq.errors import SourceError, UserError
-from patchq.lock import Pin
+from patchq.errors import UserError
 from patchq.project import Project
-from patchq.sources import Fetcher, is_local_archive, pin_git
+from patchq.refs import pin_at, releases_of
+from patchq.sources import Fetcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,83 +75,19 @@ def forecast(
     with project.locked("forecast"):
         stacks = project.stacks(set_name, [upstream])
         (carried,) = carried_stacks(project, stacks, set_name)
-        wanted = [*refs, *(_releases(carried.stack.pin, releases) if releases else ())]
+        wanted = [*refs, *(releases_of(carried.stack.pin, releases) if releases else ())]
         wanted = list(dict.fromkeys(wanted))
         if not wanted:
             raise UserError("no ref to forecast", hint="`--onto REF`, or `--releases '>=1.2'`")
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         with ThreadPoolExecutor(8) as pool:  # it waits for the index
-            pins = list(pool.map(lambda ref: _pin_at(project, carried.stack.pin, ref), wanted))
+            pins = list(pool.map(lambda ref: pin_at(project, carried.stack.pin, ref), wanted))
         bases = fetcher.fetch(pins)
-    patches = read_patches(project.store, carried)
+    patches = read_patches(project.store, carried.commits)
     columns = carry(project.store, patches, [base.commit for base in bases])
     rows = zip(*(_cells(column, upstream, ref) for ref, column in zip(wanted, columns, strict=True)), strict=True)
     cells = tuple(cell for row in rows for cell in row)
     return Forecast(upstream, carried.stack.pin.ref, tuple(wanted), cells)
-
-
-def _releases(pin: Pin, specifier: str) -> list[str]:
-    """The releases of a pin's archive, oldest first, as refs spelt like the pin's."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
-    from packaging.version import Version
-
-    name = _archive_project(pin)
-    try:
-        allowed = SpecifierSet(specifier)
-    except InvalidSpecifier:
-        raise UserError(f"{specifier!r} is no version specifier", hint="--releases '>=0.14', for one") from None
-    versions: set[Version] = set()
-
-    def wanted(file: str) -> bool:
-        try:
-            project, version = parse_sdist_filename(file)
-        except InvalidSdistFilename:
-            return False
-        if project != canonicalize_name(name):
-            return False
-        if version in allowed:
-            versions.add(version)
-        return True
-
-    index.find_files(name, wanted)
-    prefix = "v" if pin.ref.startswith("v") else ""
-    return [f"{prefix}{version}" for version in sorted(versions)]
-
-
-def _archive_project(pin: Pin) -> str:
-    if not pin.archive or is_local_archive(pin.archive):
-        raise UserError(
-            f"{pin.upstream} {pin.ref} has no archive on the package index",
-            hint="pin the refs, and name them with --onto",
-        )
-    return pin.archive.partition("==")[0]
-
-
-def _pin_at(project: Project, pin: Pin, ref: str) -> Pin:
-    """A pin for a ref: the lock's, else from the git host, else the release of that version."""
-    from packaging.version import InvalidVersion, Version
-
-    pins = project.lock.upstreams[pin.upstream].pins
-    if ref in pins:
-        return pins[ref]
-    trouble = f"{pin.upstream} has no pin {ref}"
-    if pin.url:
-        draft = Pin(pin.upstream, ref, pin.url)
-        try:
-            commit = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(pin.upstream))
-            return Pin(pin.upstream, ref, pin.url, commit)
-        except SourceError as error:
-            trouble += f"; {error.message}"
-    if pin.archive and not is_local_archive(pin.archive):
-        try:
-            version = Version(ref)
-            sdist = index.find_sdist(_archive_project(pin), str(version))
-            archive = f"{_archive_project(pin)}=={version}"
-            return Pin(pin.upstream, ref, archive=archive, sha256=sdist.sha256, subdir=pin.subdir)
-        except (InvalidVersion, SourceError) as error:
-            trouble += f"; {error}"
-    raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {ref} …` names its sources")
 
 
 def _cells(column: Column, upstream: str, ref: str) -> list[Cell]:

@@ -187,6 +187,17 @@ class Git:
                 fields.append(field)
         return [_changes(found[c.encode()]) for c in commits]
 
+    def diffs_of(self, commits: Sequence[CommitId]) -> list[bytes]:
+        """The diff of each of the commits, renames as a removal and an addition."""
+        data = "".join(f"{c}\n" for c in commits).encode()
+        argv = ("diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv")
+        out = self.run(*argv, "--src-prefix=a/", "--dst-prefix=b/", "--stdin", data=data, config=_DIFF_CONFIG)
+        found = dict.fromkeys(commits, b"")
+        # No line of a diff begins with an id.
+        parts = re.split(rb"^([0-9a-f]{40})\n", out, flags=re.MULTILINE)
+        found.update((CommitId(c.decode()), text) for c, text in zip(parts[1::2], parts[2::2], strict=True))
+        return [found[c] for c in commits]
+
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
         """The contents of blobs, by one ``cat-file --batch``.
 
@@ -226,11 +237,11 @@ class Git:
             self.run("commit-tree", tree, *args, "-F", "-", data=message.encode(), env=env).decode().strip()
         )
 
-    def log(self, spec: str) -> list[CommitInfo]:
+    def log(self, *specs: str) -> list[CommitInfo]:
         """Commits of a range, oldest first, along first parents."""
         form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B%x01"
         out = self.run(
-            "log", "--reverse", "--first-parent", "--encoding=UTF-8", "--date=raw", f"--format={form}", spec, "--"
+            "log", "--reverse", "--first-parent", "--encoding=UTF-8", "--date=raw", f"--format={form}", *specs, "--"
         ).decode("utf-8", "replace")
         found = []
         for record in out.split("\x01")[:-1]:
@@ -246,6 +257,17 @@ class Git:
                 )
             )
         return found
+
+    def patch_ids_of(self, commits: Sequence[CommitId]) -> list[str]:
+        """git's stable patch id of each of the commits; empty for one that changes nothing."""
+        log = (
+            self.run("log", "-p", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
+            if commits
+            else b""
+        )
+        lines = self.run("patch-id", "--stable", data=log).decode().splitlines()
+        found = {commit: pid for pid, commit in (line.split() for line in lines)}
+        return [found.get(c, "") for c in commits]
 
     def merge_tree(self, base: str, ours: str, theirs: str) -> Merge:
         """Merge three trees in memory: git's ort merge, renames followed.

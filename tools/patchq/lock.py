@@ -255,10 +255,10 @@ version = 1
 """
 
 
-def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str) -> bytes:
+def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
     """The lock's bytes with a pin added or replaced, and made the set's.
 
-    A set that is new starts as a copy of the default one, so that a bump is one command.
+    A set that is new starts as a copy of ``like``, the default one unless said, so that a bump is one command.
     """
     import tomlkit
 
@@ -288,7 +288,7 @@ def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str) -> bytes:
     sets = _sub(doc, "sets", True)
     if set_name not in sets:
         chosen = _sub(sets, set_name)
-        for name, ref in sets.get(doc["default-set"], {}).items():
+        for name, ref in sets.get(like or doc["default-set"], {}).items():
             chosen[name] = ref
     sets[set_name][upstream.name] = pin.ref
     return tomlkit.dumps(doc).encode()

@@ -54,7 +54,10 @@ class Project:
 
     def worktree(self, upstream: str) -> Worktree:
         """The worktree of an upstream, whether or not it is there yet."""
-        return Worktree(self.store, upstream, self.layout.tree(upstream), self.lock.nested_in(upstream))
+        # A rebase's is named UPSTREAM@REF: neither an upstream's name nor a set's can hold an @.
+        return Worktree(
+            self.store, upstream, self.layout.tree(upstream), self.lock.nested_in(upstream.partition("@")[0])
+        )
 
     @contextmanager
     def locked(self, verb: str) -> Iterator[None]:

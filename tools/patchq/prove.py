@@ -25,7 +25,7 @@ from patchq.machine import Machine, this_machine
 from patchq.project import Project
 from patchq.replay import leave_out
 from patchq.stack import Stack, find_patch
-from patchq.types import CommitId, TreeId
+from patchq.types import CommitId, ProofRequest, TreeId
 
 RESULT_VERSION = 1
 WITH, WITHOUT = "with", "without"
@@ -185,9 +185,10 @@ class _Whole:
         self.store, self.commits, self.requires = store, commits, requires
         self.bases = dict(bases)
         tips = {u: (c[-1][1].commit if c else bases[u]) for u, c in commits.items()}
-        self.variant = self._variant(WITH, tips, ())
+        self.variant = self.with_tips(WITH, tips)
 
-    def _variant(self, kind: str, tips: Mapping[str, CommitId], left_out: tuple[str, ...]) -> Variant:
+    def with_tips(self, kind: str, tips: Mapping[str, CommitId], left_out: tuple[str, ...] = ()) -> Variant:
+        """A variant of these tips."""
         names = sorted(tips)
         trees = self.store.tree_of([tips[n] for n in names])
         return Variant(kind, dict(tips), dict(zip(names, trees, strict=True)), left_out)
@@ -195,7 +196,7 @@ class _Whole:
     def bare(self) -> Variant:
         """The pins without any patch."""
         every = tuple(n for commits in self.commits.values() for n, _ in commits)
-        return self._variant("bare", self.bases, every)
+        return self.with_tips("bare", self.bases, every)
 
     def without(self, name: str) -> Variant:
         """The set without a patch, those that say that they require it, and those that don't apply without it."""
@@ -210,7 +211,7 @@ class _Whole:
                 self.store, upstream, self.bases[upstream], commits, gone, lambda other, _: gone.add(other)
             )
             tips[upstream] = kept[-1].commit if kept else self.bases[upstream]
-        return self._variant(WITHOUT, tips, tuple(sorted(gone)))
+        return self.with_tips(WITHOUT, tips, tuple(sorted(gone)))
 
 
 def whole_set(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whole:
@@ -224,6 +225,17 @@ def whole_set(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whol
         for name, header in carried.stack.headers():
             requires[f"{upstream}/{name}"] = set(header.values("Requires"))
     return _Whole(project.store, commits, bases, requires)
+
+
+def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
+    """Run a proof on a tree that is no stack's yet; returns its state and why. The caller holds the project's lock."""
+    whole = whole_set(project, project.stacks(request.set_name), request.set_name)
+    start = whole.bare() if request.bare else whole.variant
+    variant = whole.with_tips(start.kind, {**start.tips, request.upstream: request.tip})
+    proof = Proof(request.upstream, "", request.patch, request.files, request.needs)
+    with trees_lock(project):
+        result = run_cell(project, Cell(proof, variant, "", request.set_name))
+    return result.state, result.said
 
 
 def variant_of(project: Project, cell: Cell) -> Variant:

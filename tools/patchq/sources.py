@@ -20,6 +20,7 @@ from patchq import fsio, index, runner
 from patchq.diff import EXECUTABLE, REGULAR, SYMLINK, is_tree_path
 from patchq.errors import FormatError, SourceError, UserError
 from patchq.git import Git, Unreachable, fetch_commit, init_store, remote_commit
+from patchq.header import Ident
 from patchq.lock import Lock, Pin
 from patchq.paths import Layout, ref_to_folder
 from patchq.types import CommitId, show_path
@@ -323,6 +324,13 @@ def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
         for rest in (*packs.glob("tmp_pack_*"), *store.folder.glob("fast_import_crash_*")):
             rest.unlink(missing_ok=True)
         raise
+
+
+def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:
+    """What begins a commit for ``fast-import``; its committer is its author. ``parent`` is an id or a mark."""
+    ident, text = author.line(), message.encode()
+    head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
+    return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
 
 
 def quote_path(path: bytes) -> bytes:

@@ -81,6 +81,11 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
     return Stack(pin, folder, parse_series(data, str(folder / "series")) if data is not None else Series())
 
 
+def ledger_path(layout: Layout, upstream: str) -> Path:
+    """Where the ledger of an upstream's stacks lies."""
+    return layout.root / "patches" / upstream / "ledger.jsonl"
+
+
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """One applied patch in the state: ``key`` is the file's stat, ``sha256`` its content."""

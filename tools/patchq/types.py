@@ -52,3 +52,19 @@ class StackResult:
     patches: tuple[AppliedPatch, ...] = field(default=())
     total: int = 0
     changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """A proof to run with ``tip`` as its upstream's tree, and the set's stacks as the others'.
+
+    :ivar bare: with no patch of the others either.
+    """
+
+    set_name: str
+    upstream: str
+    patch: str
+    files: tuple[str, ...]
+    needs: tuple[str, ...]
+    tip: CommitId
+    bare: bool = False

@@ -245,11 +245,11 @@ class Worktree:
         clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()
         return any(clean == side.blob for side in sides)
 
-    def remove(self) -> None:
-        """Take the worktree away; git refuses if it holds anything of the user's."""
+    def remove(self, *, force: bool = False) -> None:
+        """Take the worktree away; git refuses if it holds anything of the user's, unless told to."""
         if self.exists:
             self._show_nested()
-            self.store.run("worktree", "remove", str(self.path))
+            self.store.run("worktree", "remove", *(["--force"] if force else []), str(self.path))
 
     def _hide_nested(self) -> None:
         """Put links where nested upstreams belong, and keep them out of people's `git status`."""

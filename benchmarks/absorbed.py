@@ -1,0 +1,308 @@
+"""Is it upstream already? Patches taken from upstream's own releases, so that the truth is known.
+
+    python benchmarks/absorbed.py                     # the releases that the detector was not tuned on
+    python benchmarks/absorbed.py --tuning            # those that it was tuned on
+    python benchmarks/absorbed.py --show near-miss    # the cases of a class that it gets wrong
+
+From three consecutive releases r0, r1, r2 of a project each case takes hunks of what changed, as a patch on r0.
+
+as-is: all of a file's change to r1, at r1.  evolved: the same up to five releases later, after other changes to
+the file that left the patch's lines alone.
+squashed: some of a file's hunks, at r1.  split: two files' changes, one in r1, one in r2, at r2.
+near-miss: like as-is or squashed, but one added line is another, or one more is added.  later: hunks that come with r2, at r1.
+partial: hunks of r1 and of r2, at r1.  reverted: hunks of r1, at an r2 from which they were taken out again.
+
+The first four are upstream, the last four are not. Right is to retire the first, and to ask about or carry the
+others. Two peers judge the same cases: what `git rebase` drops (a merge that adds nothing) and what reverses
+(`git apply --reverse --check`). Archives come from the package index by name and version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import random
+import re
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from patchq import diff, index
+from patchq.absorbed import IDENTICAL, FileSight, blocks, judge, look
+
+TUNING = {
+    "flashinfer-python": [
+        "0.2.5", "0.2.7", "0.2.9", "0.2.11", "0.2.14", "0.3.0", "0.3.1", "0.4.0", "0.4.1", "0.5.0", "0.5.2", "0.5.3",
+        "0.6.0", "0.6.2", "0.6.4", "0.6.6", "0.6.8", "0.6.10", "0.6.12",
+    ],
+    "vllm": ["0.11.0", "0.12.0", "0.13.0", "0.14.0"],
+}  # fmt: skip
+MEASURED = {
+    "flashinfer-python": ["0.6.13", "0.6.14", "0.6.15", "0.6.16", "0.6.17", "0.7.0", "0.7.1", "0.7.2"],
+    "vllm": ["0.8.0", "0.9.0", "0.10.0", "0.16.0", "0.18.0", "0.20.0", "0.23.0"],
+}
+UPSTREAM = ("as-is", "evolved", "squashed", "split")
+NOT_UPSTREAM = ("near-miss", "later", "partial", "reverted")
+WANTED = re.compile(r"\.(py|cu|cuh|h|hpp|cpp|md|yaml|toml|txt)$")
+EACH = 12  # cases of a class from each three releases
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a case: its hunks, and the versions that the detector is shown."""
+
+    path: str
+    hunks: tuple[diff.Hunk, ...]
+    patched: bytes
+    base: bytes
+    versions: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: str
+    where: str
+    parts: tuple[Part, ...]
+
+
+class Releases:
+    """Releases of a project as commits of one scratch repository."""
+
+    def __init__(self, folder: Path, project: str, versions: Sequence[str]) -> None:
+        self.folder, self.versions = folder, list(versions)
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.git("init", "-q")
+        for version in versions:
+            archive = index.download(index.find_sdist(project, version), "")
+            self.files[version] = self.read(archive)
+            for path in folder.iterdir():
+                if path.name != ".git":
+                    subprocess.run(["rm", "-rf", str(path)], check=True)
+            for name, content in self.files[version].items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+            self.git("add", "-A")
+            self.git("-c", "user.name=n", "-c", "user.email=n@n", "commit", "-q", "-m", version)
+            self.git("tag", f"r{version}")
+
+    def git(self, *args: str) -> bytes:
+        return subprocess.run(["git", *args], cwd=self.folder, capture_output=True, check=True).stdout
+
+    @staticmethod
+    def read(archive: Path) -> dict[str, bytes]:
+        found = {}
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = member.name.partition("/")[2]
+                if member.isfile() and WANTED.search(name) and not name.startswith("3rdparty"):
+                    file = tar.extractfile(member)
+                    assert file
+                    content = io.BytesIO(file.read()).getvalue()
+                    if content.count(b"\n") < 6000:
+                        found[name] = content
+        return found
+
+    def changes(self, old: str, new: str) -> dict[str, list[diff.Hunk]]:
+        """The hunks of each file that both releases have and that differs."""
+        text = self.git("diff", "--no-renames", "--diff-filter=M", f"r{old}", f"r{new}")
+        return {f.path.decode(): f.hunks for f in diff.parse(text, "diff") if f.hunks and not f.binary}
+
+
+def patch(hunks: Sequence[diff.Hunk], content: bytes) -> bytes | None:
+    """The content with the hunks, or None where they don't fit or change nothing."""
+    try:
+        done, _ = diff.apply_hunks(hunks, content)
+    except diff.Mismatch:
+        return None
+    return done if done != content else None
+
+
+def reverse(hunks: Sequence[diff.Hunk]) -> list[diff.Hunk]:
+    return [replace(h, old=h.new, new=h.old, old_start=h.new_start, new_start=h.old_start) for h in hunks]
+
+
+def missed(hunks: Sequence[diff.Hunk], dice: random.Random) -> list[diff.Hunk] | None:
+    """The hunks with one word of one added line changed, or with such a line besides.
+
+    A line left out would be no miss: what is left of the patch did land.
+    """
+    places = [
+        (n, k)
+        for n, h in enumerate(hunks)
+        for kind, _, _, j, end in SequenceMatcher(None, h.old, h.new, autojunk=False).get_opcodes()
+        if kind != "equal"
+        for k in range(j, end)
+        if len(re.sub(rb"\W", b"", h.new[k])) > 3
+    ]
+    if not places:
+        return None
+    n, k = dice.choice(places)
+    line = hunks[n].new[k]
+    words = list(re.finditer(rb"\w+", line))
+    word = dice.choice(words)
+    other = line[: word.start()] + word[0] + b"_" + line[word.end() :]
+    new = (*hunks[n].new[:k], *([line] if dice.random() < 0.3 else []), other, *hunks[n].new[k + 1 :])
+    changed = replace(hunks[n], new=new)
+    return [*hunks[:n], changed, *hunks[n + 1 :]]
+
+
+def untouched(hunks: Sequence[diff.Hunk], r1: bytes, r2: bytes) -> bool:
+    """Whether later changes leave all lines alone that the hunks added, and those around what they only removed."""
+    old, new = diff.split_lines(r1), diff.split_lines(r2)
+    kept: set[int] = set()
+    for i, _, n in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
+        kept.update(range(i, i + n))
+    for h in hunks:
+        start = h.new_start - 1
+        for kind, _, _, j, end in SequenceMatcher(None, h.old, h.new, autojunk=False).get_opcodes():
+            wanted = range(start + j, start + end) if j < end else range(start + j - 1, start + j + 1)
+            if kind != "equal" and not set(wanted) <= kept:
+                return False
+    return True
+
+
+def some(hunks: Sequence[diff.Hunk], dice: random.Random) -> list[diff.Hunk]:
+    count = dice.randint(1, max(1, min(len(hunks) - 1, 4)))
+    return [hunks[n] for n in sorted(dice.sample(range(len(hunks)), count))]
+
+
+def cases(found: Releases, project: str, dice: random.Random) -> Iterator[Case]:
+    """Up to EACH cases of each class from each three consecutive releases."""
+    for r0, r1, r2 in zip(found.versions, found.versions[1:], found.versions[2:], strict=False):
+        a, b, c = (found.files[r] for r in (r0, r1, r2))
+        first, second = found.changes(r0, r1), found.changes(r1, r2)
+        label = f"{project} {r0}, {r1}, {r2}"
+        made: dict[str, list[Case]] = {}
+
+        def one(kind: str, path: str, hunks: Sequence[diff.Hunk], *versions: tuple[str, bytes]) -> None:
+            patched = patch(hunks, a[path])  # noqa: B023
+            if patched is not None:
+                part = Part(path, tuple(hunks), patched, a[path], versions)  # noqa: B023
+                made.setdefault(kind, []).append(Case(kind, f"{label}: {path}", (part,)))  # noqa: B023
+
+        for path, hunks in first.items():
+            at1 = (r1, b[path])
+            one("as-is", path, hunks, at1)
+            if len(hunks) > 1:
+                one("squashed", path, some(hunks, dice), at1)
+            later = found.versions[found.versions.index(r1) + 1 :][:5]
+            after = [(r, found.files[r][path]) for r in later if path in found.files[r]]
+            while after and (after[-1][1] == b[path] or not untouched(hunks, b[path], after[-1][1])):
+                after.pop()
+            if after:
+                one("evolved", path, hunks, at1, *after)
+            few = some(hunks, dice) if len(hunks) > 1 else hunks
+            if near := missed(few, dice):
+                one("near-miss", path, near, at1)
+            if path in c and (back := patch(reverse(hunks), c[path])) is not None:
+                one("reverted", path, hunks, at1, (r2, back))
+            if path in second:
+                for hunk in second[path]:
+                    if blocks([hunk]) and patch([hunk], patch(hunks[:1], a[path]) or b"") is not None:
+                        both = sorted([hunks[0], hunk], key=lambda h: h.old_start)
+                        one("partial", path, both, at1)
+                        break
+        for path, hunks in second.items():
+            if path in a:
+                fits = [h for h in hunks if patch([h], a[path]) is not None]
+                if fits:
+                    one("later", path, fits[:4], (r1, b[path]))
+        pairs = list(zip(sorted(set(first) - set(second)), sorted(set(second) - set(first)), strict=False))
+        for early, late in pairs:
+            if late in a and a[late] == b.get(late) and early in c:
+                parts = tuple(
+                    Part(path, tuple(hunks), done, a[path], ((r1, b[path]), (r2, c[path])))
+                    for path, hunks in ((early, first[early]), (late, second[late]))
+                    if (done := patch(hunks, a[path])) is not None
+                )
+                if len(parts) == 2:
+                    made.setdefault("split", []).append(Case("split", f"{label}: {early}, {late}", parts))
+        for kind in (*UPSTREAM, *NOT_UPSTREAM):
+            every = made.get(kind, [])
+            yield from dice.sample(every, min(EACH, len(every)))
+
+
+def merges_to_nothing(folder: Path, part: Part) -> bool:
+    """Whether git's merge of the patch with the target is the target."""
+    names = []
+    for name, content in (("ours", part.versions[-1][1]), ("base", part.base), ("theirs", part.patched)):
+        (folder / name).write_bytes(content)
+        names.append(name)
+    done = subprocess.run(["git", "merge-file", "-p", "-q", *names], cwd=folder, capture_output=True)
+    return done.returncode == 0 and done.stdout == part.versions[-1][1]
+
+
+def reverses(folder: Path, part: Part) -> bool:
+    """Whether `git apply --reverse --check` takes the patch at the target."""
+    (folder / "file").write_bytes(part.versions[-1][1])
+    lines = [b"--- a/file\n+++ b/file\n"]
+    for h in part.hunks:
+        lines.append(b"@@ -%d,%d +%d,%d @@\n" % (h.old_start, len(h.old), h.new_start, len(h.new)))
+        for kind, i, j, k, end in SequenceMatcher(None, h.old, h.new, autojunk=False).get_opcodes():
+            lines += [(b" " if kind == "equal" else b"-") + t for t in h.old[i:j]]
+            lines += [b"+" + t for t in h.new[k:end]] if kind != "equal" else []
+    text = b"".join(t if t.endswith(b"\n") else t + b"\n\\ No newline at end of file\n" for t in lines)
+    done = subprocess.run(["git", "apply", "--reverse", "--check"], cwd=folder, input=text, capture_output=True)
+    return done.returncode == 0
+
+
+def judge_case(folder: Path, case: Case) -> str:
+    """What patchq would do: retire, ask or carry."""
+    if all(merges_to_nothing(folder, p) for p in case.parts):
+        sights = [FileSight(p.path, IDENTICAL, p.versions[-1][0], 1.0) for p in case.parts]
+    else:
+        sights = [look(p.path, p.hunks, p.patched, p.base, p.versions) for p in case.parts]
+    found = judge(sights, [label for label, _ in case.parts[0].versions])
+    return "retire" if found.retirable else "ask" if found.grade else "carry"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tuning", action="store_true")
+    parser.add_argument("--show", default="")
+    given = parser.parse_args()
+    dice = random.Random(2026)
+    every: list[Case] = []
+    with tempfile.TemporaryDirectory(prefix="absorbed-") as text:
+        for project, versions in (TUNING if given.tuning else MEASURED).items():
+            folder = Path(text) / project
+            folder.mkdir()
+            every += cases(Releases(folder, project, versions), project, dice)
+        counts: dict[str, Counter[str]] = {}
+        empty, back = Counter(), Counter()  # type: Counter[bool], Counter[bool]
+        spent = 0.0
+        for case in every:
+            start = time.monotonic()
+            verdict = judge_case(Path(text), case)
+            spent += time.monotonic() - start
+            counts.setdefault(case.kind, Counter())[verdict] += 1
+            if case.kind == given.show and (verdict == "retire") != (case.kind in UPSTREAM):
+                print(verdict, case.where)
+            empty[case.kind in UPSTREAM] += all(merges_to_nothing(Path(text), p) for p in case.parts)
+            back[case.kind in UPSTREAM] += all(reverses(Path(text), p) for p in case.parts)
+    print("| class | upstream | cases | retired | asked | carried |\n|---|---|---|---|---|---|")
+    for kind in (*UPSTREAM, *NOT_UPSTREAM):
+        row = counts.get(kind, Counter())
+        yes = "yes" if kind in UPSTREAM else "no"
+        print(f"| {kind} | {yes} | {row.total()} | {row['retire']} | {row['ask']} | {row['carry']} |")
+    true = sum(c.total() for k, c in counts.items() if k in UPSTREAM)
+    right = sum(c["retire"] for k, c in counts.items() if k in UPSTREAM)
+    asked = sum(c["ask"] for k, c in counts.items() if k in UPSTREAM)
+    wrong = sum(c["retire"] for k, c in counts.items() if k not in UPSTREAM)
+    print("\n| detector | recall | with what it asks about | precision | ms a patch |\n|---|---|---|---|---|")
+    print(
+        f"| patchq | {right / true:.3f} | {(right + asked) / true:.3f} | {right / (right + wrong):.3f} "
+        f"| {1000 * spent / len(every):.0f} |"
+    )
+    for name, seen in (("a merge that adds nothing", empty), ("it reverses", back)):
+        print(f"| {name} | {seen[True] / true:.3f} | | {seen[True] / max(1, seen.total()):.3f} | |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,364 @@
+"""`rebase`: a stack carried to another ref, over real repositories whose history is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import Patchq, commit_files, edit, git, numbered
+
+
+def release(upstream: Path, tag: str, files: dict[str, bytes | None]) -> None:
+    commit_files(upstream, files, tag)
+    git(upstream, "tag", tag)
+
+
+def with_lines(count: int, changed: dict[int, bytes]) -> bytes:
+    lines = numbered(count).splitlines(keepends=True)
+    for line, text in changed.items():
+        lines[line - 1] = text
+    return b"".join(lines)
+
+
+def told(patchq: Patchq, code: int, *args: str) -> dict[str, Any]:
+    done = patchq.run("rebase", *args, "--json")
+    assert done.exit_code == code, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def outcomes(found: dict[str, Any]) -> dict[str, str]:
+    return {s["patch"]: s["outcome"] for s in found["steps"]}
+
+
+def ledger(patchq: Patchq) -> list[dict[str, Any]]:
+    text = (patchq.root / "patches" / "up" / "ledger.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def parked(patchq: Patchq, ref: str = "v2") -> Path:
+    return patchq.layout.tree(f"up@{ref}")
+
+
+def series(patchq: Patchq, ref: str) -> list[str]:
+    lines = (patchq.layout.stack("up", ref) / "series").read_text().split()
+    return [line.removesuffix(".patch") for line in lines]
+
+
+def test_what_lands_is_written_pinned_and_told(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": b"above\n" + numbered(40), "b.txt": with_lines(40, {14: b"else\n"})})
+    before = stack.snapshot()
+    found = told(stack, 0, "up", "--onto", "v2")
+    assert found["state"] == "done"
+    assert outcomes(found) == {"first": "offset", "second": "offset", "third": "clean"}
+    assert series(stack, "v2") == ["first", "second", "third"]
+    after = stack.snapshot()
+    assert {k: v for k, v in after.items() if k in before and k not in ("lock", "refs")} == {
+        k: v for k, v in before.items() if k not in ("lock", "refs")
+    }
+    lines = ledger(stack)
+    assert [(x["patch"], x["from_ref"], x["onto"]) for x in lines] == [(n, "v1", "v2") for n in series(stack, "v2")]
+    assert all(x["tool"].startswith("patchq ") and len(x["patch_id"]) == 40 for x in lines)
+    stack.ok("apply", "--set", found["set_name"])
+    assert b"above\n" in (stack.tree() / "a.txt").read_bytes()
+    assert "changed\n" in (stack.tree() / "b.txt").read_text()
+    assert not stack.layout.private.joinpath("rebase", "up.json").exists()
+    assert not parked(stack).exists()
+
+
+def test_what_is_carried_is_what_git_rebase_gives(stack: Patchq, upstream: Path, tmp_path: Path) -> None:
+    files = {"a.txt": None, "moved/a.txt": with_lines(40, {20: b"else\n"}), "b.txt": b"top\n" + numbered(40)}
+    release(upstream, "v2", files)
+    told(stack, 0, "up", "--onto", "v2")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(stack.layout.store), str(clone), "-b", "up")
+    git(clone, "fetch", "-q", str(upstream), "v2")
+    base = git(clone, "rev-parse", "FETCH_HEAD")
+    git(clone, "rebase", "-q", "--onto", base, "HEAD~3")
+    stack.ok("apply", "--set", "default-up-v2")
+    assert git(stack.tree(), "rev-parse", "HEAD^{tree}") == git(clone, "rev-parse", "HEAD^{tree}")
+
+
+def test_a_conflict_is_parked_resolved_and_gone_on_from(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    found = told(stack, 3, "up", "--onto", "v2")
+    assert found["state"] == "stopped"
+    assert found["stop"]["patch"] == "first"
+    assert found["stop"]["conflicts"] == [["a.txt", [5]]]
+    assert (found["stop"]["carries"], found["stop"]["stops"]) == (2, 0)
+    folder = parked(stack)
+    assert Path(found["worktree"]) == folder
+    text = (folder / "a.txt").read_text()
+    assert "<<<<<<< up v2\notherwise\n||||||| " in text
+    assert ">>>>>>> first (written for v1)\n" in text
+    assert git(folder, "status", "--porcelain") == "UU a.txt"
+    # The applied stack is as it was, and works.
+    stack.ok("apply")
+    assert "conflict markers are left in a.txt" in stack.fails(3, "rebase", "up", "--continue", "--no-proof")
+    assert "is under way" in stack.fails(1, "rebase", "up", "--onto", "v2")
+    (folder / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    found = told(stack, 0, "--continue", "--no-proof", "--how", "both")
+    assert outcomes(found) == {"first": "resolved", "second": "clean", "third": "clean"}
+    stack.ok("apply", "--set", found["set_name"])
+    assert (stack.tree() / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n", 30: b"changed\n"})
+    line = ledger(stack)[0]
+    assert (line["outcome"], line["how"], line["broke"]) == ("resolved", "both", "v2")
+    assert line["files"] == [{"path": "a.txt", "hunks": 1}]
+    assert line["lines"] == 4  # two lines of the old patch are gone, two of the new one came
+
+
+PROOF = """\
+import os, pathlib
+
+def test_the_line() -> None:
+    text = (pathlib.Path(os.environ["PATCHQ_TREES"]) / "up" / "a.txt").read_text()
+    assert "changed" in text.splitlines()[4], text.splitlines()[4]
+"""
+
+
+@pytest.fixture
+def proven(stack: Patchq) -> Patchq:
+    """The stack, its first patch with a proof."""
+    proof = stack.root / "tests" / "stacks" / "up" / "test_first.py"
+    proof.parent.mkdir(parents=True)
+    proof.write_text(PROOF)
+    path = stack.patch_file("first")
+    path.write_text(path.read_text().replace("Topic: test\n", "Topic: test\nProof: tests/stacks/up/test_first.py\n"))
+    stack.ok("apply")
+    return stack
+
+
+def test_a_resolution_that_fails_its_proof_is_not_taken(proven: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    told(proven, 3, "up", "--onto", "v2")
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"wrong\n"}))
+    said = proven.fails(5, "rebase", "up", "--continue")
+    assert "its proof failed" in said
+    assert "wrong" in said
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"changed too\n"}))
+    found = told(proven, 0, "up", "--continue")
+    assert found["steps"][0]["proof"] == "passed"
+    assert ledger(proven)[0]["proof"] == "passed"
+
+
+def test_a_resolution_is_replayed_and_told(proven: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})
+    told(proven, 3, "up", "--onto", "v2")
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    told(proven, 0, "up", "--continue")
+    cache = list((proven.root / "patches" / "up" / "rr-cache").glob("*/*"))
+    assert sorted(p.name for p in cache) == ["postimage", "preimage"]
+    said = proven.ok("rebase", "up", "--onto", "v3")
+    assert "first: replayed; a.txt (1); by the recorded resolution of a.txt; proof passed" in said
+    assert [x["outcome"] for x in ledger(proven)[3:]] == ["replayed", "clean", "clean"]
+    assert ledger(proven)[3]["how"] == "by the recorded resolution of a.txt"
+    proven.ok("apply", "--set", "default-up-v3")
+    assert (proven.tree() / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n", 30: b"changed\n"})
+
+
+def test_a_replay_that_nothing_proves_is_for_a_person_to_look_at(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})
+    told(stack, 3, "up", "--onto", "v2")
+    (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    told(stack, 0, "up", "--continue", "--no-proof")
+    found = told(stack, 3, "up", "--onto", "v3")
+    assert "the recorded resolution of a.txt resolves it, and no proof says that it is right" in found["stop"]["said"]
+    assert (parked(stack, "v3") / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n"})
+    found = told(stack, 0, "up", "--continue", "--no-proof")
+    assert outcomes(found) == {"first": "replayed", "second": "clean", "third": "clean"}
+
+
+def test_the_same_words_in_two_places_are_two_conflicts(stack: Patchq, upstream: Path) -> None:
+    """rerere takes them for one, and puts back the other's conflict without labels."""
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n", 30: b"otherwise\n"})})
+    told(stack, 3, "up", "--onto", "v2")
+    (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n", 30: b"otherwise\n"}))
+    found = told(stack, 3, "up", "--continue", "--no-proof")
+    assert (found["stop"]["patch"], found["stop"]["said"]) == ("second", "")
+    assert ">>>>>>> second (written for v1)" in (parked(stack) / "a.txt").read_text()
+
+
+def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})
+    told(proven, 3, "up", "--onto", "v2")
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"wrong\n"}))
+    told(proven, 0, "up", "--continue", "--no-proof")
+    found = told(proven, 3, "up", "--onto", "v3")
+    assert "the recorded resolution of a.txt was tried, and with it its proof failed" in found["stop"]["said"]
+    assert "<<<<<<< up v3" in (parked(proven, "v3") / "a.txt").read_text()
+    (parked(proven, "v3") / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    assert outcomes(told(proven, 0, "up", "--continue"))["first"] == "resolved"
+    # The right one took the wrong one's place.
+    (post,) = (proven.root / "patches" / "up" / "rr-cache").glob("*/postimage")
+    assert b"otherwise, changed\n" in post.read_bytes()
+
+
+def test_what_upstream_has_is_retired_only_with_its_proof(proven: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"changed\n"})})
+    found = told(proven, 3, "up", "--onto", "v2")
+    assert (found["stop"]["patch"], found["stop"]["outcome"], found["stop"]["grade"]) == (
+        "first",
+        "absorbed",
+        "identical",
+    )
+    assert "nothing is left of up/first" in proven.fails(1, "rebase", "up", "--continue")
+    found = told(proven, 0, "up", "--continue", "--retire")
+    assert outcomes(found) == {"first": "absorbed", "second": "clean", "third": "clean"}
+    assert series(proven, "v2") == ["second", "third"]
+    line = ledger(proven)[0]
+    assert (line["outcome"], line["grade"], line["proof"]) == ("absorbed", "identical", "passed on the bare upstream")
+    assert line["evidence"] == "a.txt: identical since v2"
+    # And it stays so: the ledger remembers.
+    assert told(proven, 0, "up", "--onto", "v2")["state"] == "nothing"
+    assert series(proven, "v1") == ["first", "second", "third"]
+
+
+def test_what_upstream_seems_to_have_is_not_retired_against_its_proof(proven: Patchq, upstream: Path) -> None:
+    """The lines are there, elsewhere; the proof looks for them in their place."""
+    lines = with_lines(40, {5: b"changed\n"}).splitlines(keepends=True)
+    release(upstream, "v2", {"a.txt": b"".join(lines[10:] + lines[:10])})
+    found = told(proven, 3, "up", "--onto", "v2", "--retire")
+    assert (found["stop"]["outcome"], found["stop"]["grade"]) == ("absorbed", "contained")
+    assert "not retired: its proof on the bare up v2: failed" in found["stop"]["said"]
+
+
+def test_without_a_proof_nothing_is_retired(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"changed\n"})})
+    found = told(stack, 3, "up", "--onto", "v2", "--retire")
+    assert "the patch names no proof" in found["stop"]["said"]
+
+
+def test_edited_upstream_is_shown_and_asked_about(stack: Patchq, upstream: Path) -> None:
+    edit(stack.tree() / "b.txt", 20, b"one thing\nanother thing\na third thing\n")
+    stack.ok("new", "up", "long", "-s", "-m", "Long\n\nFor the test.")
+    release(upstream, "v2", {"b.txt": with_lines(40, {20: b"one thing\nanother thing\na fourth thing\n"})})
+    found = told(stack, 3, "up", "--onto", "v2", "--retire")
+    assert (found["stop"]["patch"], found["stop"]["outcome"], found["stop"]["grade"]) == ("long", "conflict", "edited")
+    assert found["stop"]["evidence"] == "b.txt: 75 % of its lines are there"
+
+
+def test_where_everything_conflicts(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": b"all\nelse\n", "b.txt": b"else\n"})
+    assert told(stack, 3, "up", "--onto", "v2")["stop"]["stops"] == 2
+    for left in ("second", "third"):
+        assert told(stack, 3, "up", "--skip")["stop"]["patch"] == left
+    found = told(stack, 0, "up", "--skip", "--how", "rewritten upstream")
+    assert set(outcomes(found).values()) == {"conflict"}
+    # No patch, no stack, no pin: but the ledger knows.
+    assert not stack.layout.stack("up", "v2").exists()
+    assert "v2" not in stack.layout.lock.read_text()
+    assert [x["how"] for x in ledger(stack)] == ["left out", "left out", "rewritten upstream"]
+    assert not parked(stack).exists()
+
+
+def test_leaving_out_all_that_stops_and_bringing_it_later(stack: Patchq, upstream: Path) -> None:
+    edit(stack.tree() / "a.txt", 5, b"on top of the first\n")
+    stack.ok("new", "up", "top", "-s", "-m", "Top\n\nFor the test.")
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    found = told(stack, 0, "up", "--onto", "v2", "--leave-out")
+    assert outcomes(found) == {"first": "conflict", "second": "clean", "third": "clean", "top": "conflict"}
+    assert series(stack, "v2") == ["second", "third"]
+    # Again: what is there stays, what lacks is carried to its own place.
+    found = told(stack, 3, "up", "--onto", "v2")
+    assert found["stop"]["patch"] == "first"
+    (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    found = told(stack, 3, "up", "--continue", "--no-proof")
+    assert found["stop"]["patch"] == "top"
+    text = with_lines(40, {5: b"on top of the first\n", 30: b"changed\n"})
+    (parked(stack) / "a.txt").write_bytes(text)
+    told(stack, 0, "up", "--continue", "--no-proof")
+    assert series(stack, "v2") == ["first", "second", "third", "top"]
+    assert [x["outcome"] for x in ledger(stack)][4:] == ["resolved", "resolved"]
+    stack.ok("apply", "--set", "default-up-v2")
+    assert (stack.tree() / "a.txt").read_bytes() == text
+
+
+def test_the_same_ref_and_an_older_one(stack: Patchq, upstream: Path) -> None:
+    assert told(stack, 0, "up", "--onto", "v1")["state"] == "nothing"
+    git(upstream, "checkout", "-q", "--orphan", "before")
+    release(upstream, "v0", {"a.txt": numbered(39), "b.txt": numbered(40), "pkg/mod.py": None})
+    assert set(outcomes(told(stack, 0, "up", "--onto", "v0")).values()) <= {"clean", "offset", "merged"}
+    stack.ok("apply", "--set", "default-up-v0")
+
+
+def test_where_the_file_is_gone(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": None})
+    found = told(stack, 3, "up", "--onto", "v2")
+    assert (found["stop"]["outcome"], found["stop"]["conflicts"]) == ("obsolete", [["a.txt", []]])
+    assert git(parked(stack), "status", "--porcelain") == "DU a.txt"
+    assert "a.txt: one side changed it" in stack.fails(3, "rebase", "up", "--continue", "--no-proof")
+    found = told(stack, 3, "up", "--skip", "--how", "nobody needs a.txt")
+    git(parked(stack), "rm", "-q", "a.txt")
+    (parked(stack) / "c.txt").write_bytes(b"changed here now\n")
+    found = told(stack, 0, "up", "--continue", "--no-proof")
+    assert outcomes(found) == {"first": "obsolete", "second": "resolved", "third": "clean"}
+    assert series(stack, "v2") == ["second", "third"]
+
+
+def test_abort_leaves_nothing_but_what_was_learnt(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n", 30: b"and this\n"})})
+    before = stack.snapshot()
+    told(stack, 3, "up", "--onto", "v2")
+    (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n", 30: b"and this\n"}))
+    assert told(stack, 3, "up", "--continue", "--no-proof")["stop"]["patch"] == "second"
+    (parked(stack) / "a.txt").write_bytes(b"precious\n")
+    found = told(stack, 0, "up", "--abort")
+    commit = found["notes"][0].split(" commit ")[1].split()[0]
+    assert git(stack.layout.store, "show", f"{commit}:a.txt") == "precious"
+    after = stack.snapshot()
+    cache = {k for k in after if "rr-cache" in k}
+    assert len(cache) == 2
+    assert {k: v for k, v in after.items() if k not in cache and k != "refs"} == {
+        k: v for k, v in before.items() if k != "refs"
+    }
+    assert "up@" not in after["refs"].decode()
+    assert "no rebase of up is under way" in stack.fails(1, "rebase", "up", "--abort")
+    # What was resolved is tried again.
+    assert "the recorded resolution of a.txt resolves it" in told(stack, 3, "up", "--onto", "v2")["stop"]["said"]
+
+
+def test_undo_takes_it_back(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"b.txt": b"top\n" + numbered(40)})
+    before = stack.snapshot()
+    told(stack, 0, "up", "--onto", "v2")
+    stack.ok("undo")
+    after = stack.snapshot()
+    before.pop("refs"), after.pop("refs")
+    assert after == before
+
+
+def test_the_ledger_counts_and_keeps_what_it_can_not_read(stack: Patchq, upstream: Path) -> None:
+    for n, ref in enumerate(("v2", "v3"), 1):
+        release(upstream, ref, {"a.txt": with_lines(40, {5: b"otherwise %d\n" % n})})
+        told(stack, 3, "up", "--onto", ref)
+        (parked(stack, ref) / "a.txt").write_bytes(with_lines(40, {5: b"mine %d\n" % n}))
+        told(stack, 0, "up", "--continue", "--no-proof")
+    found = json.loads(stack.ok("ledger", "--json"))["ledgers"][0]
+    assert [(c["patch"], c["tried"], c["survived"], c["stopped"]) for c in found["costs"]] == [
+        ("first", 2, 2, 2), ("second", 2, 2, 0), ("third", 2, 2, 0),
+    ]  # fmt: skip
+    assert found["hot"] == [{"path": "a.txt", "stopped": 2, "patches": 1}]
+    assert "a.txt: stopped 1 patches, 2 times" in stack.ok("ledger", "--cost")
+    path = stack.root / "patches" / "up" / "ledger.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], "{half a line", *lines[2:], lines[0]]))
+    said = stack.fails(1, "ledger", "up")
+    assert "ledger line 3" in said
+    release(upstream, "v4", {"new.txt": b"new\n"})
+    stack.ok("rebase", "up", "--onto", "v4", "--leave-out")
+    assert "{half a line" in path.read_text().splitlines()
+    assert len(json.loads(stack.fails(1, "ledger", "--json"))["ledgers"][0]["attempts"]) == 9
+    assert "first" in stack.fails(1, "ledger", "--patch", "up/first")
+
+
+def test_usage(stack: Patchq) -> None:
+    assert "one of --onto" in stack.fails(2, "rebase", "up")
+    assert "one of --onto" in stack.fails(2, "rebase", "up", "--onto", "v1", "--skip")
+    assert "which upstream?" in stack.fails(1, "rebase", "--continue")
+    assert "no rebase of up is under way" in stack.fails(1, "rebase", "up", "--continue")

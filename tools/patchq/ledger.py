@@ -1,0 +1,188 @@
+"""The ledger: what became of each patch on each ref that it was carried to. One JSON object a line.
+
+Lines are only ever added, so that two branches' ledgers merge by union; a line twice counts once. A line that
+can't be read stays where it is and is reported by its number: nothing in the history of a fork is dropped
+because one merge went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+VERSION = 1
+#: What can become of a patch, from the cheapest; see docs/reference/formats.md.
+OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict")
+#: Those after which the stack of the new ref has the patch.
+CARRIED = OUTCOMES[:5]
+GRADES = ("", "identical", "contained", "edited")
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcome:
+    """A file that stopped a patch, and how many hunks of it did; 0 where the file as a whole did."""
+
+    path: str
+    hunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One patch carried from one ref onto another.
+
+    :ivar patch_id: git's stable patch id of what was to be carried.
+    :ivar files: those that conflicted, or were gone.
+    :ivar grade: of what is absorbed; ``evidence`` says where it was found.
+    :ivar broke: the commit or release that broke it, where known.
+    :ivar how: what a person says of the resolution, or by what it was replaced.
+    :ivar lines: lines of the patch that changed in the resolution.
+    :ivar proof: how its proof went afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``, or empty.
+    :ivar time: UTC, ISO 8601.
+    """
+
+    patch: str
+    patch_id: str
+    from_ref: str
+    onto: str
+    outcome: str
+    tool: str
+    time: str
+    files: tuple[FileOutcome, ...] = ()
+    grade: str = ""
+    evidence: str = ""
+    broke: str = ""
+    how: str = ""
+    lines: int = 0
+    proof: str = ""
+
+    def line(self) -> bytes:
+        """The line that says it."""
+        body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
+        return (json.dumps({"v": VERSION, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that can't be used; ``number`` counts from 1."""
+
+    number: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A ledger as it was read, oldest line first."""
+
+    attempts: tuple[Attempt, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def latest(self) -> dict[tuple[str, str], Attempt]:
+        """The last word on each patch and ref."""
+        return {(a.patch, a.onto): a for a in sorted(self.attempts, key=lambda a: a.time)}
+
+
+def parse(data: bytes) -> Ledger:
+    """Read a ledger; what is damaged becomes a problem, the rest is used."""
+    attempts: dict[Attempt, None] = {}
+    problems = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            attempts[_attempt(json.loads(line.decode()))] = None
+        except (ValueError, TypeError, KeyError) as error:
+            said = str(error) or type(error).__name__
+            problems.append(Problem(number, said if isinstance(error, ValueError) else f"is malformed: {said}"))
+    return Ledger(tuple(attempts), tuple(problems))
+
+
+_NAMES = frozenset(f.name for f in fields(Attempt))
+_NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
+
+
+def _attempt(raw: Any) -> Attempt:
+    if not isinstance(raw, dict):
+        raise ValueError("is not a JSON object")
+    version = raw.pop("v", None)
+    if version != VERSION:
+        newer = isinstance(version, int) and version > VERSION
+        raise ValueError(f"has format {version}" + (", which a newer patchq wrote" if newer else f", not {VERSION}"))
+    if missing := [n for n in _NEEDED if not isinstance(raw.get(n), str) or not raw[n]]:
+        raise ValueError(f"lacks {', '.join(missing)}")
+    if unknown := sorted(raw.keys() - _NAMES):
+        raise ValueError(f"has unknown fields {', '.join(unknown)}")
+    if raw["outcome"] not in OUTCOMES:
+        raise ValueError(f"has the unknown outcome {raw['outcome']!r}")
+    if raw.get("grade", "") not in GRADES:
+        raise ValueError(f"has the unknown grade {raw['grade']!r}")
+    texts = [v for k, v in raw.items() if k not in ("files", "lines")]
+    if not all(isinstance(v, str) for v in texts) or not isinstance(raw.get("lines", 0), int):
+        raise ValueError("has a field of the wrong type")
+    files = tuple(FileOutcome(str(f["path"]), int(f["hunks"])) for f in raw.pop("files", ()))
+    return Attempt(**raw, files=files)
+
+
+def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
+    """The ledger's bytes with more lines; those that it has are not added again."""
+    known = set(parse(data).attempts)
+    gap = b"" if not data or data.endswith(b"\n") else b"\n"
+    new = b"".join(a.line() for a in attempts if a not in known)
+    return data + (gap + new if new else b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a patch has cost to carry.
+
+    :ivar tried: refs that it was carried to, the last word on each counted.
+    :ivar survived: those of them on which it lives.
+    :ivar stopped: how often it stopped for a person, or for a resolution of one.
+    :ivar lines: lines re-resolved.
+    :ivar hot: the files that stopped it, and how often.
+    """
+
+    patch: str
+    tried: int
+    survived: int
+    stopped: int
+    lines: int
+    hot: tuple[tuple[str, int], ...]
+    retired: str = ""
+
+
+def costs(ledger: Ledger) -> list[Cost]:
+    """Each patch's cost, the dearest first: that is the one to bring upstream."""
+    by_patch: dict[str, list[Attempt]] = {}
+    for attempt in ledger.attempts:
+        by_patch.setdefault(attempt.patch, []).append(attempt)
+    latest = ledger.latest()
+    found = []
+    for patch, attempts in by_patch.items():
+        last = [a for (name, _), a in latest.items() if name == patch]
+        hot = Counter(f.path for a in attempts for f in a.files)
+        retired = next((a.onto for a in last if a.outcome == "absorbed"), "")
+        stopped = sum(a.outcome not in CARRIED[:3] for a in attempts)
+        survived = sum(a.outcome in CARRIED for a in last)
+        lines = sum(a.lines for a in attempts)
+        found.append(Cost(patch, len(last), survived, stopped, lines, tuple(hot.most_common()), retired))
+    return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
+
+
+def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
+    """Files that stopped patches: how often, and how many patches; the hottest first."""
+    times: Counter[str] = Counter()
+    patches: dict[str, set[str]] = {}
+    for attempt in ledger.attempts:
+        for file in attempt.files:
+            times[file.path] += 1
+            patches.setdefault(file.path, set()).add(attempt.patch)
+    return [(path, count, len(patches[path])) for path, count in times.most_common()]
+
+
+def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> int:
+    """How many lines two patches' diffs don't share, moves aside."""
+    old, new = Counter(before), Counter(after)
+    return sum(((old - new) + (new - old)).values())

@@ -1,0 +1,114 @@
+"""What a ref that a person names means: a pin of the lock, a commit of the git host, a release of the archive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from patchq import index
+from patchq.errors import SourceError, UserError
+from patchq.lock import Pin, Upstream
+from patchq.project import Project
+from patchq.sources import is_local_archive, pin_git
+
+
+def releases_of(pin: Pin, specifier: str) -> list[str]:
+    """The releases of a pin's archive, oldest first, as refs spelt like the pin's."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+    from packaging.version import Version
+
+    name = _archive_project(pin)
+    try:
+        allowed = SpecifierSet(specifier)
+    except InvalidSpecifier:
+        raise UserError(f"{specifier!r} is no version specifier", hint="--releases '>=0.14', for one") from None
+    versions: set[Version] = set()
+
+    def wanted(file: str) -> bool:
+        try:
+            project, version = parse_sdist_filename(file)
+        except InvalidSdistFilename:
+            return False
+        if project != canonicalize_name(name):
+            return False
+        if version in allowed:
+            versions.add(version)
+        return True
+
+    index.find_files(name, wanted)
+    prefix = "v" if pin.ref.startswith("v") else ""
+    return [f"{prefix}{version}" for version in sorted(versions)]
+
+
+def _archive_project(pin: Pin) -> str:
+    if not pin.archive or is_local_archive(pin.archive):
+        raise UserError(
+            f"{pin.upstream} {pin.ref} has no archive on the package index",
+            hint="pin the refs, and name them with --onto",
+        )
+    return pin.archive.partition("==")[0]
+
+
+def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
+    """A pin for a ref: the lock's, else from the git host, else the release of that version.
+
+    :raises UserError: if none of them has it.
+    """
+    from packaging.version import InvalidVersion, Version
+
+    pins = project.lock.upstreams[pin.upstream].pins
+    if ref in pins:
+        return pins[ref]
+    trouble = f"{pin.upstream} has no pin {ref}"
+    if pin.url:
+        draft = Pin(pin.upstream, ref, pin.url)
+        try:
+            commit = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(pin.upstream))
+            return Pin(pin.upstream, ref, pin.url, commit)
+        except SourceError as error:
+            trouble += f"; {error.message}"
+    if pin.archive and not is_local_archive(pin.archive):
+        try:
+            version = Version(ref)
+            sdist = index.find_sdist(_archive_project(pin), str(version))
+            archive = f"{_archive_project(pin)}=={version}"
+            return Pin(pin.upstream, ref, archive=archive, sha256=sdist.sha256, subdir=pin.subdir)
+        except (InvalidVersion, SourceError) as error:
+            trouble += f"; {error}"
+    raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {ref} …` names its sources")
+
+
+def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
+    """A pin with all the sources that the old one of its upstream has, as far as they can be had."""
+    if new.ref in project.lock.upstreams[new.upstream].pins:
+        return new
+    if not new.archive and old.archive and not is_local_archive(old.archive):
+        try:
+            sdist = index.find_sdist(_archive_project(old), new.ref.removeprefix("v"))
+            version = new.ref.removeprefix("v")
+            archive = f"{_archive_project(old)}=={version}"
+            new = replace(new, archive=archive, sha256=sdist.sha256, subdir=old.subdir)
+        except SourceError:
+            pass  # the commit is enough
+    if new.archive and old.wheels and not new.subdir:
+        name, _, version = new.archive.partition("==")
+        new = replace(new, wheels={w.name: w.sha256 for w in index.find_wheels(name, version) if w.sha256})
+    return new
+
+
+def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
+    """The pins of releases between two others, oldest first; none where a ref is no version."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        ends = Version(old.ref), Version(new.ref)
+    except InvalidVersion:
+        return []
+    found = []
+    for ref, pin in upstream.pins.items():
+        try:
+            if ends[0] < Version(ref) < ends[1]:
+                found.append((Version(ref), pin))
+        except InvalidVersion:
+            continue
+    return [pin for _, pin in sorted(found, key=lambda item: item[0])]
