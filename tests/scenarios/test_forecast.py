@@ -177,3 +177,60 @@ def test_a_new_file_goes_where_its_folder_went(patchq: Patchq, upstream: Path) -
     assert file["path"] == "src/lib/0.txt"
     assert len(file["lines"]) == 2
     assert "src/lib/0.txt (2 hunks)" in patchq.ok("forecast", "up", "--onto=moved")
+
+
+def test_absorbed_is_graded_with_its_evidence(stack: Patchq, upstream: Path) -> None:
+    edit(stack.tree() / "b.txt", 20, b"one thing\nanother thing\na third thing\n")
+    stack.ok("new", "up", "long", "-s", "-m", "Long\n\nFor the test.")
+    b = numbered(40)
+    whole = with_line(b, 20, b"one thing\nanother thing\na third thing\n")
+    release(upstream, "r1", {"b.txt": whole})
+    release(upstream, "r2", {"b.txt": with_line(b, 20, b"    one thing\n    another thing\n    a third thing\n")})
+    release(upstream, "r3", {"b.txt": with_line(b, 20, b"one thing\nanother thing\na fourth thing\n")})
+    release(upstream, "r4", {"b.txt": with_line(b, 20, b"nothing alike\n")})
+    refs = ("r1", "r2", "r3", "r4")
+    told = json.loads(stack.ok("forecast", "up", *(f"--onto={r}" for r in refs), "--json"))
+    found = {c["ref"]: (c["outcome"], c["grade"], c["evidence"]) for c in told["cells"] if c["patch"] == "up/long"}
+    assert found["r1"] == ("absorbed", "contained", "b.txt: contained since r1")
+    assert found["r2"] == ("absorbed", "contained", "b.txt: contained since r1")
+    assert found["r3"][:2] == ("conflict", "edited")
+    assert found["r4"] == ("conflict", "edited", "b.txt: was there at r1, and is not any more")
+    assert "up/long: upstream has b.txt: contained since r1" in stack.ok("forecast", "up", "--onto", "r1")
+
+
+def test_blame_names_the_commit_its_author_and_pull_request(stack: Patchq, upstream: Path) -> None:
+    lines = numbered(40).splitlines(keepends=True)
+    wanted = {}
+    for n in range(25):
+        subject = f"Number {n}"
+        if n == 6:
+            lines[29], subject = b"otherwise\n", "Change the thirtieth line (#1234)"
+        if n == 17:
+            lines[4], subject = b"otherwise too\n", "Merge pull request #77 from somewhere"
+        commit = commit_files(upstream, {"a.txt": b"".join(lines), f"n{n}.txt": b"n\n"}, subject)
+        if n in (6, 17):
+            wanted[n] = commit
+        if n in (3, 11, 24):
+            git(upstream, "tag", f"t{n}")
+    refs = [f"--onto=t{n}" for n in (3, 11, 24)]
+    told = json.loads(stack.ok("forecast", "up", *refs, "--blame", "--json"))
+    found = {c["patch"]: c for c in told["culprits"]}
+    assert {p: (c["ref"], c["commit"], c["pull_request"]) for p, c in found.items()} == {
+        "up/second": ("t11", wanted[6], "1234"), "up/first": ("t24", wanted[17], "77"),
+    }  # fmt: skip
+    assert found["up/first"]["author"] == "Test Person <test@example.org>"
+    assert all(c["tried"] <= 5 for c in found.values())
+    said = stack.ok("forecast", "up", *refs, "--blame")
+    assert (
+        f"by {wanted[6][:12]} Change the thirtieth line (#1234) (Test Person <test@example.org>, pull request 1234)"
+        in said
+    )
+
+
+def test_blame_without_history_says_so(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "r1", {"a.txt": b"else\n"})
+    stack.ok("forecast", "up", "--onto", "r1")
+    upstream.rename(upstream.parent / "away")
+    stack.layout.lock.write_text(stack.layout.lock.read_text())
+    done = stack.run("forecast", "up", "--onto", "v1", "--blame")
+    assert done.exit_code == 0, done.output

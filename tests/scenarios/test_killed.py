@@ -6,7 +6,9 @@ command must find the project as before the verb, or as after it. Nothing else.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kit import Patchq, edit, git
+from kit import Patchq, commit_files, edit, git, numbered
 from patchq import fsio, runner
 
 DOORS = [(fsio, "write_atomic"), (fsio, "rename"), (fsio, "remove"), (runner, "run"), (runner, "feed")]
@@ -188,3 +190,97 @@ def test_apply_after_the_kill_reads_what_was_finished(
     assert names == (["second", "third"] if args[0] == "drop" else ["third", "first", "second"])
     assert f"up to date, {len(names)} patches" in out
     assert "nothing changed" in stack.ok("export", "up")
+
+
+def resolved(patchq: Patchq) -> None:
+    """What a person does at the stop of the scenario below."""
+    (patchq.layout.tree("up@v2") / "a.txt").write_bytes(b"resolved\n" + numbered(40))
+
+
+def with_recorded(patchq: Patchq) -> None:
+    """The same conflict was resolved before: the rebase tries that first."""
+    assert patchq.run("rebase", "up", "--onto", "v2").exit_code == 3
+    resolved(patchq)
+    patchq.ok("rebase", "up", "--continue", "--no-proof")
+    patchq.ok("undo")
+
+
+def stopped(patchq: Patchq) -> None:
+    assert patchq.run("rebase", "up", "--onto", "v2").exit_code == 3
+
+
+def stopped_and_resolved(patchq: Patchq) -> None:
+    stopped(patchq)
+    resolved(patchq)
+
+
+REBASE: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
+    "onto": (nothing, ("--onto", "v2")),
+    "onto, with a recorded resolution": (with_recorded, ("--onto", "v2")),
+    "continue": (stopped_and_resolved, ("--continue", "--no-proof")),
+    "skip": (stopped, ("--skip",)),
+    "abort": (stopped_and_resolved, ("--abort",)),
+}
+
+
+def without_time(seen: dict[str, bytes]) -> dict[str, bytes]:
+    """The ledger has the time of each attempt."""
+    return {k: re.sub(rb'"time": "[^"]*"', b"", v) for k, v in seen.items() if k != "refs"}
+
+
+@pytest.mark.parametrize("what", REBASE)
+@pytest.mark.parametrize("then", ["goes on", "gives up"])
+def test_a_rebase_killed_at_every_door(stack: Patchq, upstream: Path, tmp_path: Path, what: str, then: str) -> None:
+    """Whatever it was at, it can be gone on with to the same end, or given up with nothing left."""
+    lines = numbered(40).splitlines(keepends=True)
+    lines[4], lines[29] = b"otherwise\n", b"and this\n"
+    commit_files(upstream, {"a.txt": b"".join(lines)}, "v2")
+    git(upstream, "tag", "v2")
+    before = without_time(stack.snapshot())
+    prepare, args = REBASE[what]
+    prepare(stack)
+    saved = tmp_path / "saved"
+    shutil.copytree(stack.root, saved, symlinks=True)
+
+    def go_on() -> dict[str, bytes]:
+        """Drive the rebase to its end, as a person would: the first patch resolved, all else left out."""
+        for _ in range(6):
+            if not stack.layout.private.joinpath("rebase", "up.json").exists():
+                if (stack.layout.stack("up", "v2") / "series").exists():
+                    break
+                done = stack.run("rebase", "up", "--onto", "v2")
+                assert done.exit_code in (0, 3), done.output
+                continue
+            state = json.loads(stack.layout.private.joinpath("rebase", "up.json").read_text())
+            if state["phase"] == "carrying" and state["stop"] and state["stop"]["ready"]:
+                if state["stop"]["patch"] == "first" and what != "skip":
+                    resolved(stack)
+                    done = stack.run("rebase", "up", "--continue", "--no-proof")
+                else:
+                    done = stack.run("rebase", "up", "--skip")
+            else:
+                done = stack.run("rebase", "up", "--continue", "--no-proof")
+            assert done.exit_code in (0, 3), done.output
+        assert not stack.layout.tree("up@v2").exists()
+        return without_time(stack.snapshot())
+
+    status, doors = forked(stack, ("rebase", "up", *args), 0)
+    assert os.WIFEXITED(status)
+    assert os.WEXITSTATUS(status) in (0, 3)
+    after = go_on()
+    stride = 1 if then == "goes on" else 3
+    for door in range(1, doors + 1, stride):
+        shutil.rmtree(stack.root)
+        shutil.copytree(saved, stack.root, symlinks=True)
+        status, _ = forked(stack, ("rebase", "up", *args), door)
+        assert os.WIFSIGNALED(status), f"door {door} was not reached"
+        if then == "goes on":
+            assert go_on() == after, f"killed at door {door} of {what}"
+            continue
+        stack.ok("fetch")  # finishes what the journal has
+        if stack.layout.private.joinpath("rebase", "up.json").exists():
+            stack.ok("rebase", "up", "--abort")
+        now = without_time(stack.snapshot())
+        known = {k: v for k, v in now.items() if "rr-cache" not in k}
+        assert known in (before, {k: v for k, v in after.items() if "rr-cache" not in k}), f"door {door} of {what}"
+        assert not stack.layout.tree("up@v2").exists()

@@ -35,6 +35,7 @@ LAYERS = [
         "rangediff",
         "forecast",
         "rebase",
+        "blame",
         "history",
         "ptx",
         "probe",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +143,12 @@ class Column:
         if blob not in self.contents:
             self.contents[blob] = self.git.read_blobs([blob])[blob]
         return self.contents[blob]
+
+    def read_bare(self, paths: Iterable[bytes]) -> None:
+        """Read the files at these paths as upstream has them, all at once."""
+        entries = (self.bare.get(self.moved.get(path, path)) for path in paths)
+        wanted = {e.blob for e in entries if e and e.mode != diff.GITLINK} - self.contents.keys()
+        self.contents.update(self.git.read_blobs(wanted))
 
     def put(self, changes: Sequence[PathChange]) -> None:
         """Change the tree."""
@@ -282,6 +288,8 @@ def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId]) -> li
             merger.follow(columns, patches[0].parent)
         while requests := [r for column in columns for r in column.advance()]:
             merger.merge(requests)
+        for column in columns:
+            column.git = store
         return columns
 
 

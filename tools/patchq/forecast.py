@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from patchq.apply import carried_stacks
-from patchq.carry import STOPS, Column, FileConflict, carry, read_patches
+from patchq.carry import ABSORBED, STOPS, Column, FileConflict, carry, read_patches, sight
 from patchq.errors import UserError
 from patchq.project import Project
 from patchq.refs import pin_at, releases_of
@@ -19,12 +19,18 @@ from patchq.sources import Fetcher
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A patch on a ref. ``files`` are those that conflict, or are gone."""
+    """A patch on a ref.
+
+    :ivar files: those that conflict, or are gone.
+    :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.absorbed`.
+    """
 
     patch: str
     ref: str
     outcome: str
     files: tuple[FileConflict, ...] = ()
+    grade: str = ""
+    evidence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,30 @@ def forecast(
         bases = fetcher.fetch(pins)
     patches = read_patches(project.store, carried.commits)
     columns = carry(project.store, patches, [base.commit for base in bases])
-    rows = zip(*(_cells(column, upstream, ref) for ref, column in zip(wanted, columns, strict=True)), strict=True)
+    (base,) = project.store.tree_of([carried.base])
+    first = Column(project.store, base, patches)
+    versions = list(zip(wanted, columns, strict=True))
+    rows = zip(*(_cells(upstream, first, versions[: n + 1]) for n in range(len(versions))), strict=True)
     cells = tuple(cell for row in rows for cell in row)
     return Forecast(upstream, carried.stack.pin.ref, tuple(wanted), cells)
 
 
-def _cells(column: Column, upstream: str, ref: str) -> list[Cell]:
-    landings = (column.landings[n] for n in range(len(column.patches)))
-    return [Cell(f"{upstream}/{found.patch}", ref, found.outcome, found.files) for found in landings]
+def _cells(upstream: str, base: Column, versions: Sequence[tuple[str, Column]]) -> list[Cell]:
+    """The cells of the last of the versions; what stops there is looked for in all of them."""
+    ref, column = versions[-1]
+    landings = [column.landings[n] for n in range(len(column.patches))]
+    stopped = [patch for patch, landing in zip(column.patches, landings, strict=True) if landing.outcome in STOPS]
+    for known in (base, column):
+        known.read_bare(path for patch in stopped for path in patch.paths)
+    found = []
+    for patch, landing in zip(column.patches, landings, strict=True):
+        outcome, grade, evidence = landing.outcome, "", ""
+        if outcome in STOPS:
+            seen = sight(patch, base, versions)
+            grade, evidence = seen.grade, seen.said if seen.grade else ""
+            if outcome == ABSORBED and not seen.retirable:
+                grade, evidence = "identical", f"nothing of it is left to add at {ref}"
+            elif seen.retirable:
+                outcome = ABSORBED
+        found.append(Cell(f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence))
+    return found

@@ -331,16 +331,21 @@ class Git:
             self.run("update-ref", "-z", "--stdin", data="".join(lines).encode())
 
 
+def bare_repository(folder: Path, *others: Git) -> Git:
+    """A repository that has the objects of others too; made if it isn't there."""
+    for name in ("objects/info", "refs"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    lines = "".join(f"{(other.folder / 'objects').resolve()}\n" for other in others)
+    (folder / "objects" / "info" / "alternates").write_text(lines)
+    return Git(folder)
+
+
 @contextmanager
-def scratch(store: Git) -> Iterator[Git]:
-    """A repository that has the store's objects, and whose own are gone afterwards."""
+def scratch(*others: Git) -> Iterator[Git]:
+    """A repository that has the objects of others, and whose own are gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        folder = Path(text)
-        for name in ("objects/info", "refs"):
-            (folder / name).mkdir(parents=True)
-        (folder / "HEAD").write_text("ref: refs/heads/none\n")
-        (folder / "objects" / "info" / "alternates").write_text(f"{(store.folder / 'objects').resolve()}\n")
-        yield Git(folder)
+        yield bare_repository(Path(text), *others)
 
 
 def init_store(folder: Path) -> Git:
@@ -413,3 +418,23 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str) -> None:
         f"{url} doesn't give commit {commit} (asked by id and as {ref}): {said}",
         hint="run `patchq pin --check` to see whether the ref moved",
     )
+
+
+def fetch_history(repository: Git, url: str, ref: str) -> CommitId:
+    """Bring a ref with all that leads to it; returns its commit.
+
+    :raises SourceError: if the host doesn't answer, or has no such ref.
+    """
+    said = ""
+    for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
+        name = f"refs/history/{spec}"
+        argv = ["git", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", url, f"+{spec}:{name}"]
+        try:
+            runner.run(argv, cwd=repository.folder, env=_SAFE_TRANSPORTS)
+        except runner.CommandError as error:
+            said = error.said
+            continue
+        found = repository.ref_or_none(name)
+        if found:
+            return found
+    raise SourceError(f"{url} doesn't give the history of {ref}: {said}", hint="forecast without --blame: by releases")

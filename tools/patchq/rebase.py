@@ -48,7 +48,7 @@ from patchq.types import BlobId, CommitId, ProofRequest, show_path
 from patchq.worktree import Worktree, branch_of
 
 VERSION = 1
-CARRYING, FINISHING = "carrying", "finishing"
+CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 RESOLVED, REPLAYED = "resolved", "replayed"
 
 #: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
@@ -79,8 +79,6 @@ class Stop:
     :ivar parked: the commit whose tree the worktree was given, markers included.
     :ivar carries: how many of the patches after it would land as things stand; ``stops``: how many would not.
     :ivar ready: whether the worktree holds it, and is the user's.
-    :ivar trial: a recorded resolution is being tried in the worktree, of which the user wasn't told yet.
-    :ivar distrusted: what was recorded for it proved wrong.
     :ivar replayed: the tree to which what was recorded for it led; no proof has said that it is right.
     """
 
@@ -95,8 +93,6 @@ class Stop:
     carries: int = 0
     stops: int = 0
     ready: bool = False
-    trial: bool = False
-    distrusted: bool = False
     replayed: str = ""
 
 
@@ -164,7 +160,7 @@ def start(
     """
     set_name = project.choose_set(set_name)
     with project.locked("rebase"):
-        if _path(project, upstream).exists():
+        if _path(project, upstream).exists() and not _over(project, _load(project, upstream)):
             raise UserError(
                 f"a rebase of {upstream} is under way", hint="`patchq rebase NAME --continue`, `--skip` or `--abort`"
             )
@@ -204,11 +200,11 @@ def resume(
     """
     with project.locked("rebase"):
         progress = _load(project, upstream)
-        if progress.phase == FINISHING:
-            return _finish(project, progress)
+        if over := _over(project, progress):
+            return over
         stop = progress.stop
         progress.retire = progress.retire or retire
-        if stop is None or stop.trial or not stop.ready:
+        if stop is None or not stop.ready:
             return _again(project, progress, prove)
         if retire and stop.outcome == ABSORBED:
             progress.files = str(_worktree(project, progress).snapshot())
@@ -224,7 +220,10 @@ def resume(
                     hint=f"mend it in {worktree.path} and `--continue`; `--no-proof` takes it as it is",
                 )
             step = replace(step, proof=_proof_word(state, said))
-        files = rerere.record(worktree, rerere.recorded(project.layout, upstream))
+        files = rerere.record(
+            project.store, _stages(stop), _conflicting(project, stop, stop.parked),
+            _conflicting(project, stop, step.commit), rerere.recorded(project.layout, upstream),
+        )  # fmt: skip
         project.journal.perform(
             Change(
                 "rebase",
@@ -245,10 +244,10 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
     """
     with project.locked("rebase"):
         progress = _load(project, upstream)
-        if progress.phase == FINISHING:
-            return _finish(project, progress)
+        if over := _over(project, progress):
+            return over
         stop = progress.stop
-        if stop is None or stop.trial or not stop.ready:
+        if stop is None or not stop.ready:
             return _again(project, progress, prove)
         progress.files = str(_worktree(project, progress).snapshot())
         progress.done.append(_left_out(stop, how or "left out"))
@@ -262,12 +261,14 @@ def abort(project: Project, upstream: str) -> Result:
         progress = _load(project, upstream)
         notes = []
         worktree = _worktree(project, progress)
-        if worktree.exists and progress.stop and progress.stop.ready:
+        if worktree.exists and progress.stop and progress.stop.ready and progress.phase == CARRYING:
             tree = worktree.snapshot()
             if tree != project.store.tree_of([progress.stop.parked])[0]:
                 nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
                 kept = project.store.commit_tree(tree, [progress.tip], nobody, f"{progress.stop.patch}, as it was\n")
                 notes.append(f"the worktree's files are kept as the commit {kept} of {project.layout.store}")
+        progress.phase = ABORTING
+        _save(project, progress)
         _clean_up(project, progress)
         return Result(upstream, progress.from_ref, progress.onto.ref, "aborted", notes=tuple(notes))
 
@@ -310,6 +311,7 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
             if step:
                 progress.done.append(step)
                 progress.stop = None
+                _save(project, progress)
                 return True
         stop = progress.stop
         if step is None and progress.leave_out:
@@ -325,10 +327,18 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
     return True
 
 
+def _over(project: Project, progress: Progress) -> Result | None:
+    """End what a kill left almost ended: a rebase that is through, or given up."""
+    if progress.phase == FINISHING:
+        return _finish(project, progress)
+    if progress.phase == ABORTING:
+        _clean_up(project, progress)
+        return Result(progress.upstream, progress.from_ref, progress.onto.ref, "aborted")
+    return None
+
+
 def _again(project: Project, progress: Progress, prove: Prove) -> Result:
     """Go on after a kill: what was not yet the user's is made anew."""
-    if progress.stop and progress.stop.trial:
-        progress.files = str(_worktree(project, progress).snapshot())
     progress.stop = None
     return _run(project, progress, prove)
 
@@ -451,8 +461,8 @@ def _worktree(project: Project, progress: Progress) -> Worktree:
     return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
 
 
-def _park(project: Project, progress: Progress, *, trial: bool = False) -> None:
-    """Bring the worktree to the stop; from here on it is the user's, unless it is for a trial."""
+def _park(project: Project, progress: Progress) -> None:
+    """Bring the worktree to the stop; from here on it is the user's."""
     stop = progress.stop
     assert stop
     _save(project, progress)
@@ -461,43 +471,42 @@ def _park(project: Project, progress: Progress, *, trial: bool = False) -> None:
     now = project.store.ref_or_none(branch)
     if now != progress.tip:
         project.store.update_refs([(branch, now, progress.tip)])
-    (tree,) = project.store.tree_of([stop.parked])
+    tree = stop.replayed or project.store.tree_of([stop.parked])[0]
     worktree.create(progress.tip)
     # The first time, the next one, or after a kill: each file is as it was, as it is to be, or half way.
     worktree.resume(CommitId(progress.files) if progress.files else None, CommitId(tree))
-    rerere.fill(project.store, rerere.recorded(project.layout, progress.upstream))
-    rerere.conflict(worktree, _stages(stop))
-    # What rerere writes is not yet told to anybody: after a kill here it is ours.
+    rerere.mark_conflicts(worktree.git, _stages(stop))
     progress.files = str(tree)
-    progress.stop = replace(stop, ready=True, trial=True)
+    progress.stop = replace(stop, ready=True)
     _save(project, progress)
-    if stop.distrusted:
-        rerere.forget(worktree, _paths(stop))
-    else:
-        rerere.replay(worktree, _paths(stop))
-    progress.stop = replace(stop, ready=True, trial=trial)
-    if not trial:
-        _save(project, progress)
+
+
+def _conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
+    """The files of a tree that both sides changed, of those that conflict."""
+    stages = _stages(stop)
+    both = {path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}}
+    entries = {path: e for path, e in project.store.list_tree(tree).items() if path in both}
+    contents = project.store.read_blobs(e.blob for e in entries.values())
+    return {path: contents[e.blob] for path, e in entries.items()}
 
 
 def _replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> Step | None:
     """Resolve a conflict by what was recorded, if that resolves all of it and the proof agrees."""
     stop = progress.stop
     assert stop
-    if not rerere.recorded(project.layout, progress.upstream).is_dir():
+    parked = _conflicting(project, stop, stop.parked)
+    resolved = rerere.replay(project.store, _stages(stop), parked, rerere.recorded(project.layout, progress.upstream))
+    if not resolved or set(resolved) != set(_paths(stop)):
         return None
-    _park(project, progress, trial=True)
-    worktree = _worktree(project, progress)
-    paths = _paths(stop)
-    whole = {p for p in paths if {s.number for s in _stages(stop) if s.path == p} < {2, 3}}
-    resolved = [p for p in paths if p not in rerere.unsettled(worktree, [p])]
-    if whole or len(resolved) < len(paths):
-        progress.files = str(worktree.snapshot())
-        return None
-    tree = worktree.snapshot()
-    progress.files = str(tree)
+    entries = {path: e for path, e in project.store.list_tree(stop.parked).items() if path in resolved}
+    blobs = {path: BlobId(hashlib.sha1(b"blob %d\0" % len(c) + c).hexdigest()) for path, c in resolved.items()}
+    changes = [PathChange(path, None, TreeEntry(e.mode, blobs[path])) for path, e in entries.items()]
+    (on_parked,) = write_commits(
+        project.store, CommitId(stop.parked), [(patch.commit, changes)], {blobs[p]: c for p, c in resolved.items()}
+    )
+    (tree,) = project.store.tree_of([on_parked])
     commit = project.store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
-    how = "the recorded resolution of " + ", ".join(show_path(p) for p in resolved)
+    how = "the recorded resolution of " + ", ".join(show_path(p) for p in sorted(resolved))
     state, said = _prove(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
@@ -506,14 +515,14 @@ def _replay(project: Project, progress: Progress, patch: Patch, prove: Prove) ->
         said = f"{how} resolves it, and no proof says that it is right ({said}): look at it"
         progress.stop = replace(stop, replayed=str(tree), said=said)
     else:
-        said = f"{how} was tried, and with it its proof {state}: {said}"
-        progress.stop = replace(stop, distrusted=True, said=said)
+        progress.stop = replace(stop, said=f"{how} was tried, and with it its proof {state}: {said}")
     return None
 
 
 def _resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, how: str) -> Step:
     """What the worktree holds, as the stopped patch."""
-    open_paths = rerere.unsettled(worktree, _paths(stop))
+    files = {p: fsio.read_or_none(worktree.path / os.fsdecode(p)) for p in _paths(stop)}
+    open_paths = [p for p, content in files.items() if content is not None and not rerere.is_settled(content)]
     if open_paths:
         conflicts = [
             Conflict(progress.upstream, stop.patch, show_path(p), "still has conflict markers") for p in open_paths

@@ -1,21 +1,25 @@
 """Resolutions that are remembered: git's own rerere, its cache committed beside the patches.
 
-rerere reads and writes ``rr-cache`` in the store. What a project has recorded lies in
-``patches/<upstream>/rr-cache``, in rerere's own format, and is copied there and back.
+What a project has recorded lies in ``patches/<upstream>/rr-cache``, in rerere's own format. rerere itself works
+in a repository of its own that is made for one conflict, so that both directions depend on nothing but what they
+are given: a kill in between, or another rebase, can't confuse it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from patchq import fsio
 from patchq.git import Git, Stage
 from patchq.paths import Layout
-from patchq.worktree import Worktree
 
 _ON = ("rerere.enabled=true", "rerere.autoUpdate=false")
+_MARKER = re.compile(rb"^(?:<{7}|>{7})(?: |$)", re.MULTILINE)
 
 
 def recorded(layout: Layout, upstream: str) -> Path:
@@ -23,72 +27,82 @@ def recorded(layout: Layout, upstream: str) -> Path:
     return layout.root / "patches" / upstream / "rr-cache"
 
 
-def fill(store: Git, folder: Path) -> None:
-    """Give the store what a project has recorded."""
-    for path in sorted(folder.glob("*/p*image*")):
-        target = store.folder / "rr-cache" / path.parent.name / path.name
-        if fsio.read_or_none(target) != path.read_bytes():
-            fsio.write_atomic(target, path.read_bytes())
+def is_settled(content: bytes) -> bool:
+    """Whether a file holds no conflict markers."""
+    return not _MARKER.search(content)
 
 
-def conflict(worktree: Worktree, stages: Sequence[Stage]) -> None:
-    """Make the index say which paths conflict; the files hold the markers already."""
+def mark_conflicts(git: Git, stages: Sequence[Stage]) -> None:
+    """Make an index say which paths conflict."""
     lines = [b"0 %s\t%s\0" % (b"0" * 40, path) for path in sorted({s.path for s in stages})]
     lines += [b"%s %s %d\t%s\0" % (s.entry.mode, s.entry.blob.encode(), s.number, s.path) for s in stages]
-    worktree.git.run("update-index", "-z", "--index-info", data=b"".join(lines))
+    git.run("update-index", "-z", "--index-info", data=b"".join(lines))
 
 
-def replay(worktree: Worktree, paths: Sequence[bytes]) -> list[bytes]:
-    """Let rerere resolve what it knows of these paths; returns those that it did. It notes the others' conflicts."""
-    before = {path: _read(worktree, path) for path in unsettled(worktree, paths)}
-    worktree.git.run("rerere", config=_ON)
-    left = unsettled(worktree, paths)
-    for path in left:
-        # Where the same words conflict in two places, rerere may put back one conflict for another, unlabelled.
-        if path in before and _read(worktree, path) != before[path]:
-            fsio.write_atomic(worktree.path / os.fsdecode(path), before[path])
-    return sorted(before.keys() - set(left))
+def replay(store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], folder: Path) -> dict[bytes, bytes]:
+    """The files that what is recorded in ``folder`` resolves.
+
+    :param parked: the conflicting files, with markers.
+    """
+    if not folder.is_dir():
+        return {}
+    with _repository(store, stages, parked) as git:
+        for path in sorted(folder.glob("*/p*image*")):
+            target = git.folder / ".git" / "rr-cache" / path.parent.name / path.name
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(path.read_bytes())
+        git.run("rerere", config=_ON)
+        found = {path: (git.folder / os.fsdecode(path)).read_bytes() for path in parked}
+    # Where the same words conflict in two places, rerere may put back the one conflict for the other.
+    return {path: content for path, content in found.items() if content != parked[path] and is_settled(content)}
 
 
-def unsettled(worktree: Worktree, paths: Sequence[bytes]) -> list[bytes]:
-    """Those of the paths whose files still hold conflict markers."""
-    marks = (b"<<<<<<<", b">>>>>>>")
-    return [
-        path
-        for path in paths
-        if any(line[:7] in marks and line[7:8] in (b"", b" ") for line in _read(worktree, path).split(b"\n"))
-    ]
+def record(
+    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], resolved: Mapping[bytes, bytes], folder: Path
+) -> dict[Path, bytes]:
+    """The files to write below ``folder``, which say how conflicts were resolved.
+
+    :param parked: the conflicting files, with markers; ``resolved``: the same ones afterwards.
+    """
+    found: dict[Path, bytes] = {}
+    with _repository(store, stages, parked) as git:
+        git.run("rerere", config=_ON)
+        for path, content in resolved.items():
+            (git.folder / os.fsdecode(path)).write_bytes(content)
+        git.run("rerere", config=_ON)
+        for case in sorted((git.folder / ".git" / "rr-cache").iterdir()):
+            images = {name: fsio.read_or_none(case / name) for name in ("preimage", "postimage")}
+            if images["preimage"] is None or images["postimage"] is None:
+                continue
+            suffix = _variant(folder / case.name, images["preimage"])
+            found.update((folder / case.name / (n + suffix), data) for n, data in images.items() if data is not None)
+    return found
 
 
-def _read(worktree: Worktree, path: bytes) -> bytes:
-    return fsio.read_or_none(worktree.path / os.fsdecode(path)) or b""
+def _variant(case: Path, preimage: bytes) -> str:
+    """rerere's suffix for a conflict: the same words in another file are a variant of their own."""
+    number = 0
+    while True:
+        suffix = f".{number}" if number else ""
+        known = fsio.read_or_none(case / f"preimage{suffix}")
+        if known is None or known == preimage:
+            return suffix
+        number += 1
 
 
-def record(worktree: Worktree, folder: Path) -> dict[Path, bytes]:
-    """Have rerere note how the conflicts were resolved; returns the files to commit below ``folder``."""
-    noted = _noted(worktree)
-    worktree.git.run("rerere", config=_ON)
-    found = {}
-    for key in noted:
-        name, _, variant = key.partition(".")
-        suffix = f".{variant}" if variant else ""
-        for image in ("preimage", "postimage"):
-            data = fsio.read_or_none(worktree.store.folder / "rr-cache" / name / (image + suffix))
-            if data is None:
-                break
-            found[folder / name / (image + suffix)] = data
-    complete = {p.parent for p in found if p.name.startswith("postimage")}
-    return {p: d for p, d in found.items() if p.parent in complete}
-
-
-def forget(worktree: Worktree, paths: Sequence[bytes]) -> None:
-    """Have rerere drop its resolutions of these paths: they were wrong."""
-    for path in paths:
-        worktree.git.run("rerere", "forget", "--", os.fsdecode(path), config=_ON)
-
-
-def _noted(worktree: Worktree) -> dict[str, bytes]:
-    """What rerere keeps track of in this worktree: conflict id to path."""
-    data = fsio.read_or_none(worktree.git_folder() / "MERGE_RR") or b""
-    pairs = (entry.split(b"\t", 1) for entry in data.split(b"\0") if b"\t" in entry)
-    return {key.decode(): path for key, path in pairs}
+@contextmanager
+def _repository(store: Git, stages: Sequence[Stage], files: Mapping[bytes, bytes]) -> Iterator[Git]:
+    """A repository in the middle of these conflicts."""
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        git = Git(Path(text))
+        git.run("init", "--quiet", "--template=", ".")
+        (git.folder / ".git" / "objects" / "info").mkdir(exist_ok=True)
+        alternates = git.folder / ".git" / "objects" / "info" / "alternates"
+        alternates.write_text(f"{(store.folder / 'objects').resolve()}\n")
+        (git.folder / ".git" / "rr-cache").mkdir()
+        mark_conflicts(git, [s for s in stages if s.path in files])
+        for path, content in files.items():
+            target = git.folder / os.fsdecode(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        yield git

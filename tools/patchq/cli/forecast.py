@@ -18,18 +18,28 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_name: str, as_json: bool) -> None:
     """What carrying a stack onto other refs would come to.
 
-    Patch by ref, in memory: clean, offset (lines moved), merged, absorbed (its effect is there), obsolete
+    Patch by ref, in memory: clean, offset (lines moved), merged, absorbed (upstream has it), obsolete
     (what it changes is gone) or conflict. Nothing is moved.
     """
+    from patchq.blame import blame as find_culprits
+    from patchq.errors import SourceError
     from patchq.forecast import forecast
 
-    found = forecast(open_project(as_json), name, refs, releases=releases, set_name=set_name)
+    project = open_project(as_json)
+    found = forecast(project, name, refs, releases=releases, set_name=set_name)
+    culprits, trouble = [], ""
+    if blame:
+        try:
+            culprits = find_culprits(project, name, found.breaks(), found.refs, set_name=set_name)
+        except SourceError as error:
+            trouble = f"no commits to blame: {error.message}"
     stops = {ref: found.stops(ref) for ref in found.refs}
     if as_json:
         cells = [{**asdict(c), "paths": [f.path for f in c.files]} for c in found.cells]
         emit("forecast", {
             "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs), "stops": stops,
             "cells": cells, "breaks": found.breaks(), "cheapest": found.cheapest,
+            "culprits": [asdict(c) for c in culprits], "notes": [trouble] if trouble else [],
         })  # fmt: skip
         return
     from rich.console import Console
@@ -39,7 +49,7 @@ def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_na
     table = Table(title=f"{found.upstream}, from {found.from_ref}", title_justify="left", box=None, pad_edge=False)
     for head in ("patch", *found.refs):
         table.add_column(head, overflow="fold")
-    outcome = {(c.patch, c.ref): c.outcome for c in found.cells}
+    outcome = {(c.patch, c.ref): c.outcome + (f" ({c.grade})" if c.grade else "") for c in found.cells}
     for patch in dict.fromkeys(c.patch for c in found.cells):
         table.add_row(patch.partition("/")[2], *(outcome[patch, ref] for ref in found.refs))
     table.add_row("stops for a person", *(str(stops[ref]) for ref in found.refs))
@@ -49,7 +59,15 @@ def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_na
             gone = "gone: " if cell.outcome == "obsolete" else ""
             files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
             click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
+        if cell.grade:
+            click.echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
     if blame:
+        by_patch = {c.patch: c for c in culprits}
         for patch, ref in found.breaks().items():
             click.echo(f"{patch} stops first at {ref}")
+            if culprit := by_patch.get(patch):
+                pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
+                click.echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
+        if trouble:
+            click.echo(trouble, err=True)
         click.echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")
