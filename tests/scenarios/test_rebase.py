@@ -243,6 +243,33 @@ def test_edited_upstream_is_shown_and_asked_about(stack: Patchq, upstream: Path)
     assert found["stop"]["evidence"] == "b.txt: 75 % of its lines are there"
 
 
+def test_on_a_persons_word_what_is_edited_upstream_is_retired_if_its_proof_agrees(
+    proven: Patchq, upstream: Path
+) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    release(upstream, "v3", {"a.txt": with_lines(40, {5: b"changed\nand more\n", 6: b""})})
+    told(proven, 3, "up", "--onto", "v2")
+    assert "nothing of up/first was seen in v2" in proven.fails(1, "rebase", "up", "--continue", "--retire")
+    told(proven, 0, "up", "--abort")
+    proven.patch_file("first").write_text(
+        proven.patch_file("first")
+        .read_text()
+        .replace("+changed\n", "+changed\n+and so on\n")
+        .replace("-2,7 +2,7", "-2,7 +2,8")
+    )
+    proven.ok("apply")
+    found = told(proven, 3, "up", "--onto", "v3", "--retire")
+    assert (found["stop"]["patch"], found["stop"]["grade"]) == ("first", "edited")
+    found = told(proven, 0, "up", "--continue", "--retire", "--how", "solved by a rewrite")
+    assert outcomes(found)["first"] == "absorbed"
+    line = ledger(proven)[0]
+    assert (line["grade"], line["how"], line["proof"]) == (
+        "edited",
+        "solved by a rewrite",
+        "passed on the bare upstream",
+    )
+
+
 def test_where_everything_conflicts(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": b"all\nelse\n", "b.txt": b"else\n"})
     assert told(stack, 3, "up", "--onto", "v2")["stop"]["stops"] == 2

@@ -193,21 +193,24 @@ def resume(
     """Take what the worktree holds as the stopped patch, and go on.
 
     :param check_proof: run the patch's proof on it, and stay stopped if it fails.
-    :param retire: retire what upstream has, this patch too if it has it.
+    :param retire: retire this patch instead: upstream has it, or something else that does the same, says a person,
+        and the proof says so too.
     :param how: what to write into the ledger of the resolution.
     :raises ConflictError: if files still hold conflict markers.
     :raises BuildError: if the proof fails.
+    :raises UserError: if nothing is left of the patch, or nothing of it was seen upstream to retire it for.
     """
     with project.locked("rebase"):
         progress = _load(project, upstream)
         if over := _over(project, progress):
             return over
         stop = progress.stop
-        progress.retire = progress.retire or retire
         if stop is None or not stop.ready:
             return _again(project, progress, prove)
-        if retire and stop.outcome == ABSORBED:
+        if retire:
+            step = _retire_on_word(project, progress, stop, prove, how)
             progress.files = str(_worktree(project, progress).snapshot())
+            progress.done.append(step)
             progress.stop = None
             return _run(project, progress, prove)
         worktree = _worktree(project, progress)
@@ -424,6 +427,24 @@ def _retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> S
         progress.stop = replace(stop, said=f"not retired: {word}")
         return None
     how = f"retired: upstream has it ({stop.evidence})"
+    return Step(
+        stop.patch, ABSORBED, "", _files(stop), stop.grade, stop.evidence, how, proof="passed on the bare upstream"
+    )
+
+
+def _retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
+    """Retire a patch that a person says upstream has, if its proof passes without it."""
+    name = f"{progress.upstream}/{stop.patch}"
+    if not stop.grade:
+        raise UserError(f"nothing of {name} was seen in {progress.onto.ref}", hint="`--skip` leaves it out")
+    state, said = _prove(project, progress, stop.patch, progress.base, prove, bare=True)
+    if state != "passed":
+        raise BuildError(
+            f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
+            f"{_proof_word(state, said)}",
+            hint="resolve it and `--continue`, or `--skip` leaves it out",
+        )
+    how = how or f"retired: upstream has it ({stop.evidence})"
     return Step(
         stop.patch, ABSORBED, "", _files(stop), stop.grade, stop.evidence, how, proof="passed on the bare upstream"
     )

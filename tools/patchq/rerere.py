@@ -1,12 +1,15 @@
 """Resolutions that are remembered: git's own rerere, its cache committed beside the patches.
 
-What a project has recorded lies in ``patches/<upstream>/rr-cache``, in rerere's own format. rerere itself works
-in a repository of its own that is made for one conflict, so that both directions depend on nothing but what they
-are given: a kill in between, or another rebase, can't confuse it.
+What a project has recorded lies in ``patches/<upstream>/rr-cache``, in rerere's own format, but cut down to what
+the resolution changed and three lines around it, as in a patch: rerere's merge needs no more, and a project
+doesn't come to hold upstream's files. rerere itself works in a repository of its own that is made for one conflict,
+so that both directions depend on nothing but what they are given: a kill in between, or another rebase, can't
+confuse it.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tempfile
@@ -15,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from patchq import fsio
+from patchq.diff import split_lines
 from patchq.git import Git, Stage
 from patchq.paths import Layout
 
@@ -71,12 +75,25 @@ def record(
             (git.folder / os.fsdecode(path)).write_bytes(content)
         git.run("rerere", config=_ON)
         for case in sorted((git.folder / ".git" / "rr-cache").iterdir()):
-            images = {name: fsio.read_or_none(case / name) for name in ("preimage", "postimage")}
-            if images["preimage"] is None or images["postimage"] is None:
+            before, after = (fsio.read_or_none(case / name) for name in ("preimage", "postimage"))
+            if before is None or after is None:
                 continue
-            suffix = _variant(folder / case.name, images["preimage"])
-            found.update((folder / case.name / (n + suffix), data) for n, data in images.items() if data is not None)
+            before, after = cut_down(before, after)
+            suffix = _variant(folder / case.name, before)
+            found[folder / case.name / f"preimage{suffix}"] = before
+            found[folder / case.name / f"postimage{suffix}"] = after
     return found
+
+
+def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
+    """Two versions of a file where they differ, with three lines around."""
+    old, new = split_lines(before), split_lines(after)
+    before_parts, after_parts = [], []
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
+        for _, i, j, k, end in group:
+            before_parts += old[i:j]
+            after_parts += new[k:end]
+    return b"".join(before_parts), b"".join(after_parts)
 
 
 def _variant(case: Path, preimage: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
-from vllm_kit import forget, need
+from vllm_kit import first_of, forget, need
 
 Load = Callable[[str], ModuleType]
 SINKS = torch.zeros(8)
@@ -40,7 +40,7 @@ def sinks(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, log: list[str]
 
 def selection(upstream_import: Load, supports: bool) -> list[str]:
     """Why a backend with or without sinks would not be selected for a layer with sinks."""
-    abstract = upstream_import("vllm.attention.backends.abstract")
+    abstract = first_of(upstream_import, "vllm.v1.attention.backend", "vllm.attention.backends.abstract")
     interface = upstream_import("vllm.platforms.interface")
 
     class Backend(abstract.AttentionBackend):  # type: ignore[name-defined, misc]

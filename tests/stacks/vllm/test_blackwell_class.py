@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from vllm_kit import need
+from vllm_kit import first_of, need
 
 Load = Callable[[str], ModuleType]
 CLASS = [(10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
@@ -41,7 +41,7 @@ def test_flash_attention_3_is_hoppers(
 ) -> None:  # fmt: skip
     import sys
 
-    utils = upstream_import("vllm.attention.utils.fa_utils")
+    utils = first_of(upstream_import, "vllm.v1.attention.backends.fa_utils", "vllm.attention.utils.fa_utils")
     device(*capability, "vllm.platforms")
     kernels = ModuleType("vllm.vllm_flash_attn.flash_attn_interface")
     kernels.is_fa_version_supported = lambda version: True  # type: ignore[attr-defined]

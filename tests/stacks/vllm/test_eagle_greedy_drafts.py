@@ -24,8 +24,10 @@ def speculator(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callab
         made = object.__new__(module.EagleSpeculator)
         made.drawn = []
 
-        def gumbel(logits: torch.Tensor, temperature: torch.Tensor, seeds: torch.Tensor, pos: torch.Tensor,
-                   apply_temperature: bool) -> torch.Tensor:  # fmt: skip
+        def gumbel(logits: torch.Tensor, *given: torch.Tensor, apply_temperature: bool) -> torch.Tensor:
+            *rows, temperature, seeds, pos = given  # since vLLM 0.14 the rows of all requests, and which are meant
+            if rows:
+                temperature, seeds = temperature[rows[0]], seeds[rows[0]]
             made.drawn.append((temperature.tolist(), seeds.tolist(), pos.tolist(), apply_temperature))
             return torch.full((logits.shape[0],), 2)
 
@@ -35,11 +37,12 @@ def speculator(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callab
         made.greedy_draft, made.num_speculative_steps, made.max_model_len = greedy, steps, 99
         made.method = "eagle"
         made.temperature, made.seeds = torch.tensor([0.5, 0.0]), torch.tensor([7, 8])
+        made.idx_mapping = torch.tensor([0, 1])
         made.draft_tokens = torch.zeros(2, steps, dtype=torch.int64)
         made.hidden_states = torch.zeros(2, 4)
-        made.input_buffers = SimpleNamespace(
-            positions=torch.tensor([4, 9]), query_start_loc=SimpleNamespace(gpu=torch.tensor([0, 1, 2]))
-        )
+        start: Any = torch.tensor([0, 1, 2])
+        start.gpu = start  # where vLLM 0.13 has it
+        made.input_buffers = SimpleNamespace(positions=torch.tensor([4, 9]), query_start_loc=start)
         made.block_tables = SimpleNamespace(compute_slot_mappings=lambda *a: None)
         made.run_model = lambda *a, **k: (torch.zeros(2, 4), torch.zeros(2, 4))
         made.model = SimpleNamespace(compute_logits=lambda hidden: LOGITS)
@@ -67,7 +70,7 @@ def test_the_first_token(speculator: Callable[..., Any], greedy: bool, expected:
     made = speculator(greedy, 1)
     batch = SimpleNamespace(
         num_tokens_after_padding=2, num_reqs=2, attn_metadata={}, cu_num_logits=torch.tensor([0, 1, 2]),
-        positions=torch.tensor([4, 9]), seq_lens=None,
+        positions=torch.tensor([4, 9]), seq_lens=None, idx_mapping=torch.tensor([0, 1]),
     )  # fmt: skip
     sampling = SimpleNamespace(temperature=torch.tensor([0.5, 0.0]), seeds=torch.tensor([7, 8]))
     drafts = made.propose(batch, sampling, torch.zeros(2, 4), None, *[torch.zeros(2)] * 4)

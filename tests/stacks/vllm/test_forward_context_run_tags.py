@@ -67,7 +67,7 @@ def test_the_first_runners_dummy_run(
         uses_mrope=False, uses_xdrope_dim=0, input_ids=buffer, positions=buffer, use_aux_hidden_state_outputs=False,
         speculative_config=None, model_config=SimpleNamespace(is_encoder_decoder=False), device="cpu",
         _determine_batch_execution_and_padding=lambda **k: (none, descriptor, False, None, None),
-        maybe_dummy_run_with_lora=lambda *a, **k: contextlib.nullcontext(), _init_model_kwargs=lambda n: {},
+        maybe_dummy_run_with_lora=lambda *a, **k: contextlib.nullcontext(), _init_model_kwargs=lambda *a: {},
         maybe_randomize_inputs=lambda *a, **k: contextlib.nullcontext(), _register_layerwise_nvtx_hooks=lambda: None,
         eplb_step=lambda **k: None,
     )  # fmt: skip
@@ -86,12 +86,13 @@ def test_the_second_runners(
     model = Model(context)
     dummy = SimpleNamespace(
         num_reqs=2, num_tokens=8, attn_metadata=None, num_scheduled_tokens=None, input_ids=None, positions=None,
-        logits_indices=torch.tensor([0, 4]),
+        logits_indices=torch.tensor([0, 4]), mrope_positions=None,
     )  # fmt: skip
     runner = SimpleNamespace(
         vllm_config=config, model=model, max_num_reqs=4, max_num_tokens=8, input_buffers=None, device="cpu", dp_size=1,
         lora_config=None, maybe_dummy_run_with_lora=lambda *a, **k: contextlib.nullcontext(),
-        _dummy_sampler_run=lambda hidden: None, do_spec_decode=False,
+        _dummy_sampler_run=lambda hidden: None, do_spec_decode=False, uses_mrope=False,
+        parallel_config=SimpleNamespace(data_parallel_size=1),
     )  # fmt: skip
     known = inspect.signature(context.set_forward_context).parameters
     assert "is_profile_run" in known, "the forward context knows no profile runs"
@@ -119,7 +120,8 @@ def test_each_micro_batch(
     wrapper = SimpleNamespace(vllm_config=config, comm_stream=None, ready_barrier=None)
     arguments = inspect.signature(module.UBatchWrapper._make_ubatch_metadata).parameters
     given: dict[str, Any] = dict.fromkeys(list(arguments)[1:])
-    given |= {"ubatch_slices": [None, None], "cudagraph_runtime_mode": module.CUDAGraphMode.NONE}
+    given |= {"ubatch_slices": [None, None], "dp_metadata": [None, None]}
+    given["cudagraph_runtime_mode"] = module.CUDAGraphMode.NONE
     for is_dummy in (False, True):
         made.clear()
         # It goes on to slice the inputs, of which there are none.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from vllm_kit import MXFP4, moe_layer, moe_method, needed_module
+from vllm_kit import MXFP4, apply_moe, moe_method, needed_module
 
 Load = Callable[[str], ModuleType]
 EXPERTS, TOP_K = 128, 4
@@ -119,6 +119,6 @@ def test_the_cutlass_path_asks(
     made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
     for dummy in (False, True):
         with context.set_forward_context(None, config, is_dummy_run=dummy):
-            made.apply(moe_layer(), torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
+            apply_moe(made, torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
     assert [ids.tolist() for ids in got] == [[[0] * 4] * 2, [[0, 1, 2, 3], [4, 5, 6, 7]]]
     assert len([line for line in log if "MXFP8:" in line]) == 2

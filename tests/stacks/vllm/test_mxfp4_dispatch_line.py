@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from vllm_kit import MXFP4, moe_layer, moe_method
+from vllm_kit import MXFP4, apply_moe, moe_method
 
 Load = Callable[[str], ModuleType]
 CUTLASS = "SM100_FI_MXFP4_MXFP8_CUTLASS"
@@ -41,7 +41,7 @@ def apply(
         made = moe_method(module, 512, 8192, backend)
         del log[:]
         with pytest.raises(Reached):
-            made.apply(moe_layer(), torch.zeros(16, 64, dtype=torch.bfloat16), torch.zeros(16, 8))
+            apply_moe(made, torch.zeros(16, 64, dtype=torch.bfloat16), torch.zeros(16, 8))
         return list(log)
 
     return run

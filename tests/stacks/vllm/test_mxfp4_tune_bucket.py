@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from vllm_kit import MXFP4, moe_layer, moe_method
+from vllm_kit import MXFP4, apply_moe, moe_method
 
 Load = Callable[[str], ModuleType]
 
@@ -26,7 +26,7 @@ def tuned(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, made: Any, siz
     monkeypatch.setattr(flashinfer, "trtllm_fp4_block_scale_moe", note, raising=False)
     monkeypatch.setattr(flashinfer, "mxfp8_quantize", lambda x, *args: (x, torch.zeros(1, dtype=torch.uint8)))
     for size in sizes:
-        made.apply(moe_layer(), torch.zeros(size, 64, dtype=torch.bfloat16), torch.zeros(size, 8))
+        apply_moe(made, torch.zeros(size, 64, dtype=torch.bfloat16), torch.zeros(size, 8))
     return told
 
 

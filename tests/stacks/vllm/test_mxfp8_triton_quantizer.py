@@ -14,7 +14,7 @@ from typing import Any
 import interpreted
 import pytest
 import torch
-from vllm_kit import MXFP4, moe_layer, moe_method, need
+from vllm_kit import MXFP4, apply_moe, moe_method, need
 
 Load = Callable[[str], ModuleType]
 SCRIPT = """
@@ -61,8 +61,7 @@ def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, conf
         monkeypatch.delenv("VLLM_MXFP8_TRITON_QUANTIZE", raising=False)
     else:
         monkeypatch.setenv("VLLM_MXFP8_TRITON_QUANTIZE", switch)
-    moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS").apply(
-        moe_layer(), torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8)
-    )
+    made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
+    apply_moe(made, torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
     assert got == ["Triton" if switch == "1" else "FlashInfer"]
     assert reached.experts == 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -36,6 +37,26 @@ def needed_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         assert error.name != name, f"no module {name}"
         raise
+
+
+def apply_moe(method: Any, x: torch.Tensor, router_logits: torch.Tensor) -> Any:
+    """Apply an MoE method to `moe_layer`, which since vLLM 0.14 takes its router apart."""
+    layer = moe_layer()
+    if "router" not in inspect.signature(method.apply).parameters:
+        return method.apply(layer=layer, x=x, router_logits=router_logits)
+    router = SimpleNamespace(select_experts=lambda **given: layer.select_experts(**given)[:2])
+    return method.apply(layer=layer, router=router, x=x, router_logits=router_logits)
+
+
+def first_of(load: Callable[[str], ModuleType], *names: str) -> ModuleType:
+    """The first of these modules that there is: where a release moved one, its new name comes first."""
+    for name in names[:-1]:
+        try:
+            return load(name)
+        except ModuleNotFoundError as error:
+            if not (error.name and name.startswith(error.name)):
+                raise
+    return load(names[-1])
 
 
 def forget(module: ModuleType) -> None:

@@ -16,7 +16,11 @@ from patchq.rebase import Result, Step, Stop
 @click.option("--continue", "resume", is_flag=True, help="Take what the worktree holds, and go on.")
 @click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack, and go on.")
 @click.option("--abort", is_flag=True, help="Give it up; recorded resolutions stay.")
-@click.option("--retire", is_flag=True, help="Retire what upstream has, if its proof passes without the patch.")
+@click.option(
+    "--retire",
+    is_flag=True,
+    help="Retire what upstream has, if its proof passes without the patch; with --continue: the stopped patch.",
+)
 @click.option("--leave-out", is_flag=True, help="Leave out all that stops, instead of stopping.")
 @click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
 @click.option("--how", default="", metavar="TEXT", help="What to write into the ledger of a resolution or a skip.")
@@ -106,7 +110,9 @@ def _show_stop(found: Result, stop: Stop) -> None:
     if stop.carries or stop.stops:
         click.echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
     if stop.outcome == "absorbed" and not stop.stages:
-        click.echo("  `--continue --retire` retires it if its proof passes without it; `--skip` leaves it out")
+        click.echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
         return
     click.echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
-    click.echo("`--skip` leaves it out" + (", `--continue --retire` retires it" if stop.outcome == "absorbed" else ""))
+    click.echo(
+        "`--skip` leaves it out" + (", `--continue --retire` retires it, if its proof agrees" if stop.grade else "")
+    )
