@@ -19,9 +19,9 @@ LAYERS = [
     {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed"},
     {"git", "index", "worktree"},
     {"journal", "sources", "stack", "wheel", "replay", "backend"},
-    {"project", "engine"},
+    {"project", "engine", "merges"},
     {"apply"},
-    {"export", "applied", "carry", "refs", "rerere"},
+    {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops"},
     {
         "edit",
         "build",

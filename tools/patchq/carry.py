@@ -18,7 +18,8 @@ from pathlib import Path
 
 from patchq import diff
 from patchq.absorbed import Sight, judge, look
-from patchq.git import CommitInfo, Git, Merge, PathChange, Stage, TreeEntry, scratch
+from patchq.git import CommitInfo, Git, PathChange, Stage, TreeEntry, scratch
+from patchq.merges import Merged, Objects, Side, by_path, flat_trees
 from patchq.sources import commit_start, fast_import, quote_path
 from patchq.types import BlobId, CommitId, TreeId, show_path
 
@@ -228,12 +229,12 @@ class Column:
             return True
         return any(other.startswith(path + b"/") for other in self.entries)
 
-    def _sides(self, patch: Patch) -> tuple[_Side, ...] | None:
+    def _sides(self, patch: Patch) -> tuple[Side, ...] | None:
         """The files that a merge of this patch is of, where it can't reach any other; None where it may."""
         found = []
         for edit in patch.edits:
             path = self.moved.get(edit.path, edit.path)
-            side = _Side(path, edit.old, self.entries.get(path), edit.new)
+            side = Side(path, edit.old, self.entries.get(path), edit.new)
             if diff.GITLINK in (e.mode for e in (side.base, side.ours, side.theirs) if e):
                 return None
             if path != edit.path and edit.old and edit.new is None:
@@ -246,32 +247,13 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """A path of a merge, as it was written for, as it is, and as the patch has it."""
-
-    path: bytes
-    base: TreeEntry | None
-    ours: TreeEntry | None
-    theirs: TreeEntry | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Request:
     """A merge to ask git for: of the files that the patch changes (``sides``), or of whole trees (None)."""
 
     column: Column
     number: int
     patch: Patch
-    sides: tuple[_Side, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Merged:
-    """What a merge comes to, by path."""
-
-    changes: tuple[PathChange, ...]
-    stages: tuple[Stage, ...]
-    labels: tuple[str, str]
+    sides: tuple[Side, ...] | None
 
 
 def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId]) -> list[Column]:
@@ -301,7 +283,7 @@ class _Merger:
 
     def __init__(self, git: Git) -> None:
         self.git = git
-        self.known: dict[tuple[_Side, ...], _Merged] = {}
+        self.known: dict[tuple[Side, ...], Merged] = {}
         self.written: set[BlobId] = set()
 
     def follow(self, columns: Sequence[Column], base: TreeId) -> None:
@@ -320,7 +302,7 @@ class _Merger:
         if not lacking:
             return
         blobs = self.git.read_blobs(before[p].blob for _, gone in lacking for p in gone if p in before)
-        with _Objects(self.git, self.written) as objects:
+        with Objects(self.git, self.written) as objects:
             pairs = []
             root = objects.commit(base)
             for column, gone in lacking:
@@ -352,17 +334,17 @@ class _Merger:
         """Merge, and land."""
         small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
         whole = [r for r in requests if r.sides is None]
-        with _Objects(self.git, self.written) as objects:
+        with Objects(self.git, self.written) as objects:
             marks = [self._files(objects, r.column, sides) for sides, r in small.items() if sides is not None]
             marks += [self._trees(objects, r) for r in whole]
         pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
         merges = self.git.merge(pairs)
-        flat = self._flat_trees([m.tree for m in merges[: len(small)]])
+        flat = flat_trees(self.git, [m.tree for m in merges[: len(small)]])
         for sides, merge, pair, tree in zip(small, merges, pairs, flat, strict=False):
             assert sides is not None
-            self.known[sides] = _by_path(sides, merge, pair, tree)
+            self.known[sides] = by_path(sides, merge, pair, tree)
         found = [
-            (r, _Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair))
+            (r, Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair))
             for r, merge, pair in zip(whole, merges[len(small) :], pairs[len(small) :], strict=True)
         ]
         found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
@@ -373,7 +355,7 @@ class _Merger:
             r.column.contents.update((blob, contents[blob]) for blob in news)
             _land(r, merged)
 
-    def _files(self, objects: _Objects, column: Column, sides: Sequence[_Side]) -> tuple[int, int]:
+    def _files(self, objects: Objects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
         """Commits of flat trees that hold only these files, by number."""
         for side in sides:
             if side.ours and side.ours.blob in column.contents:
@@ -385,7 +367,7 @@ class _Merger:
         root = objects.commit("", base)
         return objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
 
-    def _trees(self, objects: _Objects, request: _Request) -> tuple[int, int]:
+    def _trees(self, objects: Objects, request: _Request) -> tuple[int, int]:
         column, patch = request.column, request.patch
         changed = {path: column.entries.get(path) for path in column.changed}
         for entry in changed.values():
@@ -394,85 +376,8 @@ class _Merger:
         root = objects.commit(patch.parent)
         return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
 
-    def _flat_trees(self, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:
-        raw = self.git.read_blobs(BlobId(tree) for tree in trees)
-        found = []
-        for tree in trees:
-            entries, data, at = {}, raw[BlobId(tree)], 0
-            while at < len(data):
-                end = data.index(b"\0", at)
-                mode, name = data[at:end].split(b" ", 1)
-                entries[int(name)] = TreeEntry(mode, BlobId(data[end + 1 : end + 21].hex()))
-                at = end + 21
-            found.append(entries)
-        return found
 
-
-class _Objects:
-    """Commits for the sides of merges, by one ``git fast-import``."""
-
-    def __init__(self, git: Git, written: set[BlobId]) -> None:
-        self.git, self.written, self.count = git, written, 0
-        self.ids: dict[str, str] = {}
-        self.same: dict[object, int] = {}
-        self.parts: list[bytes] = []
-
-    def __enter__(self) -> _Objects:
-        return self
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None or not self.parts:
-            return
-        marks = self.git.folder / "marks"
-        with fast_import(self.git, f"--export-marks={marks}") as out:
-            out.write(b"".join(self.parts))
-            out.write(b"reset refs/side\nfrom %s\n\ndone\n" % (b"0" * 40))
-        self.ids = dict(line.split() for line in marks.read_text().splitlines())
-
-    def id(self, mark: int) -> CommitId:
-        """The id of a commit, when all are written."""
-        return CommitId(self.ids[f":{mark}"])
-
-    def blob(self, content: bytes) -> BlobId:
-        """A blob's id; it is written if it wasn't."""
-        blob = BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
-        if blob not in self.written:
-            self.written.add(blob)
-            self.parts.append(b"blob\ndata %d\n%s\n" % (len(content), content))
-        return blob
-
-    def commit(self, tree: str, changed: Mapping[bytes, TreeEntry | None] | None = None, *, parent: int = 0) -> int:
-        """The mark of a commit of a tree (empty: of none) in which some paths are changed."""
-        key = (tree, tuple(sorted((changed or {}).items(), key=lambda item: item[0])), parent)
-        if key in self.same:
-            return self.same[key]
-        self.count += 1
-        nobody = b"patchq <patchq@localhost> 946684800 +0000"
-        part = [b"" if parent else b"reset refs/side\n\n", b"commit refs/side\nmark :%d\n" % self.count]
-        part += [b"author %s\ncommitter %s\ndata 5\nside\n" % (nobody, nobody)]
-        part += [b"from :%d\n" % parent if parent else b""]
-        part += [b'M 040000 %s ""\n' % tree.encode() if tree else b"deleteall\n"]
-        for path, entry in (changed or {}).items():
-            if entry is None:
-                part.append(b"D %s\n" % quote_path(path) if tree else b"")
-            else:
-                part.append(b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quote_path(path)))
-        self.parts += part
-        self.same[key] = self.count
-        return self.count
-
-
-def _by_path(
-    sides: Sequence[_Side], merge: Merge, pair: tuple[CommitId, CommitId], tree: Mapping[int, TreeEntry]
-) -> _Merged:
-    """A merge of files by number, as one of paths."""
-    changes = tuple(
-        PathChange(side.path, side.ours, tree.get(n)) for n, side in enumerate(sides) if tree.get(n) != side.ours
-    )
-    return _Merged(changes, tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages), pair)
-
-
-def _land(request: _Request, merged: _Merged) -> None:
+def _land(request: _Request, merged: Merged) -> None:
     column, patch = request.column, request.patch
     if not merged.stages:
         column.put(merged.changes)

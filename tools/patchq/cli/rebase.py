@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
-from patchq.rebase import Result, Step, Stop
+from patchq.rebase_state import Result, Step, Stop
 
 
 @click.command("rebase")
