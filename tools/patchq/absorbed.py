@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from patchq import diff
 
@@ -66,6 +66,12 @@ class Text:
     def line(self, at: int) -> bytes:
         """A line, or nothing outside the file."""
         return self.lines[at] if 0 <= at < len(self.lines) else b""
+
+
+@lru_cache(maxsize=512)
+def _text(content: bytes | None) -> Text:
+    """A version; the patches of a stack look at the same ones."""
+    return Text(content)
 
 
 def _plain(line: bytes) -> bytes:
@@ -167,7 +173,7 @@ def look(
             return FileSight(path, IDENTICAL, same[0], 1.0)
         if patched is None or target is None or base is not None:
             return FileSight(path, ABSENT, same[0] if same else "", 0.0, bool(same))
-    before, now = Text(base), Text(target)
+    before, now = _text(base), _text(target)
     parts = blocks(hunks)
     if not parts:
         return FileSight(path, ABSENT, "", 0.0)
@@ -177,7 +183,7 @@ def look(
             continue
         if content == patched and content != base:
             grade = IDENTICAL
-        elif all(is_there(block, before, Text(content), parts.count(block)) for block in set(parts)):
+        elif all(is_there(block, before, _text(content), parts.count(block)) for block in set(parts)):
             grade = CONTAINED
         else:
             continue

@@ -147,7 +147,10 @@ class Column:
 
     def read_bare(self, paths: Iterable[bytes]) -> None:
         """Read the files at these paths as upstream has them, all at once."""
-        entries = (self.bare.get(self.moved.get(path, path)) for path in paths)
+        self.read(self.bare.get(self.moved.get(path, path)) for path in paths)
+
+    def read(self, entries: Iterable[TreeEntry | None]) -> None:
+        """Read files, all at once."""
         wanted = {e.blob for e in entries if e and e.mode != diff.GITLINK} - self.contents.keys()
         self.contents.update(self.git.read_blobs(wanted))
 
@@ -268,6 +271,8 @@ def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId]) -> li
         merger = _Merger(git)
         if patches:
             merger.follow(columns, patches[0].parent)
+        for column in columns:
+            column.read_bare(path for patch in patches for path in patch.paths)
         while requests := [r for column in columns for r in column.advance()]:
             merger.merge(requests)
         for column in columns:
@@ -410,7 +415,7 @@ def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
         entry = column.bare.get(column.moved.get(path, path))
         return column.content(entry.blob) if entry and entry.mode != diff.GITLINK else None
 
-    patched = base.git.read_blobs(e.new.blob for e in patch.edits if e.new and e.new.mode != diff.GITLINK)
+    patched = {e.new.blob: base.content(e.new.blob) for e in patch.edits if e.new and e.new.mode != diff.GITLINK}
     files = [
         look(
             show_path(e.path), patch.hunks.get(e.path, ()), patched.get(e.new.blob) if e.new else None,

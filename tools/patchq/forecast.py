@@ -94,6 +94,9 @@ def forecast(
     (base,) = project.store.tree_of([carried.base])
     first = Column(project.store, base, patches)
     versions = list(zip(wanted, columns, strict=True))
+    stopped = {n for column in columns for n, landing in column.landings.items() if landing.outcome in STOPS}
+    first.read_bare(path for n in stopped for path in patches[n].paths)
+    first.read(e.new for n in stopped for e in patches[n].edits)
     rows = zip(*(_cells(upstream, first, versions[: n + 1]) for n in range(len(versions))), strict=True)
     cells = tuple(cell for row in rows for cell in row)
     return Forecast(upstream, carried.stack.pin.ref, tuple(wanted), cells)
@@ -103,9 +106,6 @@ def _cells(upstream: str, base: Column, versions: Sequence[tuple[str, Column]]) 
     """The cells of the last of the versions; what stops there is looked for in all of them."""
     ref, column = versions[-1]
     landings = [column.landings[n] for n in range(len(column.patches))]
-    stopped = [patch for patch, landing in zip(column.patches, landings, strict=True) if landing.outcome in STOPS]
-    for known in (base, column):
-        known.read_bare(path for patch in stopped for path in patch.paths)
     found = []
     for patch, landing in zip(column.patches, landings, strict=True):
         outcome, grade, evidence = landing.outcome, "", ""

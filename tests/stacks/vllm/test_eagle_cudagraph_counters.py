@@ -62,10 +62,11 @@ def test_each_draft_is_counted(
         monkeypatch.setattr(module, name, lambda *a, **k: torch.zeros(reqs, dtype=torch.int64))
     monkeypatch.setattr(module, "prepare_eagle_inputs", lambda *a: torch.arange(reqs))
     zeros = torch.zeros(reqs, dtype=torch.int64)
-    start = SimpleNamespace(gpu=torch.arange(reqs + 1), np=torch.arange(reqs + 1).numpy(), cpu=torch.arange(reqs + 1))
+    start: Any = torch.arange(reqs + 1)
+    start.gpu, start.np, start.cpu = start, start.numpy(), start.clone()  # where vLLM 0.13 has them
     made.__dict__.update(
         greedy_draft=True, num_speculative_steps=2, method="eagle", max_model_len=99, max_num_reqs=reqs,
-        temperature=torch.zeros(reqs), seeds=zeros.clone(), draft_tokens=torch.zeros(reqs, 2, dtype=torch.int64),
+        temperature=torch.zeros(reqs), seeds=zeros.clone(), idx_mapping=zeros.clone(), draft_tokens=torch.zeros(reqs, 2, dtype=torch.int64),
         hidden_states=torch.zeros(reqs, 4), kv_cache_config=None, attn_metadata_builders=[],
         input_buffers=SimpleNamespace(positions=zeros.clone(), query_start_loc=start, seq_lens=zeros),
         block_tables=SimpleNamespace(compute_slot_mappings=lambda *a: None, input_block_tables=[]),
@@ -77,7 +78,7 @@ def test_each_draft_is_counted(
     )  # fmt: skip
     batch = SimpleNamespace(
         num_tokens_after_padding=reqs, num_reqs=reqs, attn_metadata={}, cu_num_logits=torch.arange(reqs + 1),
-        positions=zeros, seq_lens=zeros,
+        positions=zeros, seq_lens=zeros, idx_mapping=zeros,
     )  # fmt: skip
     sampling = SimpleNamespace(temperature=torch.zeros(reqs), seeds=zeros)
     made.propose(batch, sampling, torch.zeros(reqs, 4), None, zeros, zeros, zeros, zeros)

@@ -141,7 +141,7 @@ def test_a_bias_that_is_not_added_here_is_not_packed(make: Callable[..., Any]) -
 
 
 def test_a_device_without_marlin_is_an_error(make: Callable[..., Any], device: Callable[..., Any]) -> None:
-    device(7, 5, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+    device(7, 0, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
     try:
         layer = make("model.layers.0.attn.qkv_proj", 128, 128)
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from vllm_kit import apply_moe
 
 Load = Callable[[str], ModuleType]
 
@@ -82,11 +83,16 @@ def fp4_layer() -> SimpleNamespace:
         "gemm2_weights_fp4_shuffled",
         "gemm1_scales_fp4_shuffled",
         "gemm2_scales_fp4_shuffled",
+        "w13_weight",  # vLLM 0.14's names for the same
+        "w2_weight",
+        "w13_weight_scale",
+        "w2_weight_scale",
     )
     weights = {n: SimpleNamespace(data=torch.zeros(8, 4, dtype=torch.uint8)) for n in names}
     scales = {n: SimpleNamespace(data=ONE) for n in ("g1_scale_c", "g1_alphas", "g2_alphas")}
     return SimpleNamespace(
-        **weights, **scales, w13_input_scale_quant=ONE, routing_method_type=1, intermediate_size_per_partition=64,
+        **weights, **scales, w13_input_scale_quant=ONE, a1_gscale=ONE, routing_method_type=1,
+        intermediate_size_per_partition=64,
         ep_rank=0, local_num_experts=8,
     )  # fmt: skip
 
@@ -119,7 +125,8 @@ def test_fp8_block_scale(upstream_import: Load, kernels: dict[str, Any], monkeyp
 def test_fp8_per_tensor(upstream_import: Load, kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     moe = upstream_import("vllm.model_executor.layers.fused_moe.flashinfer_trtllm_moe")
     monkeypatch.setattr(moe, "moe_kernel_quantize_input", lambda x, *a, **k: (x, None))
-    call = moe.flashinfer_fused_moe_per_tensor_scale_fp8
+    names = ("fi_trtllm_fp8_per_tensor_moe", "flashinfer_fused_moe_per_tensor_scale_fp8")  # since vLLM 0.14, before
+    call = next(getattr(moe, name) for name in names if hasattr(moe, name))
     got = reached(call, LOGITS, None, X, ONE, ONE, ONE, ONE, ONE, ONE, 8, 2, 1, 1, 64, 0, 8, False, 3)
     assert got["routing_method_type"] == 3
 
@@ -178,7 +185,7 @@ def test_mxfp4_method(
         **dict.fromkeys(names, ONE), **blank, enable_eplb=False, global_num_experts=8, local_num_experts=8, top_k=2, ep_rank=0,
         renormalize=True,
     )  # fmt: skip
-    got = reached(me.apply, layer, X.to(torch.bfloat16), LOGITS)
+    got = reached(apply_moe, me, X.to(torch.bfloat16), LOGITS, layer)
     assert got["routing_method_type"] == 1, "renormalize"
     assert got["do_finalize"] is True
     assert got.get("enable_pdl") is None

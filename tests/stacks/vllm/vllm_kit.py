@@ -39,9 +39,9 @@ def needed_module(name: str) -> ModuleType:
         raise
 
 
-def apply_moe(method: Any, x: torch.Tensor, router_logits: torch.Tensor) -> Any:
-    """Apply an MoE method to `moe_layer`, which since vLLM 0.14 takes its router apart."""
-    layer = moe_layer()
+def apply_moe(method: Any, x: torch.Tensor, router_logits: torch.Tensor, layer: Any = None) -> Any:
+    """Apply an MoE method to a layer, `moe_layer` unless given; since vLLM 0.14 it takes the router apart."""
+    layer = layer or moe_layer()
     if "router" not in inspect.signature(method.apply).parameters:
         return method.apply(layer=layer, x=x, router_logits=router_logits)
     router = SimpleNamespace(select_experts=lambda **given: layer.select_experts(**given)[:2])
