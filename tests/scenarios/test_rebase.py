@@ -95,6 +95,8 @@ def test_a_conflict_is_parked_resolved_and_gone_on_from(stack: Patchq, upstream:
     assert "<<<<<<< up v2\notherwise\n||||||| " in text
     assert ">>>>>>> first (written for v1)\n" in text
     assert git(folder, "status", "--porcelain") == "UU a.txt"
+    assert "up v1 onto v2: a rebase is under way; first stops in" in stack.ok("status")
+    assert json.loads(stack.ok("status", "--json"))["rebases"][0]["stop"]["patch"] == "first"
     # The applied stack is as it was, and works.
     stack.ok("apply")
     assert "conflict markers are left in a.txt" in stack.fails(3, "rebase", "up", "--continue", "--no-proof")
@@ -250,6 +252,8 @@ def test_on_a_persons_word_what_is_edited_upstream_is_retired_if_its_proof_agree
     release(upstream, "v3", {"a.txt": with_lines(40, {5: b"changed\nand more\n", 6: b""})})
     told(proven, 3, "up", "--onto", "v2")
     assert "nothing of up/first was seen in v2" in proven.fails(1, "rebase", "up", "--continue", "--retire")
+    said = proven.fails(5, "rebase", "up", "--continue", "--retire", "--how", "it does the same")
+    assert "up/first is not retired: its proof on the bare up v2: failed" in said
     told(proven, 0, "up", "--abort")
     proven.patch_file("first").write_text(
         proven.patch_file("first")

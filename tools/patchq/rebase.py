@@ -88,7 +88,8 @@ def resume(
     :param how: what to write into the ledger of the resolution.
     :raises ConflictError: if files still hold conflict markers.
     :raises BuildError: if the proof fails.
-    :raises UserError: if nothing is left of the patch, or nothing of it was seen upstream to retire it for.
+    :raises UserError: if nothing is left of the patch, or none of it was seen upstream and ``how`` doesn't say
+        what does the same there.
     """
     with project.locked("rebase"):
         progress = load(project, upstream)
@@ -166,9 +167,10 @@ def abort(project: Project, upstream: str) -> Result:
         return Result(upstream, progress.from_ref, progress.onto.ref, "aborted", notes=tuple(notes))
 
 
-def under_way(project: Project) -> list[str]:
-    """The upstreams of which a rebase is under way."""
-    return sorted(p.stem for p in (project.layout.private / "rebase").glob("*.json"))
+def under_way(project: Project) -> list[Result]:
+    """The rebases under way, as they stand."""
+    names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
+    return [_result(project, load(project, name), "stopped") for name in names]
 
 
 # Carrying

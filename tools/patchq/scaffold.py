@@ -10,7 +10,11 @@ from patchq.lock import EMPTY
 from patchq.paths import LOCK_NAME
 
 _IGNORE = ["/.patchq/", "/dist/"]
-_ATTRIBUTES = "patches/**/*.patch -text -whitespace\npatches/*/ledger.jsonl merge=union\n"
+_ATTRIBUTES = """\
+patches/**/*.patch -text -whitespace
+patches/*/ledger.jsonl merge=union
+patches/*/rr-cache/** -text -diff
+"""
 _WORKFLOW = """\
 name: patches
 on: [push, pull_request]

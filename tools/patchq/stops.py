@@ -91,8 +91,11 @@ def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> St
 def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
     """Retire a patch that a person says upstream has, if its proof passes without it."""
     name = f"{progress.upstream}/{stop.patch}"
-    if not stop.grade:
-        raise UserError(f"nothing of {name} was seen in {progress.onto.ref}", hint="`--skip` leaves it out")
+    if not stop.grade and not how:
+        raise UserError(
+            f"nothing of {name} was seen in {progress.onto.ref}",
+            hint="`--how TEXT` says what does the same there; `--skip` leaves it out",
+        )
     state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
     if state != "passed":
         raise BuildError(

@@ -22,13 +22,13 @@ def run(upstream_import: Load) -> Run:
     module = upstream_import("flashinfer.attention")
     prefill = upstream_import("flashinfer.prefill")
     calls: list[tuple[Any, ...]] = []
-    made = object.__new__(module.BatchAttentionWithAttentionSinkWrapper)
-    nothing = "_custom_mask_buf _prefix_len_ptr _float_workspace_buffer _int_workspace_buffer _qo_indptr_buf "
-    nothing += "_paged_kv_indptr_buf _paged_kv_indices_buf _paged_kv_last_page_len_buf _rope_scale _rope_theta"
+    # What a release knows more of than the last is nothing here.
+    blank = {"__getattr__": lambda self, name: None}
+    made = object.__new__(type("Planned", (module.BatchAttentionWithAttentionSinkWrapper,), blank))
     made.__dict__.update(
-        dict.fromkeys(nothing.split()),
         _backend="fa2", _kv_layout="HND", _window_left=-1, _logits_soft_cap=None, _sm_scale=0.125, _causal=True,
-        _cached_q_data_type=torch.bfloat16, _cached_kv_data_type=torch.float8_e4m3fn, _cached_o_data_type=torch.bfloat16, _plan_info=[], _jit_module=1,
+        _cached_q_data_type=torch.bfloat16, _cached_kv_data_type=torch.float8_e4m3fn, _cached_o_data_type=torch.bfloat16, _plan_info=[], _jit_module=1, _qo_indptr_last=4,
+        _jit_additional_tensor_names=["sink"], _jit_additional_scalar_names=["sm_scale"],
         _cached_module=SimpleNamespace(paged_run=lambda *args: calls.append(args)),
     )  # fmt: skip
     assert isinstance(made, prefill.BatchPrefillWithPagedKVCacheWrapper)

@@ -44,7 +44,7 @@ def command(
         raise click.UsageError("one of --onto REF, --continue, --skip and --abort")
     project = open_project(as_json)
     if name is None:
-        names = rebase.under_way(project)
+        names = [found.upstream for found in rebase.under_way(project)]
         if len(names) != 1 or ref:
             raise UserError(
                 "which upstream?", hint="`patchq rebase NAME …`; under way: " + (", ".join(names) or "none")

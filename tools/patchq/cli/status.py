@@ -13,11 +13,15 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 def command(set_name: str, as_json: bool) -> None:
     """Where each stack and its worktree stand."""
     from patchq.inspect import status
+    from patchq.rebase import under_way
 
     project = open_project(as_json)
-    found = status(project, set_name)
+    found, rebases = status(project, set_name), under_way(project)
     if as_json:
-        emit("status", {"set": project.choose_set(set_name), "stacks": [asdict(s) for s in found]})
+        emit("status", {
+            "set": project.choose_set(set_name), "stacks": [asdict(s) for s in found],
+            "rebases": [asdict(r) for r in rebases],
+        })  # fmt: skip
         return
     click.echo(f"set {project.choose_set(set_name)}")
     for s in found:
@@ -28,6 +32,10 @@ def command(set_name: str, as_json: bool) -> None:
         hint = _next(s.state, s.worktree, s.upstream)
         if hint:
             click.echo(f"    next: {hint}")
+    for r in rebases:
+        at = f"{r.stop.patch} stops in {r.worktree}" if r.stop else "interrupted"
+        click.echo(f"{r.upstream} {r.from_ref} onto {r.onto}: a rebase is under way; {at}")
+        click.echo(f"    next: patchq rebase {r.upstream} --continue, --skip or --abort")
 
 
 def _next(state: str, worktree: str, upstream: str) -> str:
