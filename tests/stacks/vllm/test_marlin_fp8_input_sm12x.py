@@ -21,8 +21,17 @@ import torch
 Load = Callable[[str], ModuleType]
 TAKEN = [(8, 9), (12, 0), (12, 1)]
 REFUSED = [(8, 0), (9, 0), (10, 0), (11, 0)]
-FOLDERS = {"gptq_marlin": "csrc/quantization/gptq_marlin", "moe": "csrc/moe/marlin_moe_wna16"}
-SOURCES = {"gptq_marlin": "gptq_marlin.cu", "moe": "ops.cu"}
+#: Where each kernel's sources are, the newest place first.
+SOURCES = {
+    "dense": ("csrc/quantization/marlin/marlin.cu", "csrc/quantization/gptq_marlin/gptq_marlin.cu"),
+    "moe": ("csrc/moe/marlin_moe_wna16/ops.cu",),
+}
+
+
+def source(trees: Path, kind: str) -> Path:
+    """The file of a kernel's checks; its generator lies beside it."""
+    places = [trees / "vllm" / path for path in SOURCES[kind]]
+    return next(path for path in places if path.is_file())
 
 
 @pytest.mark.parametrize("capability", TAKEN + REFUSED)
@@ -42,9 +51,9 @@ def test_python(
 
 
 @pytest.mark.parametrize("capability", TAKEN + REFUSED)
-@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("kind", SOURCES)
 def test_the_kernels_condition(trees: Path, kind: str, capability: tuple[int, int]) -> None:
-    text = (trees / "vllm" / FOLDERS[kind] / SOURCES[kind]).read_text()
+    text = source(trees, kind).read_text()
     (condition,) = re.findall(r'TORCH_CHECK\(\s*([^"]*?),\s*"Marlin W4A8-FP8 only', text)
     major, minor = capability
     expression = " ".join(condition.split()).replace("||", "or")
@@ -54,9 +63,9 @@ def test_the_kernels_condition(trees: Path, kind: str, capability: tuple[int, in
 
 
 @pytest.mark.parametrize(("arch", "fp8"), [("8.9", True), ("12.0a", True), ("12.1", True), ("9.0a", False)])
-@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.parametrize("kind", SOURCES)
 def test_the_generators(trees: Path, tmp_path: Path, kind: str, arch: str, fp8: bool) -> None:
-    script = shutil.copy(trees / "vllm" / FOLDERS[kind] / "generate_kernels.py", tmp_path)
+    script = shutil.copy(source(trees, kind).with_name("generate_kernels.py"), tmp_path)
     subprocess.run([sys.executable, script, arch], check=True, cwd=tmp_path)
     made = sorted(path.name for path in tmp_path.glob("sm*_kernel_*.cu"))
     assert [name for name in made if name.startswith("sm80_")]

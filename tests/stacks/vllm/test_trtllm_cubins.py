@@ -42,6 +42,7 @@ def test_batch_invariance_is_no_matter_of_cubins(
     on: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = on((10, 0))
-    monkeypatch.setattr(module, "vllm_is_batch_invariant", lambda: True)
+    monkeypatch.setattr(module, "vllm_is_batch_invariant", lambda: True, raising=False)
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")  # what it is from vLLM 0.20 on
     assert not module.supports_trtllm_attention()
     assert need(module, "has_trtllm_gen_cubins")()
