@@ -192,13 +192,14 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
     """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
     landings = [column.landings[n] for n in range(len(patches))]
     run: list[tuple[Patch, Landing]] = []
+    upstream = stops.Upstream(project, progress, patches)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
         if landing.outcome not in STOPS:
             run.append((patch, landing))
             continue
         _commit(project, progress, run, column)
         run = []
-        stop = stops.stop_at(project, progress, patch, landing, column, landings[number + 1 :])
+        stop = stops.stop_at(project, progress, patch, landing, column, landings[number + 1 :], upstream)
         progress.stop = stop
         step = stops.retire(project, progress, stop, prove) if progress.retire else None
         if step is None and landing.stages:

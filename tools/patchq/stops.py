@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from patchq import fsio, rerere
 from patchq import ledger as ledgers
@@ -30,8 +31,9 @@ Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
 def stop_at(
-    project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column, rest: Sequence[Landing]
-) -> Stop:
+    project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column, rest: Sequence[Landing],
+    upstream: Upstream,
+) -> Stop:  # fmt: skip
     """What to tell of a patch that doesn't land, and the tree to park."""
     changes, contents = list(landing.changes), dict(column.contents)
     ours = f"{progress.upstream} {progress.onto.ref}"
@@ -45,7 +47,7 @@ def stop_at(
             contents[blob] = text
             changes[n] = PathChange(change.path, change.old, TreeEntry(change.new.mode, blob))
     (parked,) = write_commits(project.store, progress.tip, [(patch.commit, changes)], contents)
-    seen = look_upstream(project, progress, patch)
+    seen = upstream.look(patch)
     grade = "identical" if landing.outcome == ABSORBED else seen.grade
     outcome = ABSORBED if landing.outcome == ABSORBED or seen.retirable else landing.outcome
     evidence = seen.said if seen.grade else ""
@@ -59,18 +61,33 @@ def stop_at(
     )  # fmt: skip
 
 
-def look_upstream(project: Project, progress: Progress, patch: Patch) -> Sight:
-    """Look for the patch in the releases from the old ref to the new one, as far as they are pinned and here."""
-    versions: list[tuple[str, str]] = []
-    for pin in pins_between(project.lock.upstreams[progress.upstream], source_pin(project, progress), progress.onto):
-        try:
-            versions.append((pin.ref, base_of(project, pin, offline=True).commit))
-        except SourceError:
-            continue
-    versions.append((progress.onto.ref, progress.base))
-    trees = project.store.tree_of([progress.old_base, *(commit for _, commit in versions)])
-    first, *rest = (Column(project.store, tree, [patch]) for tree in trees)
-    return sight(patch, first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)])
+class Upstream:
+    """Upstream's releases from the old ref to the new one, as far as they are pinned and here; read when asked."""
+
+    def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch]) -> None:
+        self.project, self.progress, self.patches = project, progress, patches
+
+    @cached_property
+    def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
+        project, progress = self.project, self.progress
+        versions: list[tuple[str, str]] = []
+        old = source_pin(project, progress)
+        for pin in pins_between(project.lock.upstreams[progress.upstream], old, progress.onto):
+            try:
+                versions.append((pin.ref, base_of(project, pin, offline=True).commit))
+            except SourceError:
+                continue
+        versions.append((progress.onto.ref, progress.base))
+        trees = project.store.tree_of([progress.old_base, *(commit for _, commit in versions)])
+        first, *rest = (Column(project.store, tree, self.patches) for tree in trees)
+        for column in (first, *rest):
+            column.read_bare(path for patch in self.patches for path in patch.paths)
+        return first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)]
+
+    def look(self, patch: Patch) -> Sight:
+        """Look for a patch in them."""
+        base, versions = self._columns
+        return sight(patch, base, versions)
 
 
 def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:
