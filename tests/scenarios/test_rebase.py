@@ -310,12 +310,37 @@ def test_leaving_out_all_that_stops_and_bringing_it_later(stack: Patchq, upstrea
     assert (stack.tree() / "a.txt").read_bytes() == text
 
 
+def test_a_renamed_file_is_followed_past_what_the_new_stack_has(stack: Patchq, upstream: Path) -> None:
+    """The patches that are there already know the file by its new path; the one to carry doesn't."""
+    release(upstream, "v2", {"a.txt": None, "deep/er/a.txt": with_lines(40, {30: b"otherwise\n"})})
+    found = told(stack, 0, "up", "--onto", "v2", "--leave-out")
+    assert outcomes(found) == {"first": "merged", "second": "conflict", "third": "clean"}
+    found = told(stack, 3, "up", "--onto", "v2")
+    assert (found["stop"]["patch"], found["stop"]["outcome"]) == ("second", "conflict")
+    assert found["stop"]["conflicts"] == [["deep/er/a.txt", [30]]]
+
+
+def test_what_upstream_has_is_seen_in_a_file_that_it_renamed(stack: Patchq, upstream: Path) -> None:
+    edit(stack.tree() / "b.txt", 20, b"one thing\nanother thing\na third thing\n")
+    stack.ok("new", "up", "long", "-s", "-m", "Long\n\nFor the test.")
+    indented = with_lines(40, {20: b"    one thing\n    another thing\n    a third thing\n"})
+    release(upstream, "v2", {"b.txt": None, "deep/b.txt": indented})
+    found = told(stack, 3, "up", "--onto", "v2")
+    assert (found["stop"]["patch"], found["stop"]["outcome"], found["stop"]["grade"]) == (
+        "long",
+        "absorbed",
+        "contained",
+    )
+    assert json.loads(stack.ok("forecast", "up", "--onto", "v2", "--json"))["cells"][-1]["grade"] == "contained"
+
+
 def test_the_same_ref_and_an_older_one(stack: Patchq, upstream: Path) -> None:
     assert told(stack, 0, "up", "--onto", "v1")["state"] == "nothing"
     git(upstream, "checkout", "-q", "--orphan", "before")
     release(upstream, "v0", {"a.txt": numbered(39), "b.txt": numbered(40), "pkg/mod.py": None})
-    assert set(outcomes(told(stack, 0, "up", "--onto", "v0")).values()) <= {"clean", "offset", "merged"}
+    assert outcomes(told(stack, 0, "up", "--onto", "v0")) == {"first": "clean", "second": "clean", "third": "clean"}
     stack.ok("apply", "--set", "default-up-v0")
+    assert (stack.tree() / "a.txt").read_bytes() == with_lines(39, {5: b"changed\n", 30: b"changed\n"})
 
 
 def test_where_the_file_is_gone(stack: Patchq, upstream: Path) -> None:

@@ -36,7 +36,6 @@ LAYERS = [
         "forecast",
         "rebase",
         "blame",
-        "history",
         "ptx",
         "probe",
         "sbom",

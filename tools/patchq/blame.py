@@ -50,12 +50,10 @@ def blame(
     with project.locked("blame"):
         (carried,) = carried_stacks(project, project.stacks(set_name, [upstream]), set_name)
     pin = carried.stack.pin
-    if not pin.url or not breaks:
-        if not pin.url:
-            raise SourceError(
-                f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {pin.ref}`"
-            )
+    if not breaks:
         return []
+    if not pin.url:
+        raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {pin.ref}`")
     # Apart from the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
     chain = [pin.ref, *refs]
@@ -73,13 +71,13 @@ class _Search:
     def __init__(self, history: Git, both: Git, carried: Carried) -> None:
         self.history, self.both = history, both
         self.patches: list[Patch] = read_patches(both, carried.commits)
-        self.upstream = carried.stack.pin.upstream
+        self.upstream, self.base = carried.stack.pin.upstream, carried.base
         self.stops: dict[CommitId, set[str]] = {}
 
     def _stops_at(self, commit: CommitId) -> set[str]:
         """The patches that stop on a commit; asked once for all of them."""
         if commit not in self.stops:
-            (column,) = carry(self.both, self.patches, [commit])
+            (column,) = carry(self.both, self.patches, [commit], self.base)
             self.stops[commit] = {
                 f"{self.upstream}/{landing.patch}" for landing in column.landings.values() if landing.outcome in STOPS
             }

@@ -8,19 +8,17 @@ take ten times as long, and nothing could have been renamed.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from patchq import diff
-from patchq.absorbed import Sight, judge, look
-from patchq.git import CommitInfo, Git, PathChange, Stage, TreeEntry, scratch
+from patchq.absorbed import IDENTICAL, Sight, judge, look
+from patchq.git import CommitInfo, Git, PathChange, Stage, TreeEntry, blob_id, scratch
 from patchq.merges import Merged, Objects, Side, by_path, flat_trees
-from patchq.sources import commit_start, fast_import, quote_path
+from patchq.sources import commit_start, import_commits, quote_path
 from patchq.types import BlobId, CommitId, TreeId, show_path
 
 #: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.
@@ -96,25 +94,22 @@ def write_commits(
     """Commits on top of one another, each with its author and message, by one ``git fast-import``."""
     if not commits:
         return []
-    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
-        marks = Path(folder) / "marks"
-        with fast_import(store, f"--export-marks={marks}") as out:
-            parent = onto.encode()
-            for number, (info, changes) in enumerate(commits, 1):
-                out.write(commit_start(b"refs/patchq/scratch/carry", number, info.author, info.message, parent))
-                for change in changes:
-                    path, new = quote_path(change.path), change.new
-                    if new is None:
-                        out.write(b"D %s\n" % path)
-                    elif new.blob in contents:
-                        out.write(b"M %s inline %s\ndata %d\n" % (new.mode, path, len(contents[new.blob])))
-                        out.write(contents[new.blob] + b"\n")
-                    else:
-                        out.write(b"M %s %s %s\n" % (new.mode, new.blob.encode(), path))
-                parent = b":%d" % number
-            out.write(b"reset refs/patchq/scratch/carry\nfrom %s\n\ndone\n" % (b"0" * 40))
-        ids = dict(line.split() for line in marks.read_text().splitlines())
-    return [CommitId(ids[f":{number}"]) for number in range(1, len(commits) + 1)]
+    ref = b"refs/patchq/scratch/carry"
+    with import_commits(store, ref) as (out, ids):
+        parent = onto.encode()
+        for number, (info, changes) in enumerate(commits, 1):
+            out.write(commit_start(ref, number, info.author, info.message, parent))
+            for change in changes:
+                path, new = quote_path(change.path), change.new
+                if new is None:
+                    out.write(b"D %s\n" % path)
+                elif new.blob in contents:
+                    out.write(b"M %s inline %s\ndata %d\n" % (new.mode, path, len(contents[new.blob])))
+                    out.write(contents[new.blob] + b"\n")
+                else:
+                    out.write(b"M %s %s %s\n" % (new.mode, new.blob.encode(), path))
+            parent = b":%d" % number
+    return [ids[number] for number in range(1, len(commits) + 1)]
 
 
 class Column:
@@ -216,7 +211,7 @@ class Column:
                     content, shifted = diff.apply_hunks(patch.hunks[edit.path], self.content(there.blob))
                 except diff.Mismatch:
                     return None
-                blob = BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+                blob = blob_id(content)
                 self.contents[blob] = content
                 new.append(PathChange(edit.path, there, TreeEntry(edit.new.mode, blob)))
                 moved += bool(shifted)
@@ -259,25 +254,42 @@ class _Request:
     sides: tuple[Side, ...] | None
 
 
-def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId]) -> list[Column]:
+def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId) -> list[Column]:
     """The patches on each base; one that stops is left out of what follows.
 
     What the landings hold is in memory: ``Column.contents`` has all that isn't in the store.
+
+    :param written_for: the commit that the patches' stack begins at.
     """
-    if not bases:
-        return []
-    with scratch(store) as git:
-        columns = [Column(git, tree, patches) for tree in store.tree_of(bases)]
-        merger = _Merger(git)
-        if patches:
-            merger.follow(columns, patches[0].parent)
+    with _following(store, patches, bases, written_for) as (columns, merger):
         for column in columns:
             column.read_bare(path for patch in patches for path in patch.paths)
         while requests := [r for column in columns for r in column.advance()]:
             merger.merge(requests)
+    return columns
+
+
+def look_at(store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+    """Trees as the patches see them, with no patch on any: for :func:`sight`."""
+    with _following(store, patches, commits, written_for) as (columns, _):
+        for column in columns:
+            column.read_bare(path for patch in patches for path in patch.paths)
+    return columns
+
+
+@contextmanager
+def _following(
+    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId
+) -> Iterator[tuple[list[Column], _Merger]]:
+    """Columns that know where files went, and what merges in them; afterwards they read from the store."""
+    with scratch(store) as git:
+        base, *trees = store.tree_of([written_for, *commits])
+        columns = [Column(git, tree, patches) for tree in trees]
+        merger = _Merger(git)
+        merger.follow(columns, base)
+        yield columns, merger
         for column in columns:
             column.git = store
-        return columns
 
 
 _PROBE = b"\nwhere this line is, there is the file: %d\n"
@@ -296,11 +308,11 @@ class _Merger:
 
         By a merge that changes just those: git finds a renamed file as it would for the patch, once for all.
         """
-        before = self.git.list_tree(base)
+        absences = [{p for patch in c.patches for p in patch.paths} - c.entries.keys() for c in columns]
+        before = self.git.list_tree(base, sorted(set().union(*absences))) if any(absences) else {}
         lacking = []
-        for column in columns:
-            touched = {path for patch in column.patches for path in patch.paths}
-            absent = {p for p in touched - column.entries.keys() if p not in before or before[p].mode != diff.GITLINK}
+        for column, absent in zip(columns, absences, strict=True):
+            absent = {p for p in absent if p not in before or before[p].mode != diff.GITLINK}
             gone = sorted(p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders)
             if gone:
                 lacking.append((column, gone))
@@ -345,12 +357,13 @@ class _Merger:
         pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
         merges = self.git.merge(pairs)
         flat = flat_trees(self.git, [m.tree for m in merges[: len(small)]])
-        for sides, merge, pair, tree in zip(small, merges, pairs, flat, strict=False):
+        count = len(small)
+        for sides, merge, pair, tree in zip(small, merges[:count], pairs[:count], flat, strict=True):
             assert sides is not None
             self.known[sides] = by_path(sides, merge, pair, tree)
         found = [
             (r, Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair))
-            for r, merge, pair in zip(whole, merges[len(small) :], pairs[len(small) :], strict=True)
+            for r, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True)
         ]
         found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
         wanted = {c.new.blob for _, m in found for c in m.changes if c.new and c.new.mode != diff.GITLINK}
@@ -424,6 +437,14 @@ def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
         for e in patch.edits
     ]  # fmt: skip
     return judge(files, [label for label, _ in versions])
+
+
+def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:
+    """Of a patch that stops on a ref: its outcome, how much of it upstream has, and the evidence."""
+    if landing.outcome == ABSORBED and not seen.retirable:
+        return ABSORBED, IDENTICAL, f"nothing of it is left to add at {ref}"
+    outcome = ABSORBED if seen.retirable else landing.outcome
+    return outcome, seen.grade, seen.said if seen.grade else ""
 
 
 def _parents(path: bytes) -> list[bytes]:

@@ -146,7 +146,7 @@ def _check_trailers(project: Project, header: Header) -> list[_Problem]:
         found.append(("proof", "Proof: is missing", "name the test under tests/stacks/ that fails without the patch"))
     for proof in proofs:
         found += _check_proof(project, proof)
-    for need in (w for v in header.values("Needs") for w in v.replace(",", " ").split()):
+    for need in header.needs:
         if need not in NEEDS:
             found.append(("needs", f"Needs: {need} is unknown", f"one of {', '.join(NEEDS)}"))
     for value in header.values("Build"):

@@ -20,7 +20,7 @@ from patchq.diff import GITLINK, REGULAR, SYMLINK, FilePatch, Hunk, Mismatch, Un
 from patchq.errors import Conflict, ConflictError, FormatError
 from patchq.git import Git
 from patchq.header import Header
-from patchq.sources import commit_start, fast_import, quote_path
+from patchq.sources import commit_start, import_commits, quote_path
 from patchq.types import AppliedPatch, CommitId, Offset, show_path
 
 
@@ -86,19 +86,13 @@ class Engine:
         view.prefetch(f.old_path for _, files in patches for f in files if f.old_path is not None)
         offsets: list[tuple[Offset, ...]] = []
         ref = f"refs/patchq/scratch/{self.upstream}".encode()
-        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
-            marks = Path(folder) / "marks"
-            with fast_import(self.store, f"--export-marks={marks}") as out:
-                for number, (patch, files) in enumerate(patches, 1):
-                    parent = onto.encode() if number == 1 else b":%d" % (number - 1)
-                    out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
-                    offsets.append(self._write_patch(view, patch, files, out))
-                # No ref stays behind: a failing stack beside this one must leave all as it was.
-                out.write(b"reset %s\nfrom %s\n\ndone\n" % (ref, b"0" * 40))
-            ids = dict(line.split() for line in marks.read_text().splitlines())
-        return [
-            AppliedPatch(patch.name, CommitId(ids[f":{n}"]), offsets[n - 1]) for n, (patch, _) in enumerate(patches, 1)
-        ]
+        # No ref stays behind: a failing stack beside this one must leave all as it was.
+        with import_commits(self.store, ref) as (out, ids):
+            for number, (patch, files) in enumerate(patches, 1):
+                parent = onto.encode() if number == 1 else b":%d" % (number - 1)
+                out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
+                offsets.append(self._write_patch(view, patch, files, out))
+        return [AppliedPatch(patch.name, ids[n], offsets[n - 1]) for n, (patch, _) in enumerate(patches, 1)]
 
     def _write_patch(
         self, view: _View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]

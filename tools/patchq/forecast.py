@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from patchq.apply import carried_stacks
-from patchq.carry import ABSORBED, STOPS, Column, FileConflict, carry, read_patches, sight
+from patchq.carry import STOPS, Column, FileConflict, carry, read_patches, sight, verdict
 from patchq.errors import UserError
 from patchq.project import Project
 from patchq.refs import pin_at, releases_of
@@ -90,7 +90,7 @@ def forecast(
             pins = list(pool.map(lambda ref: pin_at(project, carried.stack.pin, ref), wanted))
         bases = fetcher.fetch(pins)
     patches = read_patches(project.store, carried.commits)
-    columns = carry(project.store, patches, [base.commit for base in bases])
+    columns = carry(project.store, patches, [base.commit for base in bases], carried.base)
     (base,) = project.store.tree_of([carried.base])
     first = Column(project.store, base, patches)
     versions = list(zip(wanted, columns, strict=True))
@@ -110,11 +110,6 @@ def _cells(upstream: str, base: Column, versions: Sequence[tuple[str, Column]]) 
     for patch, landing in zip(column.patches, landings, strict=True):
         outcome, grade, evidence = landing.outcome, "", ""
         if outcome in STOPS:
-            seen = sight(patch, base, versions)
-            grade, evidence = seen.grade, seen.said if seen.grade else ""
-            if outcome == ABSORBED and not seen.retirable:
-                grade, evidence = "identical", f"nothing of it is left to add at {ref}"
-            elif seen.retirable:
-                outcome = ABSORBED
+            outcome, grade, evidence = verdict(landing, sight(patch, base, versions), ref)
         found.append(Cell(f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence))
     return found

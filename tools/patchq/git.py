@@ -6,6 +6,8 @@ This is the only module that imports GitPython, and it does so only where it is 
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,6 +49,11 @@ _DIFF_CONFIG = (
     "core.attributesFile=/dev/null",
     "format.encodeEmailHeaders=true",
 )
+
+
+def blob_id(content: bytes) -> BlobId:
+    """The id that git gives to a blob of these bytes."""
+    return BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +166,9 @@ class Git:
         """The trees of commits, in one call."""
         return [TreeId(t) for t in self.resolve(*(f"{c}^{{tree}}" for c in commits))]
 
-    def list_tree(self, treeish: str) -> dict[bytes, TreeEntry]:
-        """Every file of a tree, by path."""
-        out = self.run("ls-tree", "-r", "-z", "--full-tree", treeish)
+    def list_tree(self, treeish: str, paths: Sequence[bytes] = ()) -> dict[bytes, TreeEntry]:
+        """Every file of a tree, or those at these paths, by path."""
+        out = self.run("ls-tree", "-r", "-z", "--full-tree", treeish, "--", *map(os.fsdecode, paths))
         found: dict[bytes, TreeEntry] = {}
         for line in out.split(b"\0")[:-1]:
             meta, path = line.split(b"\t", 1)

@@ -58,6 +58,11 @@ class Header:
         """The first value of a trailer, or an empty string."""
         return next(iter(self.values(key)), "")
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What its proof needs beyond a CPU: the words of ``Needs:``."""
+        return tuple(word for value in self.values("Needs") for word in value.replace(",", " ").split())
+
 
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
     """The trailers of a message: its last paragraph, if each of its lines is one.

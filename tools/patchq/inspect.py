@@ -1,16 +1,17 @@
-"""Where things stand: ``status``, ``list`` and ``show``. Looks only, changes nothing."""
+"""Where things stand: ``status``, ``list``, ``show`` and ``ledger``. Looks only, changes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchq import diff, fsio
-from patchq.errors import PatchqError
+from patchq.errors import PatchqError, UserError
 from patchq.header import Header
+from patchq.ledger import Ledger, parse
 from patchq.lock import Pin
 from patchq.project import Project
-from patchq.stack import Stack, State, find_patch, load_state, pin_key
+from patchq.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
 from patchq.types import show_path
 
 
@@ -129,7 +130,7 @@ def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
     return PatchInfo(
         pin.upstream, pin.ref, name, header.subject, f"{header.author.name} <{header.author.email}>",
         header.value("Topic"), header.value("Upstream-Status"), header.values("Proof"),
-        tuple(w for v in header.values("Needs") for w in v.replace(",", " ").split()),
+        header.needs,
         header.values("Requires"), files, path,
     )  # fmt: skip
 
@@ -156,3 +157,25 @@ def _count(file: diff.FilePatch) -> tuple[int, int]:
         added += len(hunk.new) - context
         removed += len(hunk.old) - context
     return added, removed
+
+
+def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -> dict[str, Ledger]:
+    """The ledgers of upstreams, all that have one or the named ones.
+
+    :param patch: only what tells of this patch.
+    :raises UserError: for an unknown upstream, or a patch that no ledger tells of.
+    """
+    for name in names:
+        if name not in project.lock.upstreams:
+            raise UserError(f"no upstream {name!r}", hint=f"there are {', '.join(project.lock.upstreams)}")
+    found = {}
+    for name in names or project.lock.upstreams:
+        data = fsio.read_or_none(ledger_path(project.layout, name))
+        if data is not None:
+            found[name] = parse(data)
+    if patch:
+        short = patch.rpartition("/")[2]
+        found = {n: replace(x, attempts=tuple(a for a in x.attempts if a.patch == short)) for n, x in found.items()}
+        if not any(x.attempts for x in found.values()):
+            raise UserError(f"no ledger tells of {patch}", hint="`patchq ledger` shows them all")
+    return found

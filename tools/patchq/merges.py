@@ -5,12 +5,11 @@ The files of a merge are flat trees, named by their numbers; its sides are commi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from patchq.git import Git, Merge, PathChange, Stage, TreeEntry
-from patchq.sources import fast_import, quote_path
+from patchq.git import Git, Merge, PathChange, Stage, TreeEntry, blob_id
+from patchq.sources import import_commits, quote_path
 from patchq.types import BlobId, CommitId, TreeId
 
 
@@ -38,7 +37,7 @@ class Objects:
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:
         self.git, self.written, self.count = git, written, 0
-        self.ids: dict[str, str] = {}
+        self.ids: dict[int, CommitId] = {}
         self.same: dict[object, int] = {}
         self.parts: list[bytes] = []
 
@@ -48,19 +47,16 @@ class Objects:
     def __exit__(self, kind: object, *rest: object) -> None:
         if kind is not None or not self.parts:
             return
-        marks = self.git.folder / "marks"
-        with fast_import(self.git, f"--export-marks={marks}") as out:
+        with import_commits(self.git, b"refs/side") as (out, self.ids):
             out.write(b"".join(self.parts))
-            out.write(b"reset refs/side\nfrom %s\n\ndone\n" % (b"0" * 40))
-        self.ids = dict(line.split() for line in marks.read_text().splitlines())
 
     def id(self, mark: int) -> CommitId:
         """The id of a commit, when all are written."""
-        return CommitId(self.ids[f":{mark}"])
+        return self.ids[mark]
 
     def blob(self, content: bytes) -> BlobId:
         """A blob's id; it is written if it wasn't."""
-        blob = BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+        blob = blob_id(content)
         if blob not in self.written:
             self.written.add(blob)
             self.parts.append(b"blob\ndata %d\n%s\n" % (len(content), content))

@@ -167,8 +167,7 @@ def _proofs(stacks: Sequence[Stack]) -> list[Proof]:
     found = []
     for stack in stacks:
         for name, header in stack.headers():
-            needs = tuple(w for v in header.values("Needs") for w in v.replace(",", " ").split())
-            found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), needs))
+            found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), header.needs))
     return found
 
 

@@ -24,11 +24,24 @@ from patchq.lock import Pin, Upstream, with_pin
 from patchq.lock import parse as parse_lock
 from patchq.paths import LOCK_NAME, check_name, ref_to_folder
 from patchq.project import Project
-from patchq.rebase_state import ABORTING, CARRYING, FINISHING, Progress, Result, Step, load, save, state_path
+from patchq.rebase_state import (
+    ABORTING,
+    CARRYING,
+    FINISHING,
+    Progress,
+    Result,
+    Step,
+    Stop,
+    load,
+    result,
+    save,
+    state_path,
+    stop_worktree,
+)
 from patchq.refs import complete_pin, pin_at, pins_between
 from patchq.stack import State, ledger_path, load_stack, pin_key
 from patchq.stops import Prove
-from patchq.types import CommitId
+from patchq.types import CommitId, TreeId
 from patchq.worktree import branch_of
 
 # The verbs
@@ -93,18 +106,13 @@ def resume(
     """
     with project.locked("rebase"):
         progress = load(project, upstream)
-        if over := _over(project, progress):
-            return over
-        stop = progress.stop
-        if stop is None or not stop.ready:
-            return _again(project, progress, prove)
+        stop = _stop(progress)
+        if stop is None:
+            return _end(project, progress, prove)
+        worktree = stop_worktree(project, progress)
         if retire:
             step = stops.retire_on_word(project, progress, stop, prove, how)
-            progress.files = str(stops.stop_worktree(project, progress).snapshot())
-            progress.done.append(step)
-            progress.stop = None
-            return _run(project, progress, prove)
-        worktree = stops.stop_worktree(project, progress)
+            return _go_on(project, progress, step, worktree.snapshot(), prove)
         step = stops.resolved(project, progress, stop, worktree, how)
         if check_proof:
             state, said = stops.run_proof(project, progress, stop.patch, CommitId(step.commit), prove)
@@ -125,10 +133,7 @@ def resume(
                 {p.relative_to(project.layout.root).as_posix(): data for p, data in files.items()},
             )
         )
-        progress.files = str(project.store.tree_of([step.commit])[0])
-        progress.done.append(step)
-        progress.stop = None
-        return _run(project, progress, prove)
+        return _go_on(project, progress, step, project.store.tree_of([step.commit])[0], prove)
 
 
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
@@ -138,15 +143,11 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
     """
     with project.locked("rebase"):
         progress = load(project, upstream)
-        if over := _over(project, progress):
-            return over
-        stop = progress.stop
-        if stop is None or not stop.ready:
-            return _again(project, progress, prove)
-        progress.files = str(stops.stop_worktree(project, progress).snapshot())
-        progress.done.append(stops.left_out(stop, how or "left out"))
-        progress.stop = None
-        return _run(project, progress, prove)
+        stop = _stop(progress)
+        if stop is None:
+            return _end(project, progress, prove)
+        files = stop_worktree(project, progress).snapshot()
+        return _go_on(project, progress, stops.left_out(stop, how), files, prove)
 
 
 def abort(project: Project, upstream: str) -> Result:
@@ -154,7 +155,7 @@ def abort(project: Project, upstream: str) -> Result:
     with project.locked("rebase"):
         progress = load(project, upstream)
         notes = []
-        worktree = stops.stop_worktree(project, progress)
+        worktree = stop_worktree(project, progress)
         if worktree.exists and progress.stop and progress.stop.ready and progress.phase == CARRYING:
             tree = worktree.snapshot()
             if tree != project.store.tree_of([progress.stop.parked])[0]:
@@ -167,12 +168,6 @@ def abort(project: Project, upstream: str) -> Result:
         return Result(upstream, progress.from_ref, progress.onto.ref, "aborted", notes=tuple(notes))
 
 
-def under_way(project: Project) -> list[Result]:
-    """The rebases under way, as they stand."""
-    names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
-    return [_result(project, load(project, name), "stopped") for name in names]
-
-
 # Carrying
 
 
@@ -183,9 +178,16 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
         if not names:
             return _finish(project, progress)
         patches = _patches(project, progress, names)
-        (column,) = carry(project.store, patches, [progress.tip])
+        (column,) = carry(project.store, patches, [progress.tip], progress.old_base)
         if not _land(project, progress, patches, column, prove):
-            return _result(project, progress, "stopped")
+            return result(project, progress, "stopped")
+
+
+def _go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
+    """Take a step for the stopped patch; ``files`` is what the worktree holds."""
+    progress.files, progress.stop = str(files), None
+    progress.done.append(step)
+    return _run(project, progress, prove)
 
 
 def _land(project: Project, progress: Progress, patches: Sequence[Patch], column: Column, prove: Prove) -> bool:
@@ -211,7 +213,7 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
                 return True
         stop = progress.stop
         if step is None and progress.leave_out:
-            step = stops.left_out(stop, "left out")
+            step = stops.left_out(stop)
         if step is None:
             progress.stop = stop
             stops.park(project, progress)
@@ -221,6 +223,11 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
     _commit(project, progress, run, column)
     save(project, progress)
     return True
+
+
+def _stop(progress: Progress) -> Stop | None:
+    """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
+    return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
 
 
 def _over(project: Project, progress: Progress) -> Result | None:
@@ -233,8 +240,10 @@ def _over(project: Project, progress: Progress) -> Result | None:
     return None
 
 
-def _again(project: Project, progress: Progress, prove: Prove) -> Result:
-    """Go on after a kill: what was not yet the user's is made anew."""
+def _end(project: Project, progress: Progress, prove: Prove) -> Result:
+    """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
+    if over := _over(project, progress):
+        return over
     progress.stop = None
     return _run(project, progress, prove)
 
@@ -287,9 +296,9 @@ def _finish(project: Project, progress: Progress) -> Result:
     )
     project.journal.perform(change)
     project.__dict__.pop("lock", None)
-    result = _result(project, progress, "done")
+    found = result(project, progress, "done")
     _clean_up(project, progress)
-    return result
+    return found
 
 
 def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
@@ -312,23 +321,13 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
 
 
 def _clean_up(project: Project, progress: Progress) -> None:
-    worktree = stops.stop_worktree(project, progress)
+    worktree = stop_worktree(project, progress)
     worktree.remove(force=True)
     branch = branch_of(worktree.upstream)
     now = project.store.ref_or_none(branch)
     if now:
         project.store.update_refs([(branch, now, None)])
     fsio.remove(state_path(project, progress.upstream))
-
-
-def _result(project: Project, progress: Progress, state: str) -> Result:
-    stop = progress.stop if state == "stopped" else None
-    folder = str(stops.stop_worktree(project, progress).path) if stop else ""
-    left = len(progress.order) - len(progress.done)
-    return Result(
-        progress.upstream, progress.from_ref, progress.onto.ref, state, tuple(progress.done), left, stop, folder,
-        progress.new_set,
-    )  # fmt: skip
 
 
 def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:

@@ -9,8 +9,10 @@ from patchq import fsio
 from patchq import ledger as ledgers
 from patchq.errors import UserError
 from patchq.lock import Pin
+from patchq.paths import ref_to_folder
 from patchq.project import Project
 from patchq.types import CommitId
+from patchq.worktree import Worktree
 
 VERSION = 1
 #: Of a rebase: patches are landing, the new stack is being written, it is being given up.
@@ -103,15 +105,43 @@ class Result:
     notes: tuple[str, ...] = ()
 
 
+def result(project: Project, progress: Progress, state: str) -> Result:
+    """What to tell of a rebase in a state."""
+    stop = progress.stop if state == "stopped" else None
+    folder = str(stop_worktree(project, progress).path) if stop else ""
+    left = len(progress.order) - len(progress.done)
+    return Result(
+        progress.upstream, progress.from_ref, progress.onto.ref, state, tuple(progress.done), left, stop, folder,
+        progress.new_set,
+    )  # fmt: skip
+
+
+def under_way(project: Project) -> list[Result]:
+    """The rebases under way, as they stand."""
+    names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
+    return [result(project, load(project, name), "stopped") for name in names]
+
+
+def stop_worktree(project: Project, progress: Progress) -> Worktree:
+    """The worktree of the patch that stops, beside the applied one."""
+    return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
+
+
 def state_path(project: Project, upstream: str) -> Path:
+    """Where the state of an upstream's rebase is, while one is under way."""
     return project.layout.private / "rebase" / f"{upstream}.json"
 
 
 def save(project: Project, progress: Progress) -> None:
+    """Write the state; a kill leaves the old one or the new one."""
     fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))
 
 
 def load(project: Project, upstream: str) -> Progress:
+    """Read the state.
+
+    :raises UserError: if no rebase of the upstream is under way.
+    """
     path = state_path(project, upstream)
     data = fsio.read_or_none(path)
     if data is None:

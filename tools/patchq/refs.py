@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from patchq import index
@@ -54,8 +55,6 @@ def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
 
     :raises UserError: if none of them has it.
     """
-    from packaging.version import InvalidVersion, Version
-
     pins = project.lock.upstreams[pin.upstream].pins
     if ref in pins:
         return pins[ref]
@@ -69,12 +68,9 @@ def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
             trouble += f"; {error.message}"
     if pin.archive and not is_local_archive(pin.archive):
         try:
-            version = Version(ref)
-            sdist = index.find_sdist(_archive_project(pin), str(version))
-            archive = f"{_archive_project(pin)}=={version}"
-            return Pin(pin.upstream, ref, archive=archive, sha256=sdist.sha256, subdir=pin.subdir)
-        except (InvalidVersion, SourceError) as error:
-            trouble += f"; {error}"
+            return _with_archive(Pin(pin.upstream, ref), pin)
+        except SourceError as error:
+            trouble += f"; {error.message}"
     raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {ref} …` names its sources")
 
 
@@ -83,17 +79,29 @@ def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
     if new.ref in project.lock.upstreams[new.upstream].pins:
         return new
     if not new.archive and old.archive and not is_local_archive(old.archive):
-        try:
-            sdist = index.find_sdist(_archive_project(old), new.ref.removeprefix("v"))
-            version = new.ref.removeprefix("v")
-            archive = f"{_archive_project(old)}=={version}"
-            new = replace(new, archive=archive, sha256=sdist.sha256, subdir=old.subdir)
-        except SourceError:
-            pass  # the commit is enough
+        with suppress(SourceError):  # the commit is enough
+            new = _with_archive(new, old)
     if new.archive and old.wheels and not new.subdir:
         name, _, version = new.archive.partition("==")
         new = replace(new, wheels={w.name: w.sha256 for w in index.find_wheels(name, version) if w.sha256})
     return new
+
+
+def _with_archive(pin: Pin, like: Pin) -> Pin:
+    """A pin with the archive of its ref's release, from the project that another pin's is from.
+
+    :raises SourceError: if the ref is no version, or the index has no such release.
+    """
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        version = Version(pin.ref)
+    except InvalidVersion as error:
+        hint = f"`patchq pin {pin.upstream} --ref {pin.ref} …` names its sources"
+        raise SourceError(str(error), hint=hint) from None
+    name = _archive_project(like)
+    sdist = index.find_sdist(name, str(version))
+    return replace(pin, archive=f"{name}=={version}", sha256=sdist.sha256, subdir=like.subdir)
 
 
 def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:

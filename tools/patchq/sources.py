@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import stat
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -324,6 +325,23 @@ def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
         for rest in (*packs.glob("tmp_pack_*"), *store.folder.glob("fast_import_crash_*")):
             rest.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int, CommitId]]]:
+    """A ``git fast-import`` of commits on a ref that doesn't stay, and their ids by mark, when all are written.
+
+    No ref stays behind: objects that nobody names yet are all that a failure may leave.
+    """
+    ids: dict[int, CommitId] = {}
+    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+        marks = Path(folder) / "marks"
+        with fast_import(store, f"--export-marks={marks}") as out:
+            yield out, ids
+            out.write(b"reset %s\nfrom %s\n\ndone\n" % (ref, b"0" * 40))
+        for line in marks.read_text().splitlines():
+            mark, commit = line.split()
+            ids[int(mark[1:])] = CommitId(commit)
 
 
 def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,13 +10,24 @@ from functools import cached_property
 from patchq import fsio, rerere
 from patchq import ledger as ledgers
 from patchq.absorbed import Sight
-from patchq.carry import ABSORBED, CONFLICT, OBSOLETE, STOPS, Column, Landing, Patch, sight, write_commits
+from patchq.carry import (
+    ABSORBED,
+    CONFLICT,
+    OBSOLETE,
+    STOPS,
+    Column,
+    Landing,
+    Patch,
+    look_at,
+    sight,
+    verdict,
+    write_commits,
+)
 from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
-from patchq.git import PathChange, Stage, TreeEntry
+from patchq.git import PathChange, Stage, TreeEntry, blob_id
 from patchq.lock import Pin
-from patchq.paths import ref_to_folder
 from patchq.project import Project
-from patchq.rebase_state import Progress, Step, Stop, save
+from patchq.rebase_state import Progress, Step, Stop, save, stop_worktree
 from patchq.refs import pins_between
 from patchq.sources import Base, Fetcher
 from patchq.stack import load_stack
@@ -43,16 +53,11 @@ def stop_at(
             text = contents[change.new.blob]
             for label, words in zip(landing.labels, (ours, theirs), strict=True):
                 text = text.replace(b" " + label.encode(), b" " + words.encode())
-            blob = BlobId(hashlib.sha1(b"blob %d\0" % len(text) + text).hexdigest())
+            blob = blob_id(text)
             contents[blob] = text
             changes[n] = PathChange(change.path, change.old, TreeEntry(change.new.mode, blob))
     (parked,) = write_commits(project.store, progress.tip, [(patch.commit, changes)], contents)
-    seen = upstream.look(patch)
-    grade = "identical" if landing.outcome == ABSORBED else seen.grade
-    outcome = ABSORBED if landing.outcome == ABSORBED or seen.retirable else landing.outcome
-    evidence = seen.said if seen.grade else ""
-    if landing.outcome == ABSORBED and not seen.retirable:
-        evidence = f"nothing of it is left to add at {progress.onto.ref}"
+    outcome, grade, evidence = verdict(landing, upstream.look(patch), progress.onto.ref)
     return Stop(
         patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), parked,
         tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
@@ -70,7 +75,7 @@ class Upstream:
     @cached_property
     def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
         project, progress = self.project, self.progress
-        versions: list[tuple[str, str]] = []
+        versions: list[tuple[str, CommitId]] = []
         old = source_pin(project, progress)
         for pin in pins_between(project.lock.upstreams[progress.upstream], old, progress.onto):
             try:
@@ -78,10 +83,8 @@ class Upstream:
             except SourceError:
                 continue
         versions.append((progress.onto.ref, progress.base))
-        trees = project.store.tree_of([progress.old_base, *(commit for _, commit in versions)])
-        first, *rest = (Column(project.store, tree, self.patches) for tree in trees)
-        for column in (first, *rest):
-            column.read_bare(path for patch in self.patches for path in patch.paths)
+        commits = [progress.old_base, *(commit for _, commit in versions)]
+        first, *rest = look_at(project.store, self.patches, commits, progress.old_base)
         return first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)]
 
     def look(self, patch: Patch) -> Sight:
@@ -99,14 +102,15 @@ def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> St
         word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, said)}"
         progress.stop = replace(stop, said=f"not retired: {word}")
         return None
-    how = f"retired: upstream has it ({stop.evidence})"
-    return Step(
-        stop.patch, ABSORBED, "", stop_files(stop), stop.grade, stop.evidence, how, proof="passed on the bare upstream"
-    )
+    return _retired(stop)
 
 
 def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
-    """Retire a patch that a person says upstream has, if its proof passes without it."""
+    """Retire a patch that a person says upstream has, if its proof passes without it.
+
+    :raises UserError: if none of it was seen upstream and ``how`` doesn't say what does the same there.
+    :raises BuildError: if its proof doesn't pass on the bare upstream.
+    """
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
         raise UserError(
@@ -120,39 +124,44 @@ def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prov
             f"{proof_word(state, said)}",
             hint="resolve it and `--continue`, or `--skip` leaves it out",
         )
-    how = how or f"retired: upstream has it ({stop.evidence})"
+    return _retired(stop, how)
+
+
+def _retired(stop: Stop, how: str = "") -> Step:
     return Step(
-        stop.patch, ABSORBED, "", stop_files(stop), stop.grade, stop.evidence, how, proof="passed on the bare upstream"
-    )
+        stop.patch, ABSORBED, "", _files(stop), stop.grade, stop.evidence,
+        how or f"retired: upstream has it ({stop.evidence})", proof="passed on the bare upstream",
+    )  # fmt: skip
 
 
 def run_proof(
     project: Project, progress: Progress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
 ) -> tuple[str, str]:
+    """Run a patch's proof on a commit; how it went, and what was said.
+
+    :param bare: the commit is upstream itself, with no patch.
+    """
     stack = load_stack(project.layout, source_pin(project, progress))
     header = (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
-    needs = tuple(w for v in header.values("Needs") for w in v.replace(",", " ").split())
-    request = ProofRequest(progress.set_name, progress.upstream, patch, header.values("Proof"), needs, tip, bare)
+    request = ProofRequest(progress.set_name, progress.upstream, patch, header.values("Proof"), header.needs, tip, bare)
     if not request.files:
         return "not run", "the patch names no proof"
     return prove(request)
 
 
 def proof_word(state: str, said: str) -> str:
+    """How a proof went, as the ledger has it."""
     return state if state == "passed" else f"{state}: {said}"
 
 
-def left_out(stop: Stop, how: str) -> Step:
+def left_out(stop: Stop, how: str = "") -> Step:
+    """The step of a stopped patch that the new stack doesn't have; it is not said to be upstream's."""
     outcome = stop.outcome if stop.outcome in (OBSOLETE, CONFLICT) else CONFLICT
-    return Step(stop.patch, outcome, "", stop_files(stop), stop.grade, stop.evidence, how)
+    return Step(stop.patch, outcome, "", _files(stop), stop.grade, stop.evidence, how or "left out")
 
 
-def stop_files(stop: Stop) -> tuple[tuple[str, int], ...]:
+def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
     return tuple((path, len(lines)) for path, lines in stop.conflicts)
-
-
-def stop_worktree(project: Project, progress: Progress) -> Worktree:
-    return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
 
 
 def park(project: Project, progress: Progress) -> None:
@@ -178,8 +187,8 @@ def park(project: Project, progress: Progress) -> None:
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
     """The files of a tree that both sides changed, of those that conflict."""
     stages = stop_stages(stop)
-    both = {path for path in stop_paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}}
-    entries = {path: e for path, e in project.store.list_tree(tree).items() if path in both}
+    both = [path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}]
+    entries = project.store.list_tree(tree, both) if both else {}
     contents = project.store.read_blobs(e.blob for e in entries.values())
     return {path: contents[e.blob] for path, e in entries.items()}
 
@@ -192,10 +201,10 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     resolved = rerere.replay(
         project.store, stop_stages(stop), parked, rerere.recorded(project.layout, progress.upstream)
     )
-    if not resolved or set(resolved) != set(stop_paths(stop)):
+    if not resolved or set(resolved) != set(_paths(stop)):
         return None
-    entries = {path: e for path, e in project.store.list_tree(stop.parked).items() if path in resolved}
-    blobs = {path: BlobId(hashlib.sha1(b"blob %d\0" % len(c) + c).hexdigest()) for path, c in resolved.items()}
+    entries = project.store.list_tree(stop.parked, sorted(resolved))
+    blobs = {path: blob_id(content) for path, content in resolved.items()}
     changes = [PathChange(path, None, TreeEntry(e.mode, blobs[path])) for path, e in entries.items()]
     (on_parked,) = write_commits(
         project.store, CommitId(stop.parked), [(patch.commit, changes)], {blobs[p]: c for p, c in resolved.items()}
@@ -206,7 +215,7 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     state, said = run_proof(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
-        return Step(patch.name, REPLAYED, commit, stop_files(stop), how=f"by {how}", lines=lines, proof=state)
+        return Step(patch.name, REPLAYED, commit, _files(stop), how=f"by {how}", lines=lines, proof=state)
     if state == "not run":
         said = f"{how} resolves it, and no proof says that it is right ({said}): look at it"
         progress.stop = replace(stop, replayed=str(tree), said=said)
@@ -216,8 +225,12 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
 
 
 def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, how: str) -> Step:
-    """What the worktree holds, as the stopped patch."""
-    files = {p: fsio.read_or_none(worktree.path / os.fsdecode(p)) for p in stop_paths(stop)}
+    """What the worktree holds, as the stopped patch.
+
+    :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
+    :raises UserError: if nothing is left of the patch.
+    """
+    files = {p: fsio.read_or_none(worktree.path / os.fsdecode(p)) for p in _paths(stop)}
     open_paths = [p for p, content in files.items() if content is not None and not rerere.is_settled(content)]
     if open_paths:
         conflicts = [
@@ -230,14 +243,14 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
         )  # fmt: skip
     unmerged = {e.split(b"\t", 1)[1] for e in worktree.git.run("ls-files", "-u", "-z").split(b"\0") if e}
     undecided = sorted(p for p in unmerged if {s.number for s in stop_stages(stop) if s.path == p} < {1, 2, 3})
-    if undecided and worktree.snapshot() == project.store.tree_of([stop.parked])[0]:
+    tree = worktree.snapshot()
+    if undecided and tree == project.store.tree_of([stop.parked])[0]:
         names = ", ".join(show_path(p) for p in undecided)
         raise ConflictError(
             f"{progress.upstream}/{stop.patch}: {names}: one side changed it, the other removed it or has its own",
             [Conflict(progress.upstream, stop.patch, show_path(p), "is not decided") for p in undecided],
             hint=f"`git rm` or `git add` it in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
-    tree = worktree.snapshot()
     if tree == project.store.tree_of([progress.tip])[0]:
         raise UserError(
             f"nothing is left of {progress.upstream}/{stop.patch}",
@@ -247,7 +260,7 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
     outcome = REPLAYED if tree == stop.replayed else RESOLVED
-    return Step(stop.patch, outcome, commit, stop_files(stop), stop.grade, stop.evidence, how, lines)
+    return Step(stop.patch, outcome, commit, _files(stop), stop.grade, stop.evidence, how, lines)
 
 
 def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
@@ -260,14 +273,19 @@ def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
 
 
 def stop_stages(stop: Stop) -> list[Stage]:
+    """The conflicting paths as git's index has them: base, ours and the patch's, by number."""
     return [Stage(os.fsencode(p), TreeEntry(mode.encode(), BlobId(blob)), n) for p, mode, blob, n in stop.stages]
 
 
-def stop_paths(stop: Stop) -> list[bytes]:
+def _paths(stop: Stop) -> list[bytes]:
     return sorted({os.fsencode(path) for path, *_ in stop.stages})
 
 
 def source_pin(project: Project, progress: Progress) -> Pin:
+    """The pin that the stack is carried from.
+
+    :raises UserError: if it was removed from the lock meanwhile.
+    """
     pins = project.lock.upstreams[progress.upstream].pins
     if progress.from_ref not in pins:
         raise UserError(f"{progress.upstream} {progress.from_ref} is not pinned any more", hint="`--abort`")
@@ -275,5 +293,6 @@ def source_pin(project: Project, progress: Progress) -> Pin:
 
 
 def base_of(project: Project, pin: Pin, *, offline: bool = False) -> Base:
+    """A pin's base, fetched if it isn't here."""
     fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
     return fetcher.fetch([pin])[0]

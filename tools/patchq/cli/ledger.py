@@ -18,7 +18,7 @@ def command(names: tuple[str, ...], cost: bool, patch: str, as_json: bool) -> No
 
     Lines that can't be read are named by their numbers, and kept; exit code 1 then.
     """
-    from patchq.history import read_ledgers
+    from patchq.inspect import read_ledgers
     from patchq.ledger import costs, hot_files
 
     found = read_ledgers(open_project(as_json), names, patch)

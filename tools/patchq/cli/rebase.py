@@ -39,12 +39,13 @@ def command(
     from patchq import rebase
     from patchq.errors import UserError
     from patchq.prove import prove_at
+    from patchq.rebase_state import under_way
 
     if sum((bool(ref), resume, skip, abort)) != 1:
         raise click.UsageError("one of --onto REF, --continue, --skip and --abort")
     project = open_project(as_json)
     if name is None:
-        names = [found.upstream for found in rebase.under_way(project)]
+        names = [found.upstream for found in under_way(project)]
         if len(names) != 1 or ref:
             raise UserError(
                 "which upstream?", hint="`patchq rebase NAME …`; under way: " + (", ".join(names) or "none")
@@ -113,6 +114,5 @@ def _show_stop(found: Result, stop: Stop) -> None:
         click.echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
         return
     click.echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
-    click.echo(
-        "`--skip` leaves it out" + (", `--continue --retire` retires it, if its proof agrees" if stop.grade else "")
-    )
+    how = "" if stop.grade else " --how TEXT"
+    click.echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")

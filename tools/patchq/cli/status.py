@@ -13,7 +13,7 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 def command(set_name: str, as_json: bool) -> None:
     """Where each stack and its worktree stand."""
     from patchq.inspect import status
-    from patchq.rebase import under_way
+    from patchq.rebase_state import under_way
 
     project = open_project(as_json)
     found, rebases = status(project, set_name), under_way(project)
