@@ -310,6 +310,19 @@ def test_leaving_out_all_that_stops_and_bringing_it_later(stack: Patchq, upstrea
     assert (stack.tree() / "a.txt").read_bytes() == text
 
 
+def test_only_one_of_those_that_lack(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    assert "no patch nothing" in stack.fails(1, "rebase", "up", "--onto", "v2", "--only", "nothing")
+    assert outcomes(told(stack, 0, "up", "--onto", "v2", "--only", "third")) == {"third": "clean"}
+    assert outcomes(told(stack, 0, "up", "--onto", "v2", "--only", "up/second")) == {
+        "second": "clean",
+        "third": "clean",
+    }
+    assert series(stack, "v2") == ["second", "third"]
+    assert [x["patch"] for x in ledger(stack)] == ["third", "second"]
+    assert told(stack, 3, "up", "--onto", "v2")["stop"]["patch"] == "first"
+
+
 def test_a_renamed_file_is_followed_past_what_the_new_stack_has(stack: Patchq, upstream: Path) -> None:
     """The patches that are there already know the file by its new path; the one to carry doesn't."""
     release(upstream, "v2", {"a.txt": None, "deep/er/a.txt": with_lines(40, {30: b"otherwise\n"})})

@@ -39,7 +39,7 @@ from patchq.rebase_state import (
     stop_worktree,
 )
 from patchq.refs import complete_pin, pin_at, pins_between
-from patchq.stack import State, ledger_path, load_stack, pin_key
+from patchq.stack import State, find_patch, ledger_path, load_stack, pin_key
 from patchq.stops import Prove
 from patchq.types import CommitId, TreeId
 from patchq.worktree import branch_of
@@ -49,7 +49,7 @@ from patchq.worktree import branch_of
 
 def start(
     project: Project, upstream: str, ref: str, *, prove: Prove, set_name: str = "", new_set: str = "",
-    retire: bool = False, leave_out: bool = False,
+    retire: bool = False, leave_out: bool = False, only: Sequence[str] = (),
 ) -> Result:  # fmt: skip
     """Carry a set's stack of an upstream onto a ref, up to the first patch that stops.
 
@@ -59,7 +59,8 @@ def start(
     :param new_set: the set that is to hold the new pin; one named after the ref by default.
     :param retire: retire what upstream has, if its proof passes on the bare new upstream.
     :param leave_out: leave out what stops, instead of stopping.
-    :raises UserError: if a rebase of this upstream is under way.
+    :param only: of the patches that the ref's stack lacks, carry these; all by default.
+    :raises UserError: if a rebase of this upstream is under way, or a patch of ``only`` is not in the stack.
     """
     set_name = project.choose_set(set_name)
     with project.locked("rebase"):
@@ -68,6 +69,7 @@ def start(
                 f"a rebase of {upstream} is under way", hint="`patchq rebase NAME --continue`, `--skip` or `--abort`"
             )
         stacks = project.stacks(set_name, [upstream])
+        chosen = {find_patch(stacks, name)[1] for name in only}
         pin = stacks[0].pin
         if pin.ref == ref:
             return Result(upstream, ref, ref, "nothing", notes=(f"{upstream} is at {ref} in the set {set_name}",))
@@ -80,6 +82,8 @@ def start(
         commits |= {name: info.commit for name, info in there.commits} if there else {}
         retired = _retired(project, upstream, onto.ref) - set(target.names)
         order = [n for n in _merged_order(stacks[0].names, target.names) if n not in retired]
+        if only:
+            order = [n for n in order if n in chosen or n in target.names]
         if set(order) <= set(target.names):
             note = f"{upstream} {onto.ref} has all that there is to carry"
             return Result(upstream, pin.ref, onto.ref, "nothing", notes=(note,))

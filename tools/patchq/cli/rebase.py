@@ -22,14 +22,20 @@ from patchq.rebase_state import Result, Step, Stop
     help="Retire what upstream has, if its proof passes without the patch; with --continue: the stopped patch.",
 )
 @click.option("--leave-out", is_flag=True, help="Leave out all that stops, instead of stopping.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATCH",
+    help="Carry this one of those that the ref's stack lacks; may be repeated.",
+)
 @click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
 @click.option("--how", default="", metavar="TEXT", help="What to write into the ledger of a resolution or a skip.")
 @click.option("--new-set", default="", metavar="SET", help="The set for the new pin.  [default: SET-NAME-REF]")
 @set_option
 @json_option
 def command(
-    name: str | None, ref: str, resume: bool, skip: bool, abort: bool, retire: bool, leave_out: bool, no_proof: bool,
-    how: str, new_set: str, set_name: str, as_json: bool,
+    name: str | None, ref: str, resume: bool, skip: bool, abort: bool, retire: bool, leave_out: bool,
+    only: tuple[str, ...], no_proof: bool, how: str, new_set: str, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Carry a stack to another ref, as patches/NAME/REF/, and pin it.
 
@@ -54,8 +60,9 @@ def command(
     prove = partial(prove_at, project)
     if ref:
         found = rebase.start(
-            project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out
-        )
+            project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out,
+            only=only,
+        )  # fmt: skip
     elif resume:
         found = rebase.resume(project, name, prove=prove, check_proof=not no_proof, retire=retire, how=how)
     else:
