@@ -1,5 +1,6 @@
-// What a grouped MXFP8 x MXFP4 GEMM for SM120 needs, what can_implement() says of it, and what initialize()
-// returns. No matrix is needed: both look at the kernel alone.
+// What a grouped GEMM for SM120 needs, what can_implement() says of it, and what initialize() returns. No matrix
+// is needed: both look at the kernel alone. With -DSTAGES=N it is MXFP8 x MXFP4 with N stages, without
+// MXFP4 x MXFP4 with as many as the builder chooses.
 //
 //   nvcc -std=c++17 --expt-relaxed-constexpr -DNDEBUG -DSTAGES=4 -gencode=arch=compute_121f,code=sm_121f \
 //        -I cutlass/include -I cutlass/tools/util/include cutlass-error-internal.cu -o report && ./report
@@ -25,11 +26,19 @@ using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<
     Arch, cutlass::arch::OpClassBlockScaledTensorOp, GemmTile, Cluster,
     cutlass::epilogue::collective::EpilogueTileAuto, float, float, D, Row*, 8, D, Row*, 8,
     cutlass::epilogue::collective::EpilogueScheduleAuto>::CollectiveOp;
+using B = cutlass::mx_float4_t<cutlass::float_e2m1_t>;
+#ifdef STAGES
+using A = cutlass::mx_float8_t<cutlass::float_e4m3_t>;
+using Stages = cutlass::gemm::collective::StageCount<STAGES>;
+constexpr int kAlignmentA = 16, kAlignmentB = 128;
+#else
+using A = B;
+using Stages = cutlass::gemm::collective::StageCountAutoCarveout<int(sizeof(typename Epilogue::SharedStorage))>;
+constexpr int kAlignmentA = 32, kAlignmentB = 32;
+#endif
 using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
-    Arch, cutlass::arch::OpClassBlockScaledTensorOp, cutlass::mx_float8_t<cutlass::float_e4m3_t>, Row*, 16,
-    cutlass::mx_float4_t<cutlass::float_e2m1_t>, Column*, 128, float, GemmTile, Cluster,
-    cutlass::gemm::collective::StageCount<STAGES>,
-    cutlass::gemm::collective::KernelScheduleAuto>::CollectiveOp;
+    Arch, cutlass::arch::OpClassBlockScaledTensorOp, A, Row*, kAlignmentA, B, Column*, kAlignmentB, float, GemmTile,
+    Cluster, Stages, cutlass::gemm::collective::KernelScheduleAuto>::CollectiveOp;
 using Kernel =
     cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<Shape<int, int, int>>, Mainloop, Epilogue>;
 using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;

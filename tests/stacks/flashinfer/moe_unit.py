@@ -1,4 +1,4 @@
-"""Compile units of FlashInfer's SM120 MXFP8 x MXFP4 grouped GEMM, outside its JIT."""
+"""Compile units of FlashInfer's SM120 grouped GEMM, MXFP8 x MXFP4 or NVFP4, outside its JIT."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
 LAUNCHERS = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers"
 INCLUDES = (
+    "include",
     "csrc/nv_internal",
     "csrc/nv_internal/include",
     "csrc/nv_internal/tensorrt_llm/cutlass_extensions/include",
@@ -43,15 +44,19 @@ def compiler_options(trees: Path, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def write_unit(trees: Path, folder: Path, launcher: str, kernels: Sequence[Kernel]) -> Path:
-    """A unit with these kernels, each with BF16 results, by the generic launcher or the one at namespace scope."""
+def write_unit(trees: Path, folder: Path, launcher: str, kernels: Sequence[Kernel], *, nvfp4: bool = False) -> Path:
+    """A unit with these kernels, each with BF16 results, by the generic launcher or the one at namespace scope.
+
+    :param nvfp4: both inputs are NVFP4, which only the generic launcher has.
+    """
+    inputs, is_mx = ("SafeFP4, SafeFP4", "false") if nvfp4 else ("__nv_fp8_e4m3, SafeFP4", "true")
     lines = []
     for number, ((m, n), fusion, swap_ab) in enumerate(kernels):
         swapped = str(swap_ab).lower()
         if launcher == "generic":
             lines.append(
-                "INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM(Sm120, __nv_fp8_e4m3, SafeFP4, __nv_bfloat16, void, "
-                f"EpilogueOpDefault, {fusion}, {m}, {n}, 128, 1, 1, 1, true, false, false, {swapped});"
+                f"INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM(Sm120, {inputs}, __nv_bfloat16, void, "
+                f"EpilogueOpDefault, {fusion}, {m}, {n}, 128, 1, 1, 1, {is_mx}, false, false, {swapped});"
             )
         else:
             lines += [

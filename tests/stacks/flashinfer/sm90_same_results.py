@@ -5,7 +5,9 @@
 
 SITE is a folder with a flashinfer package in it. The inputs are the same each time. The fused MoE's module has
 some 180 units: with NVCC_APPEND_FLAGS=-DFAST_BUILD, set for both, two builds at once had 104 and 106 of them
-after 19 minutes on 16 cores; have 64. What came before it is saved before it begins (--without-moe ends there).
+after 19 minutes on 16 cores. For BF16 its MoE units are 31: compiled elsewhere, linked with -Wl,-z,lazy and put at
+SITE/flashinfer/data/aot/fused_moe_90/fused_moe_90.so, they are taken as they are. What came
+before the MoE is saved before it begins (--without-moe ends there).
 """
 
 from __future__ import annotations
