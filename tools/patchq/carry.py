@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from patchq import diff
 from patchq.absorbed import IDENTICAL, Sight, judge, look
-from patchq.git import CommitInfo, Git, PathChange, Stage, TreeEntry, blob_id, scratch
+from patchq.git import CommitInfo, Git, Merge, PathChange, Stage, TreeEntry, blob_id, scratch
 from patchq.merges import Merged, Objects, Side, by_path, flat_trees
 from patchq.sources import commit_start, import_commits, quote_path
 from patchq.types import BlobId, CommitId, TreeId, show_path
@@ -329,8 +329,7 @@ class _Merger:
                     blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
                     marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
                 pairs.append((objects.commit(column.tree, parent=root), objects.commit(base, marked, parent=root)))
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            merges = list(pool.map(lambda pair: self.git.merge([(objects.id(pair[0]), objects.id(pair[1]))])[0], pairs))
+        merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
         for (column, gone), merge in zip(lacking, merges, strict=True):
             found = [c for c in self.git.changes(column.tree, merge.tree) if c.new]
             contents = self.git.read_blobs(c.new.blob for c in found if c.new)
@@ -355,7 +354,7 @@ class _Merger:
             marks = [self._files(objects, r.column, sides) for sides, r in small.items() if sides is not None]
             marks += [self._trees(objects, r) for r in whole]
         pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
-        merges = self.git.merge(pairs)
+        merges = self._ask(pairs)
         flat = flat_trees(self.git, [m.tree for m in merges[: len(small)]])
         count = len(small)
         for sides, merge, pair, tree in zip(small, merges[:count], pairs[:count], flat, strict=True):
@@ -372,6 +371,13 @@ class _Merger:
             news = [c.new.blob for c in merged.changes if c.new and c.new.blob in contents]
             r.column.contents.update((blob, contents[blob]) for blob in news)
             _land(r, merged)
+
+    def _ask(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
+        """The merges of pairs, by one process for each core: a merge takes git as long as its files are long."""
+        count = max(1, min(os.cpu_count() or 1, len(pairs)))
+        with ThreadPoolExecutor(count) as pool:
+            parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
+        return [parts[n % count][n // count] for n in range(len(pairs))]
 
     def _files(self, objects: Objects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
         """Commits of flat trees that hold only these files, by number."""
