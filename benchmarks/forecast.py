@@ -1,54 +1,72 @@
 """Forecast beside `git rebase`: the same real stack onto the same real releases, in the same run.
 
-    python benchmarks/forecast.py vllm v0.14.0 v0.20.0 v0.33.0
+    python benchmarks/forecast.py vllm v0.14.0 v0.20.0 v0.33.0 [--patches 40]
 
 `git rebase` (merge backend) runs once for each ref in a worktree of its own, with `--skip` wherever it stops,
 which is what a forecast has in the place of a person. Both must stop at the same patches. Prints a Markdown
-table; the bases are in the store before the clocks start.
+table; the bases are in the store before the clocks start. With --patches the stack is filled up, in a copy of the
+project, with backports: what the first of the refs changed, a file each, of files that the stack leaves alone.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import argparse
 import tempfile
 import time
 from pathlib import Path
 
-from patchq.apply import carried_stacks
+from carrying import copy_project, git, rebase
+
+from patchq.apply import apply, carried_stacks
 from patchq.carry import STOPS
+from patchq.edit import new
 from patchq.forecast import forecast
 from patchq.project import Project
 
-ENV = {
-    "GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "n@n", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "n@n",
-    "GIT_EDITOR": "true", "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent",
-}  # fmt: skip
 
-
-def git(folder: Path, *args: str, ok: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(["git", *args], cwd=folder, env=ENV, capture_output=True, text=True)
-    if done.returncode not in ok:
-        raise SystemExit(f"git {args}: {done.stderr}")
-    return done
-
-
-def rebase(folder: Path, base: str, tip: str, onto: str) -> tuple[float, set[str]]:
-    """Seconds, and the subjects of what was carried."""
-    git(folder, "checkout", "-q", "--force", "--detach", tip)
-    start = time.monotonic()
-    config = ("-c", "rerere.enabled=false", "-c", "merge.directoryRenames=true")
-    done = git(folder, *config, "rebase", "--onto", onto, base, ok=(0, 1))
-    while done.returncode:
-        done = git(folder, *config, "rebase", "--skip", ok=(0, 1))
-    seconds = time.monotonic() - start
-    return seconds, set(git(folder, "log", "--format=%s", f"{onto}..HEAD").stdout.splitlines())
+def fill_up(project: Project, upstream: str, ref: str, count: int) -> None:
+    """Make the stack ``count`` patches long with what a later ref changed in Python files that it leaves alone."""
+    apply(project)
+    (carried,) = carried_stacks(project, project.stacks(project.choose_set(""), [upstream]), "")
+    store = project.store
+    theirs = next(c for name, c in store.refs("refs/patchq/base").items() if name.endswith(f"/{upstream}/{ref}"))
+    touched = {change.path for info in store.changes_of([i.commit for _, i in carried.commits]) for change in info}
+    changes = [
+        c
+        for c in store.changes(carried.base, theirs)
+        if c.old
+        and c.new
+        and c.path not in touched
+        and c.path.endswith(b".py")
+        and c.path.startswith(upstream.encode())
+    ]
+    contents = store.read_blobs(c.new.blob for c in changes if c.new)
+    missing = count - len(carried.commits)
+    for number, change in enumerate(changes[:: len(changes) // missing][:missing]):
+        assert change.new
+        (project.worktree(upstream).path / change.path.decode()).write_bytes(contents[change.new.blob])
+        new(project, upstream, f"backport-{number}", message=f"Backport {number}", author="n <n@n>")
 
 
 def main() -> None:
-    upstream, *refs = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("upstream")
+    parser.add_argument("refs", nargs="+")
+    parser.add_argument("--patches", type=int, default=0)
+    given = parser.parse_args()
     project = Project.find(Path.cwd(), wait=600)
-    forecast(project, upstream, refs)  # brings the bases
+    forecast(project, given.upstream, given.refs)  # brings the bases
+    with tempfile.TemporaryDirectory(prefix="forecast-") as text:
+        if given.patches:
+            copy = Path(text) / "project"
+            copy_project(Path.cwd(), copy, given.upstream, [])
+            project = Project.find(copy, wait=600)
+            fill_up(project, given.upstream, given.refs[0], given.patches)
+        measure(project, given.upstream, given.refs)
+
+
+def measure(project: Project, upstream: str, refs: list[str]) -> None:
+    """Forecast, rebase with git, and print both."""
     set_name = project.choose_set("")
     with project.locked("benchmark"):
         (carried,) = carried_stacks(project, project.stacks(set_name, [upstream]), set_name)

@@ -10,32 +10,18 @@ clocks start.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from forecast import git, rebase
+from carrying import copy_project, git, rebase
 
 from patchq.apply import carried_stacks
 from patchq.forecast import forecast
 from patchq.paths import ref_to_folder
 from patchq.project import Project
-
-
-def copy_project(root: Path, target: Path, upstream: str, refs: list[str]) -> None:
-    """The lock, the patches and the store, the store's files linked."""
-    target.mkdir()
-    subprocess.run(["git", "show", "HEAD:upstream.lock"], cwd=root, stdout=(target / "upstream.lock").open("wb"))
-    shutil.copytree(root / "patches", target / "patches")
-    for ref in refs:
-        shutil.rmtree(target / "patches" / upstream / ref_to_folder(ref), ignore_errors=True)
-    shutil.rmtree(target / "patches" / upstream / "rr-cache", ignore_errors=True)
-    (target / "patches" / upstream / "ledger.jsonl").unlink(missing_ok=True)
-    (target / ".patchq").mkdir()
-    subprocess.run(["cp", "-al", root / ".patchq" / "store.git", target / ".patchq" / "store.git"], check=True)
 
 
 def main() -> None:
