@@ -93,6 +93,7 @@ def forecast(
     columns = carry(project.store, patches, [base.commit for base in bases], carried.base)
     (base,) = project.store.tree_of([carried.base])
     first = Column(project.store, base, patches)
+    first.read(edit.new for patch in patches for edit in patch.edits)
     versions = list(zip(wanted, columns, strict=True))
     stopped = {n for column in columns for n, landing in column.landings.items() if landing.outcome in STOPS}
     first.read_bare(path for n in stopped for path in patches[n].paths)

@@ -199,31 +199,30 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
     landings = [column.landings[n] for n in range(len(patches))]
     run: list[tuple[Patch, Landing]] = []
     upstream = stops.Upstream(project, progress, patches)
+    recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
         if landing.outcome not in STOPS:
             run.append((patch, landing))
             continue
         _commit(project, progress, run, column)
         run = []
-        stop = stops.stop_at(project, progress, patch, landing, column, landings[number + 1 :], upstream)
-        progress.stop = stop
-        step = stops.retire(project, progress, stop, prove) if progress.retire else None
-        if step is None and landing.stages:
+        progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
+        step = stops.retire(project, progress, progress.stop, prove) if progress.retire else None
+        if step is None and (recorded or not progress.leave_out):
+            parked = stops.parked_commit(project, progress, patch, landing, column)
+            progress.stop = replace(progress.stop, parked=parked)
+        if step is None and landing.stages and recorded:
             step = stops.replay(project, progress, patch, prove)
-            if step:
-                progress.done.append(step)
-                progress.stop = None
-                save(project, progress)
-                return True
-        stop = progress.stop
         if step is None and progress.leave_out:
-            step = stops.left_out(stop)
+            step = stops.left_out(progress.stop)
         if step is None:
-            progress.stop = stop
             stops.park(project, progress)
             return False
         progress.stop = None
         progress.done.append(step)
+        if step.commit:  # replayed: those after it are carried onto it
+            save(project, progress)
+            return True
     _commit(project, progress, run, column)
     save(project, progress)
     return True

@@ -41,10 +41,20 @@ Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
 def stop_at(
-    project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column, rest: Sequence[Landing],
-    upstream: Upstream,
+    progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream
 ) -> Stop:  # fmt: skip
-    """What to tell of a patch that doesn't land, and the tree to park."""
+    """What to tell of a patch that doesn't land; nothing is parked yet."""
+    outcome, grade, evidence = verdict(landing, upstream.look(patch), progress.onto.ref)
+    return Stop(
+        patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), "",
+        tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
+        grade, evidence,
+        carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
+    )  # fmt: skip
+
+
+def parked_commit(project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column) -> CommitId:
+    """What the worktree is to hold of a patch that stops: its markers name the ref and the patch."""
     changes, contents = list(landing.changes), dict(column.contents)
     ours = f"{progress.upstream} {progress.onto.ref}"
     theirs = f"{patch.name} (written for {progress.from_ref})"
@@ -57,13 +67,7 @@ def stop_at(
             contents[blob] = text
             changes[n] = PathChange(change.path, change.old, TreeEntry(change.new.mode, blob))
     (parked,) = write_commits(project.store, progress.tip, [(patch.commit, changes)], contents)
-    outcome, grade, evidence = verdict(landing, upstream.look(patch), progress.onto.ref)
-    return Stop(
-        patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), parked,
-        tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
-        grade, evidence,
-        carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
-    )  # fmt: skip
+    return parked
 
 
 class Upstream:
@@ -85,6 +89,7 @@ class Upstream:
         versions.append((progress.onto.ref, progress.base))
         commits = [progress.old_base, *(commit for _, commit in versions)]
         first, *rest = look_at(project.store, self.patches, commits, progress.old_base)
+        first.read(edit.new for patch in self.patches for edit in patch.edits)
         return first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)]
 
     def look(self, patch: Patch) -> Sight:
