@@ -347,6 +347,19 @@ def test_what_upstream_has_is_seen_in_a_file_that_it_renamed(stack: Patchq, upst
     assert json.loads(stack.ok("forecast", "up", "--onto", "v2", "--json"))["cells"][-1]["grade"] == "contained"
 
 
+def test_a_patch_no_longer_requires_one_that_was_left_out(stack: Patchq, upstream: Path) -> None:
+    for name, needed in (("second", "first"), ("third", "second")):
+        path = stack.patch_file(name)
+        path.write_text(path.read_text().replace("Topic: test\n", f"Topic: test\nRequires: up/{needed}\n"))
+    stack.ok("apply")
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    found = told(stack, 0, "up", "--onto", "v2", "--leave-out")
+    assert found["notes"] == ["second: Requires: up/first is taken out, as v2 has no such patch"]
+    texts = [(stack.layout.stack("up", "v2") / f"{n}.patch").read_text() for n in ("second", "third")]
+    assert ["Requires: up/first" in texts[0], "Requires: up/second" in texts[1]] == [False, True]
+    stack.ok("apply", "--set", found["set_name"])
+
+
 def test_the_same_ref_and_an_older_one(stack: Patchq, upstream: Path) -> None:
     assert told(stack, 0, "up", "--onto", "v1")["state"] == "nothing"
     git(upstream, "checkout", "-q", "--orphan", "before")

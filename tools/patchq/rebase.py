@@ -18,6 +18,7 @@ from patchq.apply import carried_stacks
 from patchq.carry import ABSORBED, STOPS, Column, Landing, Patch, carry, read_patches, write_commits
 from patchq.errors import BuildError, UserError
 from patchq.export import Entry, write_stack
+from patchq.git import CommitInfo
 from patchq.header import Ident
 from patchq.journal import Change
 from patchq.lock import Pin, Upstream, with_pin
@@ -274,10 +275,16 @@ def _finish(project: Project, progress: Progress) -> Result:
     layout, onto = project.layout, progress.onto
     kept = [s for s in progress.done if s.commit]
     change = Change("rebase", f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
+    notes: list[str] = []
     if kept:
         stack = load_stack(layout, onto)
         infos = {i.commit: i for i in project.store.log(f"{progress.base}..{progress.tip}")}
-        entries = [Entry(s.patch, infos[CommitId(s.commit)]) for s in kept]
+        names = {f"{progress.upstream}/{s.patch}" for s in kept}
+        entries = []
+        for step in kept:
+            info, gone = _without_requires(infos[CommitId(step.commit)], progress.upstream, names)
+            entries.append(Entry(step.patch, info))
+            notes += [f"{step.patch}: Requires: {name} is taken out, as {onto.ref} has no such patch" for name in gone]
         (tree,) = project.store.tree_of([progress.tip])
         state = State(
             progress.new_set, onto.ref, pin_key(onto), progress.base, progress.source, progress.base, tree, ()
@@ -299,9 +306,21 @@ def _finish(project: Project, progress: Progress) -> Result:
     )
     project.journal.perform(change)
     project.__dict__.pop("lock", None)
-    found = result(project, progress, "done")
+    found = replace(result(project, progress, "done"), notes=tuple(notes))
     _clean_up(project, progress)
     return found
+
+
+def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
+    """A commit whose ``Requires:`` of this upstream are of these patches, and those that are taken out."""
+    lines, gone = [], []
+    for line in info.message.splitlines(keepends=True):
+        name = line.removeprefix("Requires:").strip()
+        if line.startswith(f"Requires: {upstream}/") and name not in names:
+            gone.append(name)
+        else:
+            lines.append(line)
+    return replace(info, message="".join(lines)), gone
 
 
 def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:

@@ -13,7 +13,7 @@ import flashinfer_setup
 import gpt_oss_config
 import pytest
 import torch
-from vllm_kit import MXFP4, MXFP4_LEGACY, forget
+from vllm_kit import MXFP4, MXFP4_LEGACY, forget, need
 
 Load = Callable[[str], ModuleType]
 
@@ -36,6 +36,7 @@ def device(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
         platform = Faked()
         for name in modules:
             module = upstream_import(name)
+            need(module, "current_platform")
             monkeypatch.setattr(module, "current_platform", platform)
             forget(module)
             touched.append(module)
@@ -75,7 +76,7 @@ def config(upstream_import: Load) -> Iterator[Any]:
 @pytest.fixture
 def cuda_platform(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """vLLM's CUDA platform; it imports the compiled operators, which a CPU has none of."""
-    for name in ("vllm._C", "vllm._moe_C"):
+    for name in ("vllm._C", "vllm._C_stable_libtorch", "vllm._moe_C"):
         if name not in sys.modules:
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
     return upstream_import("vllm.platforms.cuda")
@@ -162,7 +163,8 @@ def marlin(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytes
     of the dequantized weight in float64.
     """
     module = upstream_import("vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
-    device(12, 1, MXFP4, module.__name__)
+    # Without the patch v0.20.0's method doesn't ask for the platform.
+    device(12, 1, *(n for n in (MXFP4, module.__name__) if hasattr(upstream_import(n), "current_platform")))
     products: list[dict[str, Any]] = []
     grid = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
     values = torch.cat([grid, -grid])
@@ -188,7 +190,9 @@ def marlin(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytes
         return product.to(a.dtype)
 
     monkeypatch.setattr(module.ops, "gptq_marlin_repack", repack)
-    monkeypatch.setattr(module.ops, "gptq_marlin_gemm", gemm)
+    # v0.20.0 has it without the prefix.
+    name = "gptq_marlin_gemm" if hasattr(module.ops, "gptq_marlin_gemm") else "marlin_gemm"
+    monkeypatch.setattr(module.ops, name, gemm)
     monkeypatch.setattr(module, "marlin_make_workspace_new", lambda device: torch.zeros(1, dtype=torch.int32))
     monkeypatch.setattr(module, "marlin_permute_scales", lambda s, **rest: s)
     monkeypatch.setattr(module, "marlin_permute_bias", lambda bias: bias)

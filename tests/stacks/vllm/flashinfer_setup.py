@@ -72,7 +72,9 @@ def make_builder(
             max_cudagraph_capture_size=max_reqs, static_forward_context=layers,
         ),
         scheduler_config=one(max_num_seqs=max_reqs), speculative_config=None,
-        parallel_config=one(dcp_kv_cache_interleave_size=1, decode_context_parallel_size=1),
+        parallel_config=one(
+            dcp_kv_cache_interleave_size=1, decode_context_parallel_size=1, dcp_comm_backend="ag_rs"
+        ),
     )  # fmt: skip
     kv_dtype = dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
     spec = FullAttentionSpec(block_size=PAGE, num_kv_heads=kv_heads, head_size=dim, dtype=kv_dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from vllm_kit import first_of, forget, need
 
 Load = Callable[[str], ModuleType]
+LAYER = "vllm.model_executor.layers.attention.attention", "vllm.attention.layer"
 SINKS = torch.zeros(8)
 BACKENDS = [
     "flash_attn.FlashAttention",
@@ -55,9 +57,13 @@ def selection(upstream_import: Load, supports: bool) -> list[str]:
             has_sink = args[5]
             return "with sinks on this GPU" if has_sink and not supports else None
 
-    reasons: list[str] = Backend.validate_configuration(
-        64, torch.bfloat16, "auto", 16, False, True, False, False, interface.DeviceCapability(12, 1), "decoder"
-    )
+    asked = {
+        "head_size": 64, "dtype": torch.bfloat16, "kv_cache_dtype": "auto", "block_size": 16, "use_mla": False,
+        "has_sink": True, "use_sparse": False, "use_mm_prefix": False, "use_per_head_quant_scales": False,
+        "device_capability": interface.DeviceCapability(12, 1), "attn_type": "decoder",
+    }  # fmt: skip
+    taken = inspect.signature(Backend.validate_configuration).parameters
+    reasons: list[str] = Backend.validate_configuration(**{n: v for n, v in asked.items() if n in taken})
     return reasons
 
 
@@ -66,7 +72,10 @@ def test_auto_rejects_a_backend_without_sinks(
     upstream_import: Load, sinks: Callable[[str | None], None], log: list[str], value: str | None
 ) -> None:
     sinks(value)
-    assert selection(upstream_import, supports=False) == ["sink setting not supported", "with sinks on this GPU"]
+    said = selection(upstream_import, supports=False)
+    assert [words.replace("attention sinks", "sink setting") for words in said] == [
+        "sink setting not supported", "with sinks on this GPU",
+    ]  # fmt: skip
     assert selection(upstream_import, supports=True) == []
     assert not [line for line in log if "sinks" in line]
 
@@ -110,7 +119,7 @@ def test_the_layer_and_its_parameters(
     upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch,
     value: str, kept: bool,
 ) -> None:  # fmt: skip
-    layer, utils = upstream_import("vllm.attention.layer"), upstream_import("vllm.v1.attention.backends.utils")
+    layer, utils = first_of(upstream_import, *LAYER), upstream_import("vllm.v1.attention.backends.utils")
     backend = upstream_import("vllm.v1.attention.backends.flashinfer")
     asked = []
     monkeypatch.setattr(
@@ -129,7 +138,7 @@ def test_the_layer_and_its_parameters(
 def test_a_backend_that_takes_no_sinks_is_given_none(
     upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = upstream_import("vllm.attention.layer")
+    layer = first_of(upstream_import, *LAYER)
 
     class Impl:
         supports_quant_query_input = False
@@ -137,7 +146,10 @@ def test_a_backend_that_takes_no_sinks_is_given_none(
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             assert "sinks" not in kwargs
 
-    flex = SimpleNamespace(get_impl_cls=lambda: Impl, get_name=lambda: "FLEX_ATTENTION", accept_output_buffer=True)
+    flex = SimpleNamespace(
+        get_impl_cls=lambda: Impl, get_name=lambda: "FLEX_ATTENTION", accept_output_buffer=True,
+        supports_alibi_sqrt=lambda: False, forward_includes_kv_cache_update=True,
+    )  # fmt: skip
     monkeypatch.setattr(layer, "get_attn_backend", lambda *a, **k: flex)
     sinks("false")
     assert layer.Attention(8, 64, 0.125, num_kv_heads=2, prefix="a", sinks=SINKS).has_sink is False

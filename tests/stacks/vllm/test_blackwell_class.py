@@ -42,9 +42,9 @@ def test_flash_attention_3_is_hoppers(
     import sys
 
     utils = first_of(upstream_import, "vllm.v1.attention.backends.fa_utils", "vllm.attention.utils.fa_utils")
-    device(*capability, "vllm.platforms")
+    device(*capability, "vllm.platforms", *([utils.__name__] if hasattr(utils, "current_platform") else []))
     kernels = ModuleType("vllm.vllm_flash_attn.flash_attn_interface")
-    kernels.is_fa_version_supported = lambda version: True  # type: ignore[attr-defined]
+    kernels.is_fa_version_supported = lambda version: version < 4  # type: ignore[attr-defined]
     kernels.fa_version_unsupported_reason = lambda version: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm.vllm_flash_attn", ModuleType("vllm.vllm_flash_attn"))
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
@@ -75,8 +75,11 @@ def test_sm100s_own_kernels_stay_its_own(
     interface = upstream_import("vllm.platforms.interface")
     mla = cuda_platform._get_backend_priorities(True, interface.DeviceCapability(*capability))
     assert "CUTLASS_MLA" not in [b.name for b in mla]
+    # From v0.20.0 a layer of its own.
+    layer = "vllm.model_executor.layers.attention.mla_attention"
+    mla_module = first_of(upstream_import, layer, "vllm.v1.attention.backends.mla.common").__name__
     sites = {
-        "vllm.v1.attention.backends.mla.common": (
+        mla_module: (
             "use_flashinfer_prefill",
             "use_cudnn_prefill",
             "use_trtllm_ragged_deepseek_prefill",

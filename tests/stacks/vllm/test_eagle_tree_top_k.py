@@ -10,9 +10,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from vllm_kit import need
+from vllm_kit import first_of, need
 
 Load = Callable[[str], ModuleType]
+#: Eagle's and others' from v0.20.0.
+PROPOSER = "vllm.v1.spec_decode.llm_base_proposer", "vllm.v1.spec_decode.eagle"
 
 
 class OnGpu(torch.Tensor):
@@ -53,7 +55,7 @@ def test_which_and_what(
     upstream_import: Load, monkeypatch: pytest.MonkeyPatch, calls: list[tuple[int, ...]], vocabulary: int, gpu: bool,
     has: bool, expected: list[tuple[int, ...]],
 ) -> None:  # fmt: skip
-    module = upstream_import("vllm.v1.spec_decode.eagle")
+    module = first_of(upstream_import, *PROPOSER)
     choose = need(module, "_top_k_ids")
     monkeypatch.setattr(module, "has_flashinfer_top_k", lambda: has)
     x = logits(vocabulary, gpu)
@@ -64,7 +66,7 @@ def test_which_and_what(
 
 def test_the_tree_asks_for_it(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     """The root level of a tree of one level, as propose_tree builds it."""
-    module = upstream_import("vllm.v1.spec_decode.eagle")
+    module = first_of(upstream_import, *PROPOSER)
     need(module, "_top_k_ids")
     asked: list[tuple[int, ...]] = []
 
@@ -73,11 +75,12 @@ def test_the_tree_asks_for_it(upstream_import: Load, monkeypatch: pytest.MonkeyP
         return torch.topk(x, k, dim=-1).indices
 
     monkeypatch.setattr(module, "_top_k_ids", note)
-    proposer = object.__new__(module.EagleProposer)
+    proposer = object.__new__(getattr(module, "SpecDecodeBaseProposer", None) or module.EagleProposer)
     builder = object.__new__(module.TreeAttentionMetadataBuilder)
     group = type("Group", (), {"get_metadata_builder": lambda self: builder})()
     proposer.__dict__.update(
-        runner=type("Runner", (), {"attn_groups": [[group]]})(), cu_drafts_per_level=[4], child_drafts_per_level=[4],
+        runner=type("Runner", (), {"attn_groups": [[group]]})(), draft_attn_groups=[group],
+        cu_drafts_per_level=[4], child_drafts_per_level=[4],
         input_ids=torch.zeros(1, dtype=torch.int64), positions=torch.zeros(1, dtype=torch.int64),
         hidden_states=torch.zeros(1, 4), tree_draft_pos_offsets=torch.zeros(8, 4, dtype=torch.int64),
     )  # fmt: skip

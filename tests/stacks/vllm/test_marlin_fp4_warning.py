@@ -27,6 +27,24 @@ def warnings_on(
 ) -> Callable[..., list[str]]:
     marlin = upstream_import("vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
     interface = upstream_import("vllm.platforms.interface")
+    modules = [marlin]
+    if hasattr(marlin, "prepare_moe_fp4_layer_for_marlin") and not hasattr(
+        marlin, "prepare_nvfp4_moe_layer_for_marlin"
+    ):
+        calls = {"linear": marlin.prepare_fp4_layer_for_marlin, "moe": marlin.prepare_moe_fp4_layer_for_marlin}
+    else:
+        # From v0.20.0 the linear kernel warns, before it prepares the layer.
+        kernel = upstream_import("vllm.model_executor.kernels.linear.nvfp4.marlin")
+        if hasattr(kernel, "logger"):
+            modules.append(kernel)
+
+        def linear(layer: object) -> None:
+            kernel.MarlinNvFp4LinearKernel.process_weights_after_loading(None, layer)
+
+        def moe(layer: object) -> None:
+            marlin.prepare_nvfp4_moe_layer_for_marlin(layer, *[None] * 6, is_act_and_mul=True)
+
+        calls = {"linear": linear, "moe": moe}
 
     def prepare(function: str, major: int, minor: int) -> list[str]:
         class Faked(interface.Platform):  # type: ignore[name-defined, misc]
@@ -38,15 +56,16 @@ def warnings_on(
 
         said: list[str] = []
         monkeypatch.setattr(marlin, "current_platform", Faked())
-        monkeypatch.setattr(marlin.logger, "warning_once", lambda text, *args: said.append(text))
+        for module in modules:
+            monkeypatch.setattr(module.logger, "warning_once", lambda text, *args: said.append(text))
         with pytest.raises(Left):
-            getattr(marlin, function)(Layer())
+            calls[function](Layer())
         return said
 
     return prepare
 
 
-FUNCTIONS = ["prepare_fp4_layer_for_marlin", "prepare_moe_fp4_layer_for_marlin"]
+FUNCTIONS = ["linear", "moe"]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

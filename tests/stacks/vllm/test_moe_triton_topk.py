@@ -7,13 +7,15 @@ is in docs/evidence.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import interpreted
 import pytest
-from vllm_kit import need
+from vllm_kit import first_of, need
 
 Load = Callable[[str], ModuleType]
+FOLDER = "vllm.model_executor.layers.fused_moe"
 SCRIPT = """
 def expected(logits, k, renormalize):
     weights = torch.softmax(logits.double(), -1)
@@ -47,17 +49,20 @@ print(json.dumps({"wrong": wrong}))
 """
 
 
-def test_the_kernel(upstream_import: Load) -> None:
+def test_the_kernel(upstream_import: Load, trees: Path) -> None:
     upstream_import("vllm")
-    assert interpreted.run("vllm.model_executor.layers.fused_moe.triton_topk", SCRIPT)["wrong"] == []
+    moved = (trees / "vllm" / f"{FOLDER}.router.triton_topk".replace(".", "/")).with_suffix(".py").exists()
+    where = f"{FOLDER}.router" if moved else FOLDER  # from v0.20.0
+    assert interpreted.run(f"{where}.triton_topk", SCRIPT)["wrong"] == []
 
 
 @pytest.mark.parametrize("switch", [None, "0", "1"])
 def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, switch: str | None) -> None:
-    module = upstream_import("vllm.model_executor.layers.fused_moe.fused_moe")
+    module = first_of(upstream_import, f"{FOLDER}.router.fused_topk_router", f"{FOLDER}.fused_moe")
     ours = need(module, "triton_topk_softmax")
     if switch is None:
         monkeypatch.delenv("VLLM_MOE_TRITON_TOPK", raising=False)
     else:
         monkeypatch.setenv("VLLM_MOE_TRITON_TOPK", switch)
-    assert module.dispatch_topk_func() is (ours if switch == "1" else module.vllm_topk_softmax)
+    dispatch = getattr(module, "dispatch_topk_softmax_func", None) or module.dispatch_topk_func
+    assert dispatch() is (ours if switch == "1" else module.vllm_topk_softmax)

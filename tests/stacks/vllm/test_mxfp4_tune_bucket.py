@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,13 @@ from vllm_kit import MXFP4, apply_moe, moe_method
 Load = Callable[[str], ModuleType]
 
 
-def tuned(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, made: Any, sizes: list[int]) -> list[int]:
+EXPERTS = "vllm.model_executor.layers.fused_moe.flashinfer_cutlass_moe"
+
+
+def tuned(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, capture: int, scheduled: int, backend: str,
+    sizes: list[int],
+) -> list[int]:  # fmt: skip
     """Apply to batches of these sizes; returns what FlashInfer was told to tune up to."""
     told: list[int] = []
 
@@ -25,22 +32,71 @@ def tuned(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, made: Any, siz
     monkeypatch.setattr(upstream_import("vllm.utils.flashinfer"), "flashinfer_cutlass_fused_moe", note)
     monkeypatch.setattr(flashinfer, "trtllm_fp4_block_scale_moe", note, raising=False)
     monkeypatch.setattr(flashinfer, "mxfp8_quantize", lambda x, *args: (x, torch.zeros(1, dtype=torch.uint8)))
+    module = upstream_import(MXFP4)
+    if hasattr(module, "Mxfp4Backend"):
+        made = moe_method(module, capture, scheduled, backend)
+        for size in sizes:
+            apply_moe(made, torch.zeros(size, 64, dtype=torch.bfloat16), torch.zeros(size, 8))
+        return told
+    # From v0.20.0 each backend has a class of its own.
+    config.compilation_config.max_cudagraph_capture_size = capture
+    config.scheduler_config.max_num_batched_tokens = scheduled
+    experts = experts_of(upstream_import, monkeypatch, note, backend)
     for size in sizes:
-        apply_moe(made, torch.zeros(size, 64, dtype=torch.bfloat16), torch.zeros(size, 8))
+        experts(size)
     return told
+
+
+def experts_of(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, note: Callable[..., Any], backend: str
+) -> Callable[[int], None]:
+    """The experts of a backend; called with a number of tokens, they run."""
+    one = SimpleNamespace
+    activation = upstream_import("vllm.model_executor.layers.fused_moe.activation").MoEActivation.SWIGLUOAI
+    parallel = one(ep_rank=0, ep_size=1, tp_rank=0, tp_size=1, dp_size=1)
+    moe = one(
+        device="cpu", num_local_experts=8, moe_parallel_config=parallel, in_dtype=torch.bfloat16, routing_method=1,
+        experts_per_token=4, intermediate_size_per_partition=64, hidden_dim=64, ep_rank=0,
+    )  # fmt: skip
+    scale = torch.zeros(8, 4, dtype=torch.uint8)
+    quant = one(
+        weight_quant_dtype="mxfp4", quant_dtype="mxfp8" if "MXFP8" in backend else None, is_block_quantized=False,
+        w1_scale=scale, w2_scale=scale, w1_bias=None, w2_bias=None, gemm1_alpha=None, gemm1_beta=None,
+        gemm1_clamp_limit=None,
+    )  # fmt: skip
+    weights = torch.zeros(8, 64, 32, dtype=torch.uint8)
+    if backend == "SM100_FI_MXFP4_BF16":
+        trtllm = upstream_import("vllm.model_executor.layers.fused_moe.experts.trtllm_mxfp4_moe")
+        monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: "cpu")
+        monkeypatch.setattr(upstream_import("vllm.utils.flashinfer"), "autotune", lambda on: nullcontext())
+        made = trtllm.TrtLlmMxfp4ExpertsMonolithic(moe, quant)
+        return lambda size: made.apply(
+            torch.zeros(size, 64, dtype=torch.bfloat16), weights, weights, torch.zeros(size, 8), activation, 8, None,
+            None, False,
+        )  # fmt: skip
+    cutlass = upstream_import(EXPERTS)
+    monkeypatch.setattr(cutlass, "flashinfer_cutlass_fused_moe", note)
+    made = cutlass.FlashInferExperts(moe, quant)
+
+    def run(size: int) -> None:
+        x = torch.zeros(size, 64, dtype=torch.bfloat16)
+        chosen = torch.zeros(size, 4, dtype=torch.int32)
+        made.apply(
+            x, x, weights, weights, chosen, chosen, activation, 8, None, None, None, None, None, None, None
+        )  # fmt: skip
+
+    return run
 
 
 @pytest.mark.parametrize("backend", ["SM100_FI_MXFP4_MXFP8_CUTLASS", "SM90_FI_MXFP4_BF16", "SM100_FI_MXFP4_BF16"])
 def test_it_is_the_schedulers_and_the_same_in_each_call(
-    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, backend: str
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, backend: str
 ) -> None:
-    made = moe_method(upstream_import(MXFP4), 512, 8192, backend)
-    assert tuned(upstream_import, monkeypatch, made, [1, 600, 8192]) == [8192] * 3
+    assert tuned(upstream_import, monkeypatch, config, 512, 8192, backend, [1, 600, 8192]) == [8192] * 3
 
 
 @pytest.mark.parametrize(("capture", "scheduled", "expected"), [(512, 256, 512), (0, 0, 1)])
 def test_it_is_never_below_the_graphs_nor_zero(
-    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, capture: int, scheduled: int, expected: int
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, capture: int, scheduled: int, expected: int
 ) -> None:
-    made = moe_method(upstream_import(MXFP4), capture, scheduled, "SM90_FI_MXFP4_BF16")
-    assert tuned(upstream_import, monkeypatch, made, [1]) == [expected]
+    assert tuned(upstream_import, monkeypatch, config, capture, scheduled, "SM90_FI_MXFP4_BF16", [1]) == [expected]

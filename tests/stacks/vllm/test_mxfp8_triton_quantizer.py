@@ -42,15 +42,19 @@ def test_the_kernel(upstream_import: Load) -> None:
 
 
 @pytest.mark.parametrize("switch", [None, "0", "1"])
-def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, switch: str | None) -> None:
+def test_the_switch(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, device: Callable[..., Any], switch: str | None
+) -> None:
     """Off, the experts' activations are FlashInfer's; on, the kernel's."""
-    module = upstream_import(MXFP4)
+    moe = upstream_import(MXFP4)
+    inline = hasattr(moe, "Mxfp4Backend")  # from v0.20.0 quantization is a step of its own
+    module = moe if inline else upstream_import("vllm.model_executor.layers.quantization.utils.mxfp8_utils")
     need(module, "mxfp8_quantize_swizzled")
     got: list[str] = []
     answer = (torch.zeros(2, 64).to(torch.float8_e4m3fn), torch.zeros(4, dtype=torch.uint8))
     monkeypatch.setattr(module, "mxfp8_quantize_swizzled", lambda x: got.append("Triton") or answer)
     monkeypatch.setattr(
-        upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *a: got.append("FlashInfer") or answer
+        upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *a, **k: got.append("FlashInfer") or answer
     )
     reached = SimpleNamespace(experts=0)
     monkeypatch.setattr(
@@ -61,6 +65,11 @@ def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, conf
         monkeypatch.delenv("VLLM_MXFP8_TRITON_QUANTIZE", raising=False)
     else:
         monkeypatch.setenv("VLLM_MXFP8_TRITON_QUANTIZE", switch)
+    if not inline:
+        device(12, 1, "vllm.platforms")
+        module._mxfp8_e4m3_quantize_impl(torch.zeros(2, 64, dtype=torch.bfloat16), True)
+        assert got == ["Triton" if switch == "1" else "FlashInfer"]
+        return
     made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
     apply_moe(made, torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
     assert got == ["Triton" if switch == "1" else "FlashInfer"]
