@@ -90,7 +90,7 @@ def backend(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any)
     for name, fake in flashinfer_setup.recorders(module, made).items():
         monkeypatch.setattr(module, name, fake)
     monkeypatch.setattr(module, "_copy_page_indices_kernel", flashinfer_setup.PagesOnCpu())
-    monkeypatch.setattr(module, "is_pin_memory_available", lambda: False)
+    flashinfer_setup.without_gpu(module, monkeypatch)
     return SimpleNamespace(module=module, made=made)
 
 

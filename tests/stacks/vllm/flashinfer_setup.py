@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 PAGE = 16
@@ -71,9 +72,11 @@ def make_builder(
             cudagraph_mode=CUDAGraphMode.FULL_DECODE_ONLY if graphs else CUDAGraphMode.NONE,
             max_cudagraph_capture_size=max_reqs, static_forward_context=layers,
         ),
-        scheduler_config=one(max_num_seqs=max_reqs), speculative_config=None,
+        scheduler_config=one(max_num_seqs=max_reqs, max_num_batched_tokens=8192), speculative_config=None,
+        num_speculative_tokens=0,
         parallel_config=one(
-            dcp_kv_cache_interleave_size=1, decode_context_parallel_size=1, dcp_comm_backend="ag_rs"
+            dcp_kv_cache_interleave_size=1, cp_kv_cache_interleave_size=1, decode_context_parallel_size=1,
+            dcp_comm_backend="ag_rs",
         ),
     )  # fmt: skip
     kv_dtype = dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
@@ -108,6 +111,19 @@ class PagesOnCpu:
                 page_indices[start:end] = block_table[request, : end - start]
 
         return copy
+
+
+def without_gpu(backend: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the backend asks of a GPU when its parts are made, answered; the releases ask for different things."""
+    answers = {
+        "is_pin_memory_available": lambda: False,
+        # From v0.33.0.
+        "PIN_MEMORY": False,
+        "get_device_sm_count": lambda device: 48,
+        "_get_multi_ctas_kv_counter_buffer": lambda *size: None,
+    }
+    for name in answers.keys() & vars(backend).keys():
+        monkeypatch.setattr(backend, name, answers[name])
 
 
 def recorders(backend: ModuleType, made: list[Any], without: str = "") -> dict[str, type]:

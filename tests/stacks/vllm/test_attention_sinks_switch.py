@@ -108,6 +108,10 @@ def test_implementations(
     module = upstream_import(f"vllm.v1.attention.backends.{file}")
     if file == "flash_attn":
         monkeypatch.setattr(module, "flash_attn_supports_sinks", lambda: True, raising=False)
+    if file == "flashinfer":
+        setup.without_gpu(module, monkeypatch)
+    if file == "cpu_attn":  # from v0.33.0 it asks for the model's dtype
+        monkeypatch.setattr(config, "model_config", SimpleNamespace(dtype=torch.bfloat16))
     sinks(value)
     impl = getattr(module, f"{cls}{'Backend' if file == 'cpu_attn' else ''}Impl")
     made = impl(8, 64, 0.125, 2, None, None, "auto", sinks=SINKS)
@@ -121,6 +125,7 @@ def test_the_layer_and_its_parameters(
 ) -> None:  # fmt: skip
     layer, utils = first_of(upstream_import, *LAYER), upstream_import("vllm.v1.attention.backends.utils")
     backend = upstream_import("vllm.v1.attention.backends.flashinfer")
+    setup.without_gpu(backend, monkeypatch)
     asked = []
     monkeypatch.setattr(
         layer, "get_attn_backend", lambda *a, has_sink, **k: asked.append(has_sink) or backend.FlashInferBackend

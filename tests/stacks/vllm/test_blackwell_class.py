@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -87,8 +88,14 @@ def test_sm100s_own_kernels_stay_its_own(
         "vllm.utils.deep_gemm": ("is_deep_gemm_supported",),
         "vllm.utils.flashinfer": ("supports_trtllm_attention",),
     }
+    asked = []
     for name, functions in sites.items():
         module = upstream_import(name)
         device(*capability, name)
         for function in functions:
+            # v0.33.0 asks MLA's prefill backends themselves, and TRT-LLM's functions for prefill or decode.
+            if not hasattr(module, function) or inspect.signature(getattr(module, function)).parameters:
+                continue
+            asked.append(function)
             assert not getattr(module, function)(), f"{name}.{function}"
+    assert "is_deep_gemm_supported" in asked

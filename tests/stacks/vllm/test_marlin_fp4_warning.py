@@ -28,13 +28,12 @@ def warnings_on(
     marlin = upstream_import("vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
     interface = upstream_import("vllm.platforms.interface")
     modules = [marlin]
-    if hasattr(marlin, "prepare_moe_fp4_layer_for_marlin") and not hasattr(
-        marlin, "prepare_nvfp4_moe_layer_for_marlin"
-    ):
-        calls = {"linear": marlin.prepare_fp4_layer_for_marlin, "moe": marlin.prepare_moe_fp4_layer_for_marlin}
-    else:
+    try:
         # From v0.20.0 the linear kernel warns, before it prepares the layer.
         kernel = upstream_import("vllm.model_executor.kernels.linear.nvfp4.marlin")
+    except ModuleNotFoundError:
+        calls = {"linear": marlin.prepare_fp4_layer_for_marlin, "moe": marlin.prepare_moe_fp4_layer_for_marlin}
+    else:
         if hasattr(kernel, "logger"):
             modules.append(kernel)
 
