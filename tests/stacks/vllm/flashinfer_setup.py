@@ -61,7 +61,7 @@ def make_builder(
 ) -> Any:  # fmt: skip
     """vLLM's FlashInferMetadataBuilder for the layers, as one KV cache group."""
     from vllm.config import CUDAGraphMode
-    from vllm.v1.kv_cache_interface import FullAttentionSpec
+    from vllm.v1 import kv_cache_interface
 
     one = SimpleNamespace
     vllm_config = one(
@@ -80,7 +80,12 @@ def make_builder(
         ),
     )  # fmt: skip
     kv_dtype = dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
-    spec = FullAttentionSpec(block_size=PAGE, num_kv_heads=kv_heads, head_size=dim, dtype=kv_dtype)
+    quantized: dict[str, Any] = {}
+    if hasattr(kv_cache_interface, "get_kv_quant_mode"):  # from v0.20.0
+        quantized["kv_quant_mode"] = kv_cache_interface.get_kv_quant_mode(kv_cache_dtype)
+    spec = kv_cache_interface.FullAttentionSpec(
+        block_size=PAGE, num_kv_heads=kv_heads, head_size=dim, dtype=kv_dtype, **quantized
+    )
     return backend.FlashInferMetadataBuilder(
         spec, list(layers) if names is None else names, vllm_config, torch.device(device)
     )
