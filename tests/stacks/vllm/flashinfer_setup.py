@@ -5,6 +5,7 @@ Nothing here is a copy of vLLM's: builder, implementations and metadata are the 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
@@ -65,7 +66,11 @@ def make_builder(
 
     one = SimpleNamespace
     vllm_config = one(
-        cache_config=one(cache_dtype=kv_cache_dtype),
+        cache_config=one(
+            cache_dtype=kv_cache_dtype,
+            # From v0.33.0.
+            get_resolved_kv_cache_layout=lambda: kv_cache_interface.KVCacheLayout.LBHNC,
+        ),
         model_config=one(dtype=dtype, max_model_len=4096, get_num_attention_heads=lambda parallel: heads),
         attention_config=one(use_trtllm_attention=None, disable_flashinfer_q_quantization=False),
         compilation_config=one(
@@ -127,8 +132,9 @@ def without_gpu(backend: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         "get_device_sm_count": lambda device: 48,
         "_get_multi_ctas_kv_counter_buffer": lambda *size: None,
     }
-    for name in answers.keys() & vars(backend).keys():
-        monkeypatch.setattr(backend, name, answers[name])
+    for module in (backend, importlib.import_module("vllm.v1.utils")):
+        for name in answers.keys() & vars(module).keys():
+            monkeypatch.setattr(module, name, answers[name])
 
 
 def recorders(backend: ModuleType, made: list[Any], without: str = "") -> dict[str, type]:
