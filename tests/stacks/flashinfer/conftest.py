@@ -27,6 +27,8 @@ def moe_module(
     module = upstream_import("flashinfer.jit.fused_moe")
     env = upstream_import("flashinfer.jit.env")
     monkeypatch.setattr(env, "FLASHINFER_CSRC_DIR", tmp_path / "csrc")
+    if hasattr(env, "FLASHINFER_GEN_SRC_DIR"):  # where v0.7.2 puts them, below the user's home
+        monkeypatch.setattr(env, "FLASHINFER_GEN_SRC_DIR", tmp_path / "generated")
     context = SimpleNamespace(
         get_nvcc_flags_list=lambda supported_major_versions: ["-gencode=arch=compute_121f,code=sm_121f"]
     )
