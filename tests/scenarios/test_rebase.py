@@ -162,6 +162,22 @@ def test_a_resolution_is_replayed_and_told(proven: Patchq, upstream: Path) -> No
     assert (proven.tree() / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n", 30: b"changed\n"})
 
 
+def test_a_rewrite_is_not_recorded(stack: Patchq, upstream: Path) -> None:
+    """Both sides changed 150 lines in a row: the conflict holds them three times."""
+    mine, theirs = (b"".join(b"%s %d\n" % (word, n) for n in range(150)) for word in (b"mine", b"theirs"))
+    commit_files(upstream, {"c.txt": numbered(150)}, "c")
+    git(upstream, "tag", "v1b")
+    stack.ok("pin", "up", "--url", str(upstream), "--ref", "v1b", "--set", "long")
+    stack.ok("apply", "--set", "long")
+    (stack.tree() / "c.txt").write_bytes(mine)
+    stack.ok("new", "up", "long", "-s", "-m", "Long\n\nFor the test.")
+    release(upstream, "v2", {"c.txt": theirs})
+    assert told(stack, 3, "up", "--onto", "v2", "--set", "long")["stop"]["conflicts"] == [["c.txt", [1]]]
+    (parked(stack) / "c.txt").write_bytes(b"written anew\n")
+    told(stack, 0, "up", "--continue", "--no-proof")
+    assert not (stack.root / "patches" / "up" / "rr-cache").exists()
+
+
 def test_a_replay_that_nothing_proves_is_for_a_person_to_look_at(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
     release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})

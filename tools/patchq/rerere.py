@@ -26,6 +26,11 @@ _ON = ("rerere.enabled=true", "rerere.autoUpdate=false")
 _MARKER = re.compile(rb"^(?:<{7}|>{7})(?: |$)", re.MULTILINE)
 
 
+#: Lines of a conflict that is recorded. A longer one is a rewrite, which doesn't come a second time, and to keep it
+#: would be to keep upstream's code.
+LONGEST = 200
+
+
 def recorded(layout: Layout, upstream: str) -> Path:
     """Where an upstream's resolutions are committed."""
     return layout.root / "patches" / upstream / "rr-cache"
@@ -79,6 +84,8 @@ def record(
             if before is None or after is None:
                 continue
             before, after = cut_down(before, after)
+            if before.count(b"\n") > LONGEST:
+                continue
             suffix = _variant(folder / case.name, before)
             found[folder / case.name / f"preimage{suffix}"] = before
             found[folder / case.name / f"postimage{suffix}"] = after
