@@ -290,6 +290,16 @@ def test_on_a_persons_word_what_is_edited_upstream_is_retired_if_its_proof_agree
     )
 
 
+def test_a_step_is_told_once(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": b"all\nelse\n", "b.txt": b"else\n"})
+    assert "first stops" in stack.fails(3, "rebase", "up", "--onto", "v2")
+    said = stack.fails(3, "rebase", "up", "--skip", "--how", "in a word")
+    assert "first: conflict; a.txt (1); in a word" in said
+    said = stack.fails(3, "rebase", "up", "--skip")
+    assert "second: conflict" in said
+    assert "first: " not in said
+
+
 def test_where_everything_conflicts(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": b"all\nelse\n", "b.txt": b"else\n"})
     assert told(stack, 3, "up", "--onto", "v2")["stop"]["stops"] == 2

@@ -58,6 +58,7 @@ def command(
             )
         (name,) = names
     prove = partial(prove_at, project)
+    told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
     if ref:
         found = rebase.start(
             project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out,
@@ -70,12 +71,13 @@ def command(
     if as_json:
         emit("rebase", asdict(found))
     else:
-        _show(found)
+        _show(found, told)
     if found.state == "stopped":
         raise click.exceptions.Exit(3)
 
 
-def _show(found: Result) -> None:
+def _show(found: Result, told: int) -> None:
+    """Print it; its first steps were told when it stopped."""
     for note in found.notes:
         click.echo(note)
     if found.state == "nothing":
@@ -84,17 +86,17 @@ def _show(found: Result) -> None:
     if found.state == "aborted":
         click.echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
         return
-    for step in found.steps:
+    for step in found.steps[told:]:
         if step.outcome not in ("clean", "offset") and not step.known:
             _show_step(step)
     counts = Counter(step.outcome for step in found.steps)
-    told = ", ".join(f"{n} {word}" for word, n in counts.items())
+    words = ", ".join(f"{n} {word}" for word, n in counts.items())
     kept = sum(bool(s.commit) for s in found.steps)
     if found.stop:
-        click.echo(f"{head}: {kept} carried ({told or 'none yet'}), {found.left} to go")
+        click.echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
         _show_stop(found, found.stop)
         return
-    click.echo(f"{head}: {kept} patches ({told}), in the set {found.set_name}")
+    click.echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
     if kept:
         click.echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`")
 
