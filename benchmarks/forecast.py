@@ -11,6 +11,8 @@ project, with backports: what the first of the refs changed, a file each, of fil
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -48,6 +50,23 @@ def fill_up(project: Project, upstream: str, ref: str, count: int) -> None:
         new(project, upstream, f"backport-{number}", message=f"Backport {number}", author="n <n@n>")
 
 
+FORECAST = """
+import resource, sys
+from pathlib import Path
+from patchq.forecast import forecast
+from patchq.project import Project
+forecast(Project.find(Path(sys.argv[1]), wait=600), sys.argv[2], sys.argv[3:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
+"""
+
+
+def memory(root: Path, upstream: str, refs: list[str]) -> str:
+    """The most memory that a forecast of these refs takes, and that a git of its own does, in MiB."""
+    argv = [sys.executable, "-c", FORECAST, str(root), upstream, *refs]
+    own, gits = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    return f"{own} MiB (git {gits})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("upstream")
@@ -63,6 +82,9 @@ def main() -> None:
             project = Project.find(copy, wait=600)
             fill_up(project, given.upstream, given.refs[0], given.patches)
         measure(project, given.upstream, given.refs)
+        counts = sorted({1, 5, len(given.refs)})
+        told = [f"{n}: {memory(project.layout.root, given.upstream, given.refs[-n:])}" for n in counts]
+        print("\nmemory by the number of refs, the last ones: " + ", ".join(told))
 
 
 def measure(project: Project, upstream: str, refs: list[str]) -> None:

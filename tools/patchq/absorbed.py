@@ -68,7 +68,7 @@ class Text:
         return self.lines[at] if 0 <= at < len(self.lines) else b""
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _text(content: bytes | None) -> Text:
     """A version; the patches of a stack look at the same ones."""
     return Text(content)

@@ -269,6 +269,21 @@ def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], writt
     return columns
 
 
+#: Trees whose files are in memory together: more of them take more time, not more memory.
+_TOGETHER = 5
+
+
+def carry_each(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+    """As :func:`carry`, of any number of bases: what comes of the patches, without the files' contents."""
+    columns = []
+    for start in range(0, len(bases), _TOGETHER):
+        part = carry(store, patches, bases[start : start + _TOGETHER], written_for)
+        for column in part:
+            column.contents = {}
+        columns += part
+    return columns
+
+
 def look_at(store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId) -> list[Column]:
     """Trees as the patches see them, with no patch on any: for :func:`sight`."""
     with _following(store, patches, commits, written_for) as (columns, _):
@@ -443,6 +458,25 @@ def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
         for e in patch.edits
     ]  # fmt: skip
     return judge(files, [label for label, _ in versions])
+
+
+def sights(
+    patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
+) -> dict[int, Sight]:
+    """:func:`sight` with each of these versions as the target, by its number; the files are read once, and dropped."""
+    if not targets:
+        return {}
+    versions = versions[: max(targets) + 1]
+    columns = [base, *(column for _, column in versions)]
+    entries = [column.bare.get(column.moved.get(path, path)) for column in columns for path in patch.paths]
+    entries += [edit.new for edit in patch.edits]
+    contents = base.git.read_blobs({e.blob for e in entries if e and e.mode != diff.GITLINK})
+    for column in columns:
+        column.contents = contents
+    found = {n: sight(patch, base, versions[: n + 1]) for n in targets}
+    for column in columns:
+        column.contents = {}
+    return found
 
 
 def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from patchq.apply import carried_stacks
-from patchq.carry import STOPS, Column, FileConflict, carry, read_patches, sight, verdict
+from patchq.carry import STOPS, Column, FileConflict, carry_each, read_patches, sights, verdict
 from patchq.errors import UserError
 from patchq.project import Project
 from patchq.refs import pin_at, releases_of
@@ -90,27 +90,21 @@ def forecast(
             pins = list(pool.map(lambda ref: pin_at(project, carried.stack.pin, ref), wanted))
         bases = fetcher.fetch(pins)
     patches = read_patches(project.store, carried.commits)
-    columns = carry(project.store, patches, [base.commit for base in bases], carried.base)
+    columns = carry_each(project.store, patches, [base.commit for base in bases], carried.base)
     (base,) = project.store.tree_of([carried.base])
     first = Column(project.store, base, patches)
-    first.read(edit.new for patch in patches for edit in patch.edits)
     versions = list(zip(wanted, columns, strict=True))
-    stopped = {n for column in columns for n, landing in column.landings.items() if landing.outcome in STOPS}
-    first.read_bare(path for n in stopped for path in patches[n].paths)
-    first.read(e.new for n in stopped for e in patches[n].edits)
-    rows = zip(*(_cells(upstream, first, versions[: n + 1]) for n in range(len(versions))), strict=True)
-    cells = tuple(cell for row in rows for cell in row)
+    cells = tuple(cell for number in range(len(patches)) for cell in _cells(upstream, number, first, versions))
     return Forecast(upstream, carried.stack.pin.ref, tuple(wanted), cells)
 
 
-def _cells(upstream: str, base: Column, versions: Sequence[tuple[str, Column]]) -> list[Cell]:
-    """The cells of the last of the versions; what stops there is looked for in all of them."""
-    ref, column = versions[-1]
-    landings = [column.landings[n] for n in range(len(column.patches))]
+def _cells(upstream: str, number: int, base: Column, versions: Sequence[tuple[str, Column]]) -> list[Cell]:
+    """The cells of a patch; where it stops, it is looked for in the versions up to there."""
+    patch = base.patches[number]
+    landings = [column.landings[number] for _, column in versions]
+    seen = sights(patch, base, versions, [n for n, landing in enumerate(landings) if landing.outcome in STOPS])
     found = []
-    for patch, landing in zip(column.patches, landings, strict=True):
-        outcome, grade, evidence = landing.outcome, "", ""
-        if outcome in STOPS:
-            outcome, grade, evidence = verdict(landing, sight(patch, base, versions), ref)
+    for n, ((ref, _), landing) in enumerate(zip(versions, landings, strict=True)):
+        outcome, grade, evidence = verdict(landing, seen[n], ref) if n in seen else (landing.outcome, "", "")
         found.append(Cell(f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence))
     return found
