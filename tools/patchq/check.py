@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchq.apply import bases_of, plan
+from patchq.contribute import upstream_test
 from patchq.errors import ConflictError, PatchqError, UserError
 from patchq.export import format_patches
 from patchq.header import NEEDS, STATUS_WORDS, Header, mail_safe
@@ -19,7 +20,7 @@ _STATUS = re.compile(r"(?P<word>[A-Za-z]+)(?: \[(?P<detail>[^\]]+)\])?")
 _TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNFINISHED = re.compile(r"\b(wip|fixup!|squash!|amend!|do not merge|tmp|hack)(?=\W|$)", re.IGNORECASE)
 #: A patch is to be upstream's one day: it says nothing of the tool that carries it.
-_SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
+SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
 _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 
 
@@ -102,7 +103,7 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
         headers[name] = header
         for rule, message, hint in [
             *_check_message(header),
-            *_check_trailers(project, header),
+            *_check_trailers(project, pin.upstream, header),
             *_check_requires(project, stack, name, header),
             *_check_diff(text),
         ]:
@@ -124,14 +125,14 @@ def _check_message(header: Header) -> list[_Problem]:
     if not body or body == trailers:
         found.append(("why", "the message doesn't say why", "write why, for a reader who has never seen the fork"))
     told = [line for line in header.message.splitlines() if not line.startswith("Proof:")]
-    if any(_SELF.search(line) for line in told):
+    if any(SELF.search(line) for line in told):
         found.append(("self-reference", "the message names patchq", "say it in upstream's words"))
     if mail_safe(header.message) != header.message:
         found.append(("message", "`git am` would read the message otherwise", "`patchq export` rewrites it"))
     return found
 
 
-def _check_trailers(project: Project, header: Header) -> list[_Problem]:
+def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
     statuses = header.values("Upstream-Status")
     match = _STATUS.fullmatch(statuses[0]) if len(statuses) == 1 else None
@@ -146,6 +147,8 @@ def _check_trailers(project: Project, header: Header) -> list[_Problem]:
         found.append(("proof", "Proof: is missing", "name the test under tests/stacks/ that fails without the patch"))
     for proof in proofs:
         found += _check_proof(project, proof)
+    for test in header.values("Upstream-Test"):
+        found += _check_upstream_test(project, upstream, test)
     for need in header.needs:
         if need not in NEEDS:
             found.append(("needs", f"Needs: {need} is unknown", f"one of {', '.join(NEEDS)}"))
@@ -171,6 +174,18 @@ def _check_proof(project: Project, proof: str) -> list[_Problem]:
     return []
 
 
+def _check_upstream_test(project: Project, upstream: str, test: str) -> list[_Problem]:
+    try:
+        check_inside(test, "Upstream-Test:")
+    except PatchqError as error:
+        return [("upstream-test", error.message, error.hint)]
+    path = upstream_test(project.layout, upstream, test)
+    if not path.is_file():
+        where = path.relative_to(project.layout.root)
+        return [("upstream-test", f"Upstream-Test: {where} is not there", "write it, or mend the path")]
+    return []
+
+
 def _check_requires(project: Project, stack: Stack, name: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
     for required in header.values("Requires"):
@@ -192,7 +207,7 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
 def _check_diff(text: bytes) -> list[_Problem]:
     found: list[_Problem] = []
     added = [line for line in text.split(b"\n") if line.startswith(b"+") and not line.startswith(b"+++ ")]
-    if any(_SELF.search(line.decode("utf-8", "replace")) for line in added):
+    if any(SELF.search(line.decode("utf-8", "replace")) for line in added):
         found.append(("self-reference", "an added line names patchq", "say it in upstream's words"))
     if any(_DEBUG.match(line) for line in added):
         found.append(("debugging", "an added line is a debugger call or a conflict marker", "take it out"))

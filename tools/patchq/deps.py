@@ -6,7 +6,7 @@ What a patch says of itself (``Requires:``) is shown beside that; it may mean mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from patchq.apply import Carried, carried_stacks
@@ -51,7 +51,7 @@ def dependencies(project: Project, names: Sequence[str] = (), set_name: str = ""
 def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     graph, upstream = _Graph(store, carried), carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
-    all_needs = {name: graph.needs(number) for number, name in enumerate(names)}
+    all_needs = {name: graph.needs([number]) for number, name in enumerate(names)}
     requires = {name: header.values("Requires") for name, header in carried.stack.headers()}
     found = []
     for name in names:
@@ -70,6 +70,25 @@ def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     return found
 
 
+def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
+    """The fewest patches of a stack that hold these and can be carried without the others, in their order.
+
+    Besides what they can't be carried without, that is what they and those say in ``Requires:`` of this stack.
+    """
+    upstream = carried.stack.pin.upstream
+    graph, names = _Graph(store, carried), [name for name, _ in carried.commits]
+    said = {
+        name: {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
+        for name, header in carried.stack.headers()
+    }
+    found = set(chosen)
+    while True:
+        more = {other for name in found for other in said[name]} | set(graph.needs([names.index(n) for n in found]))
+        if more <= found:
+            return [name for name in names if name in found]
+        found |= more
+
+
 class _Graph:
     """The dependencies of one stack, each merge made once."""
 
@@ -80,23 +99,26 @@ class _Graph:
         self.touched = _touched(store, self.trees, carried.commits)
         self.merged: dict[tuple[int, TreeId], TreeId | None] = {}
 
-    def needs(self, number: int) -> list[str]:
-        """What patch ``number`` can't be carried without, in the order of the series.
+    def needs(self, numbers: Sequence[int]) -> list[str]:
+        """What these patches can't be carried without, in the order of the series.
 
         Each earlier patch, from the last to the first, is left out, and what is kept so far carried over
         the gap: where that conflicts, the patch is needed. So is what it needs in turn.
         """
-        kept: list[int] = []
-        for other in range(number - 1, -1, -1):
-            block = [*kept, number]
+        kept = sorted(numbers)
+        for other in range(kept[-1] - 1, -1, -1):
+            if other in numbers:
+                continue
+            block = [k for k in kept if k > other]
             if self._apart(other, block):
                 continue
             onto: TreeId | None = self.trees[other]
             for member in block:
                 onto = self._carry(member, onto) if onto is not None else None
             if onto is None:
-                kept.insert(0, other)
-        return [self.commits[k][0] for k in kept]
+                kept.append(other)
+                kept.sort()
+        return [self.commits[k][0] for k in kept if k not in numbers]
 
     def _apart(self, other: int, block: Sequence[int]) -> bool:
         """Whether a patch touches no path that those of the block touch, nor one above or below it."""

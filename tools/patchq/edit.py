@@ -22,7 +22,7 @@ from patchq.paths import check_name
 from patchq.project import Project
 from patchq.replay import pick
 from patchq.series import SUFFIX
-from patchq.stack import Stack, State, find_patch, load_state
+from patchq.stack import Stack, State, find_patch, load_stack, load_state
 from patchq.types import CommitId, TreeId
 
 
@@ -198,6 +198,35 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
         return _rewrite(
             project, loaded, [*rest[:at], moving, *rest[at:]], Change("move", f"move {stack.pin.upstream}/{name}")
         )
+
+
+def set_upstream_status(project: Project, upstream: str, names: Sequence[str], value: str) -> list[str]:
+    """Write what upstream made of patches into each stack that has them, at any ref; returns the stacks' refs.
+
+    :param value: the trailer's, such as ``Submitted [https://…]``.
+    :raises EditedTreeError: if an applied stack's worktree holds work that isn't in it.
+    """
+    with project.locked("pr"):
+        change = Change("pr", f"{upstream}: {value}")
+        changed = []
+        for pin in project.lock.upstreams[upstream].pins.values():
+            stack = load_stack(project.layout, pin)
+            if not set(names) & set(stack.names):
+                continue
+            loaded = _load(project, stack, project.choose_set(""))
+            entries = [_with_status(e, value) if e.name in names else e for e in loaded.entries]
+            if entries != loaded.entries:
+                write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
+                changed.append(pin.ref)
+        if changed:
+            project.journal.perform(change)
+        return changed
+
+
+def _with_status(entry: Entry, value: str) -> Entry:
+    trailer = f"Upstream-Status: {value}"
+    message = re.sub(r"^Upstream-Status:.*$", lambda _: trailer, entry.commit.message, count=1, flags=re.MULTILINE)
+    return Entry(entry.name, replace(entry.commit, message=message))
 
 
 # Adopting

@@ -404,6 +404,38 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     return None
 
 
+def default_branch(url: str, *, timeout: float) -> str:
+    """The branch that a remote's ``HEAD`` is.
+
+    :raises Unreachable: if the host doesn't answer.
+    :raises SourceError: if it has none.
+    """
+    argv = ["git", "ls-remote", "--symref", "--", url, "HEAD"]
+    try:
+        out = runner.run(argv, timeout=timeout, env=_SAFE_TRANSPORTS).stdout.decode("utf-8", "replace")
+    except runner.CommandError as error:
+        raise Unreachable(f"{url} can't be reached ({error.said})", hint="--onto REF names one that is there") from None
+    match = re.match(r"ref: refs/heads/(\S+)\tHEAD$", out, re.MULTILINE)
+    if not match:
+        raise SourceError(f"{url} has no default branch", hint="--onto REF")
+    return match[1]
+
+
+def push(repository: Git, remote: str, commit: CommitId, branch: str, *, expected: str | None) -> None:
+    """Push a commit as a branch, over what it was the last time only.
+
+    :param expected: the commit that the branch is to have there now; None for no such branch.
+    :raises SourceError: with what git said.
+    """
+    ref = f"refs/heads/{branch}"
+    argv = ["git", "push", "--quiet", f"--force-with-lease={ref}:{expected or ''}", "--", remote, f"{commit}:{ref}"]
+    try:
+        # With the user's own configuration and helpers: this is the one door through which something leaves.
+        runner.run(argv, cwd=repository.folder, env=_SAFE_TRANSPORTS)
+    except runner.CommandError as error:
+        raise SourceError(f"{remote} doesn't take {branch}: {error.said}", hint="look at what the remote has") from None
+
+
 def fetch_commit(store: Git, url: str, commit: CommitId, ref: str) -> None:
     """Bring one commit, without its history, into the store.
 

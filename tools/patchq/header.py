@@ -15,6 +15,9 @@ from patchq.errors import FormatError
 STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied")
 NEEDS = ("nvcc", "sm90", "sm121")
 
+#: Trailers that are for those who carry a patch; upstream has no use for them.
+OURS = ("Upstream-Status", "Topic", "Proof", "Needs", "Requires", "Build", "Upstream-Test")
+
 _TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):[ \t]+(\S.*)")
 #: git's mailinfo.c: patchbreak(), and what starts an in-body header or a next mail of an mbox.
 _CUTS = re.compile(r"diff -|Index: |---(?: \S|\s*$)|From .*\d:\d\d|>From |(?:From|Date|Subject): ")
@@ -92,6 +95,27 @@ def with_trailer(message: str, key: str, value: str) -> str:
     """``message`` with one more trailer at its end."""
     gap = "\n" if parse_trailers(message) else "\n\n"
     return f"{message.rstrip()}{gap}{key}: {value}\n"
+
+
+def without_ours(message: str) -> str:
+    """``message`` as upstream is to see it: without the trailers that are for those who carry the patch.
+
+    >>> without_ours("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nSigned-off-by: A <a@b>\\n")
+    'Fix it\\n\\nWhy.\\n\\nSigned-off-by: A <a@b>\\n'
+    """
+    ours = {key.lower() for key in OURS}
+    kept = "\n".join(f"{k}: {v}" for k, v in parse_trailers(message) if k.lower() not in ours)
+    return clean_message(f"{without_trailers(message)}\n\n{kept}")
+
+
+def without_trailers(message: str) -> str:
+    """``message`` without its trailers.
+
+    >>> without_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\n")
+    'Fix it\\n\\nWhy.'
+    """
+    text = clean_message(message).strip("\n")
+    return text.rpartition("\n\n")[0] if parse_trailers(message) else text
 
 
 def clean_message(message: str) -> str:

@@ -23,6 +23,7 @@ else:
 
 VERSION = 1
 PROFILES = ("overlay", "source", "empty")
+TITLES = ("", "tags", "conventional")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -62,6 +63,20 @@ class BuildConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ContributeConfig:
+    """What an upstream asks of a pull request, where its tree doesn't say it in a form that can be read.
+
+    :ivar title: how titles begin: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core): …``) or empty.
+    :ivar sign_off: whether each commit needs a ``Signed-off-by:`` of whoever sends it.
+    :ivar most_lines: changed lines past which it wants a discussion first; 0 for no such rule.
+    """
+
+    title: str = ""
+    sign_off: bool = False
+    most_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """A third-party project. ``into`` is ``(parent, path)`` of a nested one."""
 
@@ -70,6 +85,7 @@ class Upstream:
     into: tuple[str, str] | None = None
     build: BuildConfig | None = None
     pins: Mapping[str, Pin] = field(default_factory=dict)
+    contribute: ContributeConfig = ContributeConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +181,12 @@ class _Reader:
     def upstream(self, name: str, raw: Any) -> Upstream:
         at = f"upstreams.{name}"
         check_name(name, f"an upstream ({self.where})")
-        self.known(raw, "url into build pins", at)
+        self.known(raw, "url into build contribute pins", at)
         into = self.text(raw, "into", at)
         url = self.text(raw, "url", at)
         pins = {ref: self.pin(name, ref, url, table) for ref, table in self.table(raw, "pins", f"{at}.").items()}
-        return Upstream(name, url, self.into(into, at) if into else None, self.build(raw, at), pins)
+        nested = self.into(into, at) if into else None
+        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at))
 
     def into(self, value: str, at: str) -> tuple[str, str]:
         parent, colon, path = value.partition(":")
@@ -231,6 +248,19 @@ class _Reader:
         return BuildConfig(
             distribution, package, profile, version_file, *requires, dict(env), self.texts(raw, "ignore", at)
         )
+
+    def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:
+        at += ".contribute"
+        raw = upstream.get("contribute", {})
+        self.known(raw, "title sign-off most-lines", at)
+        title, sign_off, most = self.text(raw, "title", at), raw.get("sign-off", False), raw.get("most-lines", 0)
+        if title not in TITLES:
+            raise self.bad(f"{at}.title", f"is none of {', '.join(t for t in TITLES if t)}")
+        if not isinstance(sign_off, bool):
+            raise self.bad(f"{at}.sign-off", "is neither true nor false")
+        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+            raise self.bad(f"{at}.most-lines", "is not a number of lines")
+        return ContributeConfig(title, sign_off, most)
 
     def a_set(self, name: str, raw: Any, upstreams: Mapping[str, Upstream]) -> dict[str, str]:
         at = f"sets.{name}"

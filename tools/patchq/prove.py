@@ -226,6 +226,32 @@ def whole_set(project: Project, stacks: Sequence[Stack], set_name: str) -> _Whol
     return _Whole(project.store, commits, bases, requires)
 
 
+def prove_trees(
+    project: Project,
+    proofs: Sequence[Proof],
+    set_name: str,
+    upstream: str,
+    ends: tuple[CommitId, CommitId],
+    progress: Callable[[CellResult], None] = lambda _: None,
+) -> list[Verdict]:
+    """Judge proofs with and without what is between two commits of an upstream that are no stack's tips.
+
+    The others of the set are as their stacks make them.
+
+    :param ends: the commit without, and the one with it.
+    """
+    machine = this_machine()
+    with project.locked("test"):
+        whole = whole_set(project, project.stacks(set_name), set_name)
+        tips, names = dict(whole.variant.tips), tuple(p.name for p in proofs)
+        here = whole.with_tips(WITH, {**tips, upstream: ends[1]})
+        bare = whole.with_tips(WITHOUT, {**tips, upstream: ends[0]}, names)
+        cells = [Cell(p, v, result_key(project, p, v, machine), set_name) for p in proofs for v in (here, bare)]
+    results = _run(project, cells, machine, False, run_here, progress)
+    named = [replace(results[c.key], variant=c.variant.kind, left_out=c.variant.left_out) for c in cells]
+    return [verdict_of(p, [r for c, r in zip(cells, named, strict=True) if c.proof == p], True) for p in proofs]
+
+
 def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
     """Run a proof on a tree that is no stack's yet; returns its state and why. The caller holds the project's lock."""
     whole = whole_set(project, project.stacks(request.set_name), request.set_name)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from patchq import index
 from patchq.errors import SourceError, UserError
+from patchq.git import default_branch
 from patchq.lock import Pin, Upstream
 from patchq.project import Project
-from patchq.sources import is_local_archive, pin_git
+from patchq.sources import REACH_TIMEOUT, is_local_archive, local_folder, pin_git
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 
 def releases_of(pin: Pin, specifier: str) -> list[str]:
     """The releases of a pin's archive, oldest first, as refs spelt like the pin's."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
-    from packaging.version import Version
 
     name = _archive_project(pin)
     try:
@@ -39,6 +44,47 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
     index.find_files(name, wanted)
     prefix = "v" if pin.ref.startswith("v") else ""
     return [f"{prefix}{version}" for version in sorted(versions)]
+
+
+def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, str]:
+    """The newest that there is of an upstream, and in words what that is.
+
+    The git host's default branch; where it doesn't answer, the newest release of the pin's archive; without that
+    too, or for an upstream that lives in another's archive, the newest of the lock's pins.
+    """
+    trouble = ""
+    if pin.url and not offline:
+        folder = local_folder(project.layout, pin.url)
+        try:
+            branch = default_branch(str(folder) if folder else pin.url, timeout=REACH_TIMEOUT)
+            return pin_at(project, pin, branch), f"the default branch {branch}"
+        except SourceError as error:
+            trouble = error.message
+    if pin.archive and not pin.subdir and not is_local_archive(pin.archive) and not offline:
+        try:
+            ref = releases_of(pin, "")[-1]
+            return pin_at(project, pin, ref), f"the newest release archive; {trouble or 'there is no git source'}"
+        except (SourceError, IndexError):
+            pass
+    pins = list(project.lock.upstreams[pin.upstream].pins.values())
+    return max(pins, key=_age), "the newest of the pins" + (f"; {trouble}" if trouble else "")
+
+
+def _age(pin: Pin) -> tuple[Version, ...]:
+    """What a pin is ordered by: its own version, else its archive's."""
+    from packaging.version import InvalidVersion, Version
+
+    for text in (pin.archive.partition("==")[2] if pin.subdir else "", pin.ref):
+        try:
+            return (Version(text),)
+        except InvalidVersion:
+            continue
+    return ()
+
+
+def older_first(pins: Iterable[Pin]) -> list[Pin]:
+    """Pins in the order of their releases; those of no release come first, as they were."""
+    return sorted(pins, key=_age)
 
 
 def _archive_project(pin: Pin) -> str:
