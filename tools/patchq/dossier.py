@@ -29,6 +29,7 @@ _ASKS = {
     "testing": "validation", "how was this tested": "validation", "reviewer notes": "notes", "notes": "notes",
     "additional": "notes",
 }  # fmt: skip
+OWNER = "owner.toml"
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
@@ -37,12 +38,12 @@ def folder_of(project: Project, slug: str) -> Path:
     return project.layout.private / "pr" / slug
 
 
-def read_owner(project: Project, slug: str) -> Owner:
-    """Who the dossier's ``owner.toml`` says answers for it; nobody where it isn't there yet.
+def read_owner(folder: Path) -> Owner:
+    """Who a folder's ``owner.toml`` says answers for it; nobody where it isn't there yet.
 
     :raises FormatError: if it can't be read.
     """
-    path = folder_of(project, slug) / "owner.toml"
+    path = folder / OWNER
     data = fsio.read_or_none(path)
     if data is None:
         return Owner()
@@ -53,9 +54,7 @@ def read_owner(project: Project, slug: str) -> Owner:
             raise ValueError("a name or an address is more than a line")
         return Owner(**fields)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"{path}: {error}", hint=f"mend it, or remove it and run `patchq pr` again ({path})"
-        ) from None
+        raise FormatError(f"{path}: {error}", hint=f"mend it, or remove {path}") from None
 
 
 def write_dossier(project: Project, proposal: Proposal) -> Path:
@@ -73,8 +72,8 @@ def write_dossier(project: Project, proposal: Proposal) -> Path:
         "pr/dossier.md.j2", p=proposal, store=project.layout.store, ref=branch_ref(proposal.slug)
     ).encode()  # fmt: skip
     files["dossier.json"] = fsio.dump_json({"schema": "patchq/pr/1", **as_json(proposal)})
-    if not (folder / "owner.toml").exists():
-        files["owner.toml"] = render("pr/owner.toml.j2").encode()
+    if not (folder / OWNER).exists():
+        files[OWNER] = render("pr/owner.toml.j2", what="pull request", command="pr").encode()
     for name, data in files.items():
         fsio.write_atomic(folder / name, data)
     return folder
@@ -108,8 +107,8 @@ def body(proposal: Proposal) -> str:
 def fill(template: str, contents: Mapping[str, str]) -> str:
     """A template with each section filled that asks for something known; the others stay as they are.
 
-    What no section asks for goes to the end of the first one filled. Comments of filled sections are taken out;
-    checkboxes stay, to be ticked by a person.
+    What no section asks for goes to the end of the details, or else of the first section filled. Comments of filled
+    sections are taken out; checkboxes stay, to be ticked by a person.
     """
     lines, sections = template.split("\n"), _sections(template)
     asked = [(start, end, ask) for start, end, ask in sections if ask in contents]
@@ -118,9 +117,10 @@ def fill(template: str, contents: Mapping[str, str]) -> str:
     covered |= {"validation"} if {"plan", "result"} <= keys else set()
     covered |= {"summary", "claims"} if "details" in keys else set()
     rest = [contents[key] for key in ("details", "validation", "notes") if key not in covered and contents[key]]
+    home = next((n for n, (*_, ask) in enumerate(asked) if ask == "details"), 0)
     for number, (start, end, ask) in reversed(list(enumerate(asked))):
         own = _COMMENT.sub("", "\n".join(lines[start:end])).strip()
-        parts = [contents[ask], *(rest if number == 0 else []), own]
+        parts = [contents[ask], *(rest if number == home else []), own]
         lines[start:end] = ["", *"\n\n".join(p for p in parts if p).split("\n"), ""]
     if not asked:
         lines = [*[c for c in (contents["details"], contents["validation"], contents["notes"]) if c], "", *lines]

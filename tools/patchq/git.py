@@ -381,6 +381,14 @@ class Unreachable(SourceError):
     """A git host that doesn't answer."""
 
 
+def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
+    said = error.said.splitlines()[-1] if error.said else str(error.code)
+    reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", said)
+    return Unreachable(
+        f"{url} can't be reached ({reason})", hint="check the address and the network, or use an archive"
+    )  # fmt: skip
+
+
 def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     """The commit that ``ref`` (a tag, a branch or ``HEAD``) names at ``url``, tags peeled.
 
@@ -391,12 +399,7 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     try:
         done = runner.run(["git", "ls-remote", "--", url], timeout=timeout, env=_SAFE_TRANSPORTS)
     except runner.CommandError as error:
-        said = error.said.splitlines()[-1] if error.said else str(error.code)
-        reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", said)
-        raise Unreachable(
-            f"{url} can't be reached ({reason})",
-            hint="check the address and the network, or use an archive",
-        ) from None
+        raise _unreachable(url, error) from None
     found = {name: commit for commit, name in (line.split("\t") for line in done.stdout.decode().splitlines())}
     for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         if name in found:
@@ -414,7 +417,7 @@ def default_branch(url: str, *, timeout: float) -> str:
     try:
         out = runner.run(argv, timeout=timeout, env=_SAFE_TRANSPORTS).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
-        raise Unreachable(f"{url} can't be reached ({error.said})", hint="--onto REF names one that is there") from None
+        raise _unreachable(url, error) from None
     match = re.match(r"ref: refs/heads/(\S+)\tHEAD$", out, re.MULTILINE)
     if not match:
         raise SourceError(f"{url} has no default branch", hint="--onto REF")

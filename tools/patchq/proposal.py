@@ -168,7 +168,8 @@ class Proposal:
     @property
     def touches_said(self) -> str:
         """What upstream did to the same lines, in a sentence."""
-        by = list(dict.fromkeys(label for t in self.touches for label in t.by))
+        seen = {label for t in self.touches for label in t.by}
+        by = list(dict.fromkeys([a.ref for a in self.affected if a.ref in seen] + sorted(seen)))
         if not by:
             return ""
         return f"Since {self.origin} these lines were changed in {', '.join(by[:10])}."
@@ -176,10 +177,7 @@ class Proposal:
     @property
     def repository(self) -> str:
         """``owner/name`` at the git host, or empty."""
-        match = (
-            re.search(r"[:/]([^/:]+/[^/:]+?)(?:\.git)?/?$", self.url) if "://" in self.url or "@" in self.url else None
-        )
-        return match[1] if match else ""
+        return repository_of(self.url)
 
     @property
     def searches(self) -> list[str]:
@@ -213,6 +211,16 @@ class Proposal:
                 "--filename-max-length=60", f"--output-directory={text}", f"{self.base}..{self.tip}",
             )  # fmt: skip
             return {p.name: p.read_bytes() for p in sorted(Path(text).iterdir())}
+
+
+def repository_of(url: str) -> str:
+    """``owner/name`` of a git host's address, or empty.
+
+    >>> repository_of("https://github.com/a/b.git"), repository_of("git@host:a/b"), repository_of("/srv/b.git")
+    ('a/b', 'a/b', '')
+    """
+    match = re.search(r"[:/]([^/:@]+/[^/:]+?)(?:\.git)?/?$", url) if "://" in url or "@" in url else None
+    return match[1] if match else ""
 
 
 def _unwrapped(paragraph: str) -> str:

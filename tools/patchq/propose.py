@@ -38,7 +38,7 @@ PROPOSABLE = ("Pending", "Submitted")
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """What is to be proposed: patches of a stack (``names``, with what the ``chosen`` need), and where."""
 
     carried: Carried
@@ -82,7 +82,7 @@ def propose(
     owner = owner or Owner()
     set_name = project.choose_set(set_name)
     with project.locked("pr"):
-        plan = _plan(project, patches, topic, upstream, onto, set_name)
+        plan = place(project, patches, topic, upstream, onto, set_name)
         slug_ = check_name(name or topic or slug(plan.chosen[0]), "a pull request")
         branch = _carry(project, plan, owner)
         since = _since(project, plan, branch, set_name)
@@ -119,7 +119,11 @@ def propose(
 # What is asked for
 
 
-def _plan(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> _Plan:
+def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> Plan:
+    """Find the patches, upstream's ref, the stack to take them from, and what they need there.
+
+    :raises UserError: if they are not of one upstream, or no one stack has them all.
+    """
     stacks = project.stacks(set_name, [upstream] if upstream else [])
     if topic:
         having = [s for s in stacks if any(_proposable(h, topic) for _, h in s.headers())]
@@ -140,7 +144,7 @@ def _plan(project: Project, patches: Sequence[str], topic: str, upstream: str, o
     carried = _source(project, target, pin, chosen, set_name)
     names = tuple(closure(project.store, carried, chosen))
     headers = dict(carried.stack.headers())
-    return _Plan(carried, tuple(n for n in names if n in chosen), names, headers, target, why)
+    return Plan(carried, tuple(n for n in names if n in chosen), names, headers, target, why)
 
 
 def _proposable(header: Header, topic: str) -> bool:
@@ -175,7 +179,7 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
 # The branch
 
 
-def _carry(project: Project, plan: _Plan, owner: Owner) -> _Branch:
+def _carry(project: Project, plan: Plan, owner: Owner) -> _Branch:
     """Carry the patches; what upstream has of those that are only needed is left out.
 
     :raises UserError, ConflictError: naming every patch that can't be proposed, and why.
@@ -230,9 +234,7 @@ def _carry(project: Project, plan: _Plan, owner: Owner) -> _Branch:
     )
 
 
-def _stopped(
-    project: Project, plan: _Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing
-) -> str:
+def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing) -> str:
     said = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
     files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
     said += f", {', '.join(files)}" if files else ""
@@ -256,7 +258,7 @@ def _message(message: str, owner: Owner) -> str:
 
 
 def _upstream_tests(
-    project: Project, plan: _Plan, base: Base, header: Header, contents: dict[BlobId, bytes]
+    project: Project, plan: Plan, base: Base, header: Header, contents: dict[BlobId, bytes]
 ) -> list[PathChange]:
     """The tests that a patch brings to upstream, as changes of its commit."""
     found = []
@@ -280,7 +282,7 @@ def _upstream_tests(
 # What is known of it
 
 
-def _since(project: Project, plan: _Plan, branch: _Branch, set_name: str) -> _Since:
+def _since(project: Project, plan: Plan, branch: _Branch, set_name: str) -> _Since:
     """What is known of the same lines on other refs, as far as those are here."""
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
@@ -324,7 +326,7 @@ class _Since:
 
 
 def _affected(
-    project: Project, plan: _Plan, branch: _Branch, refs: Sequence[str], commits: Sequence[CommitId],
+    project: Project, plan: Plan, branch: _Branch, refs: Sequence[str], commits: Sequence[CommitId],
     having: Sequence[str],
 ) -> tuple[Affected, ...]:  # fmt: skip
     """The branch as one patch on each ref; where a stack of its own carries the patches, it is known without."""
@@ -361,7 +363,7 @@ def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:
     return read_patches(project.store, [("the whole", info)])[0]
 
 
-def _elsewhere(project: Project, plan: _Plan, set_name: str) -> tuple[tuple[str, str], ...]:
+def _elsewhere(project: Project, plan: Plan, set_name: str) -> tuple[tuple[str, str], ...]:
     """What the patches require of other upstreams, with how that stands there."""
     found: dict[str, str] = {}
     stacks = project.stacks(set_name)
@@ -374,13 +376,13 @@ def _elsewhere(project: Project, plan: _Plan, set_name: str) -> tuple[tuple[str,
     return tuple(found.items())
 
 
-def _set_with(project: Project, plan: _Plan, set_name: str) -> str:
+def set_with(project: Project, plan: Plan, set_name: str) -> str:
     """A set whose other pins go with the target: one that has it, else the one asked for."""
     having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
     return set_name if set_name in having or not having else having[0]
 
 
-def _prove(project: Project, plan: _Plan, branch: _Branch, set_name: str) -> tuple[Verdict, ...]:
+def _prove(project: Project, plan: Plan, branch: _Branch, set_name: str) -> tuple[Verdict, ...]:
     """Run the proofs on the branch and on the bare ref.
 
     :raises BuildError: if one fails with its patch, or doesn't fail without.
@@ -392,7 +394,7 @@ def _prove(project: Project, plan: _Plan, branch: _Branch, set_name: str) -> tup
             proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, header.values("Proof"), header.needs))
     proofs = [p for p in proofs if p.files]
     project.say(f"running {len(proofs)} proofs on {plan.onto.ref}, with and without")
-    chosen = _set_with(project, plan, set_name)
+    chosen = set_with(project, plan, set_name)
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
     bad = [v for v in found if not v.ok and v.state != NOT_RUN]
     if bad:
@@ -404,7 +406,7 @@ def _prove(project: Project, plan: _Plan, branch: _Branch, set_name: str) -> tup
     return tuple(found)
 
 
-def _own_tests(project: Project, plan: _Plan, branch: _Branch, set_name: str) -> tuple[TestRun, ...]:
+def _own_tests(project: Project, plan: Plan, branch: _Branch, set_name: str) -> tuple[TestRun, ...]:
     """Run the tests that the branch adds, with it and with nothing but them."""
     paths = [t for m in branch.members if not m.absent for t in plan.headers[m.patch].values("Upstream-Test")]
     if not paths:
@@ -415,7 +417,7 @@ def _own_tests(project: Project, plan: _Plan, branch: _Branch, set_name: str) ->
     (info,) = store.log("--no-walk=unsorted", branch.tip)
     (only,) = write(store, branch.base.commit, [(replace(info, message="tests alone\n"), changes)], {})
     with project.locked("test"):
-        chosen = _set_with(project, plan, set_name)
+        chosen = set_with(project, plan, set_name)
         whole = whole_set(project, project.stacks(chosen), chosen)
         tips = dict(whole.variant.tips)
         sides = [whole.with_tips("tests", {**tips, plan.upstream: tip}) for tip in (only, branch.tip)]
@@ -428,7 +430,7 @@ def _own_tests(project: Project, plan: _Plan, branch: _Branch, set_name: str) ->
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
         said = "" if after == "passed" else f"on the branch it {after}: {wrong}"
         if not said and before != FAILED:
-            said = f"without the change it {before}: {why}"
+            said = f"without the change: {before}: {why}"
         if NOT_RUN in (before, after):
             said = ""
         found.append(TestRun(path, before, after, said))
@@ -439,7 +441,7 @@ def _own_tests(project: Project, plan: _Plan, branch: _Branch, set_name: str) ->
 
 
 def _checks(
-    project: Project, plan: _Plan, branch: _Branch, title: str, files: Sequence[tuple[str, int, int]],
+    project: Project, plan: Plan, branch: _Branch, title: str, files: Sequence[tuple[str, int, int]],
     config: ContributeConfig, owner: Owner,
 ) -> list[Check]:  # fmt: skip
     found = []

@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from patchq import fsio, runner
+from patchq.bugreport import Report, title
+from patchq.bugreport import folder_of as report_folder
 from patchq.dossier import folder_of
 from patchq.edit import set_upstream_status
 from patchq.errors import SourceError, UserError
 from patchq.git import push as git_push
 from patchq.project import Project
-from patchq.proposal import Proposal
+from patchq.proposal import Owner, Proposal, repository_of
 from patchq.stack import load_stack
 
 VERSION = 1
@@ -89,11 +91,7 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     :raises UserError: if nobody answers for it, its branch isn't pushed, or it isn't known where to.
     """
     folder = folder_of(project, proposal.slug)
-    if not proposal.owner.complete:
-        raise UserError(
-            "nobody answers for this pull request: name, email or statement is empty",
-            hint=f"the person who sends it fills {folder}/owner.toml, and runs this again",
-        )
+    _answered(proposal.owner, folder)
     pushed = sent(project, proposal.slug)
     if pushed.commit != proposal.tip:
         raise UserError("its branch is not pushed", hint="--push REMOTE, of your fork")
@@ -102,7 +100,7 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     if not proposal.repository:
         raise UserError(f"{proposal.url!r} is no address of a git host", hint="open it by hand: title.txt, body.md")
     fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
-    head = f"{fork[1]}:{pushed.branch}" if fork and "://" in pushed.remote + "://" else pushed.branch
+    head = f"{fork[1]}:{pushed.branch}" if fork else pushed.branch
     return [
         "gh", "pr", "create", "--repo", proposal.repository, "--head", head, "--title", proposal.title,
         "--body-file", str(folder / "body.md"),
@@ -121,6 +119,28 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
     _save(project, proposal.slug, Sent(before.remote, before.branch, before.commit, url[0]))
     names = tuple(m.patch for m in proposal.members if not m.absent)
     return record(project, proposal.upstream, names, url[0], "OPEN", "")
+
+
+def open_issue(project: Project, report: Report) -> str:
+    """Hand a report to ``gh``; returns its URL.
+
+    :raises UserError: if nobody answers for it.
+    :raises SourceError: if ``gh`` isn't there or says no.
+    """
+    folder = report_folder(project, report.patch)
+    _answered(report.owner, folder)
+    argv = ["gh", "issue", "create", "--repo", repository_of(report.url), "--title", title(report),
+            "--body-file", str(folder / "body.md")]  # fmt: skip
+    url = _URL.search(_gh(project, argv))
+    return url[0] if url else ""
+
+
+def _answered(owner: Owner, folder: Path) -> None:
+    if not owner.complete:
+        raise UserError(
+            "nobody answers for it: name, email or statement is empty",
+            hint=f"the person who sends it fills {folder}/owner.toml, and runs this again",
+        )
 
 
 def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -> State:

@@ -68,7 +68,10 @@ def pytest_runtest_makereport(
             outcome, said = ("assertion" if asserted else "error"), call.excinfo.exconly()
         elif report.outcome == "skipped" and call.excinfo is not None:
             said = str(call.excinfo.value)
-        _outcomes.append({"test": item.nodeid, "outcome": outcome, "said": said[:2000]})
+        noted = {"test": item.nodeid, "outcome": outcome, "said": said[:2000]}
+        if item.user_properties:  # what a test notes by record_property, for reports
+            noted["facts"] = json.dumps({key: str(value) for key, value in item.user_properties})
+        _outcomes.append(noted)
     return report
 
 

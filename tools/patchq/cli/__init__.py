@@ -27,6 +27,7 @@ VERBS = {
     "drop": "drop",
     "forecast": "forecast",
     "ledger": "ledger",
+    "issue": "issue",
     "pr": "pr",
     "move": "move",
     "rebase": "rebase",

@@ -36,7 +36,7 @@ def command(
     The fewest patches that they need go onto upstream's own ref; proofs and upstream's linters run there. Nothing is
     sent without --push or --open. Exit code 5 if it is made but not ready to be sent.
     """
-    from patchq.dossier import read_owner, write_dossier
+    from patchq.dossier import folder_of, read_owner, write_dossier
     from patchq.export import slug
     from patchq.propose import propose
     from patchq.submit import open_pull_request, push, ready_to_open
@@ -50,7 +50,7 @@ def command(
     name = name or topic or slug(patches[0].rpartition("/")[2])
     made = propose(
         project, patches, topic=topic, upstream=upstream, onto=onto, title=title, name=name,
-        owner=read_owner(project, name), proof=not no_proof, gates=not no_gates, set_name=set_name,
+        owner=read_owner(folder_of(project, name)), proof=not no_proof, gates=not no_gates, set_name=set_name,
     )  # fmt: skip
     folder = write_dossier(project, made)
     state = None
