@@ -21,7 +21,7 @@ LAYERS = [
     {"journal", "sources", "stack", "wheel", "replay", "backend"},
     {"project", "engine", "merges"},
     {"apply"},
-    {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops"},
+    {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops", "contribute"},
     {
         "edit",
         "build",
@@ -42,11 +42,14 @@ LAYERS = [
         "prove",
         "testing",
         "drift",
+        "gates",
+        "overlap",
     },
-    {"cluster", "report", "upstream_tests"},
+    {"cluster", "report", "upstream_tests", "render", "proposal"},
+    {"propose", "dossier", "bugreport", "submit"},
     {"cli"},
 ]
-SIBLINGS = LAYERS[-3] - {"sbom"}
+SIBLINGS = LAYERS[-4] - {"sbom"}
 #: Names that only one place may import.
 DOORS = {
     "git": {"git"},
@@ -55,6 +58,7 @@ DOORS = {
     "rich": {"cli"},
     "requests": {"index"},
     "distributed": {"cluster"},
+    "jinja2": {"render"},
 }
 
 

@@ -104,8 +104,11 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
             raise UserError(f"the evidence showed nothing: {judge(tests, said)[1]}", hint="--no-run writes it without")
     columns, facts, outcomes = _seen(tests)
     machine = this_machine()
-    versions = [("OS", f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"), ("Python", machine.python), ("torch", machine.torch),
-                ("nvcc", machine.nvcc), ("GPU", machine.gpu or "none"), ("CUDA of the driver", machine.driver_cuda)]  # fmt: skip
+    system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
+    versions = [
+        ("OS", system), ("Python", machine.python), ("torch", machine.torch), ("nvcc", machine.nvcc),
+        ("GPU", machine.gpu or "none"), ("CUDA of the driver", machine.driver_cuda),
+    ]  # fmt: skip
     reproducer = told.get("reproducer", "")
     text = ""
     if reproducer:

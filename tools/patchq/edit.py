@@ -226,7 +226,9 @@ def set_upstream_status(project: Project, upstream: str, names: Sequence[str], v
 def _with_status(entry: Entry, value: str) -> Entry:
     trailer = f"Upstream-Status: {value}"
     message = re.sub(r"^Upstream-Status:.*$", lambda _: trailer, entry.commit.message, count=1, flags=re.MULTILINE)
-    return Entry(entry.name, replace(entry.commit, message=message))
+    if message == entry.commit.message:
+        return entry
+    return Entry(entry.name, replace(entry.commit, commit=CommitId(""), message=message))
 
 
 # Adopting

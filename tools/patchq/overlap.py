@@ -95,7 +95,8 @@ def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list
         for hunk in hunks:
             first, last = _lines(hunk.old_start, len(hunk.old))
             where = f"-L{first},{last}:{os.fsdecode(path)}"
-            out = history.run("log", "-s", f"--max-count={MOST}", "--format=%h %s", where, f"{old}..{new}", "--")
+            argv = ("log", "-s", f"--max-count={MOST}", "--format=%h %s", where, f"{old}..{new}", "--")
+            out = history.run(*argv) if old != new else b""  # of no commits, git's -L is an error
             lines = out.decode("utf-8", "replace").splitlines()
             found.append(Touch(show_path(path), first, last, tuple(line for line in lines if line.strip())))
     return found

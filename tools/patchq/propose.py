@@ -29,6 +29,7 @@ from patchq.project import Project
 from patchq.proposal import CARRIED, Affected, Check, Member, Owner, Proposal, TestRun, branch_ref
 from patchq.prove import NOT_RUN, Proof, Verdict, checkout, judge, prove_trees, run_pytest, trees_lock, whole_set
 from patchq.refs import newest, older_first, pin_at
+from patchq.replay import pick
 from patchq.sources import Base, Fetcher
 from patchq.stack import Stack, find_patch, load_stack
 from patchq.types import BlobId, CommitId
@@ -187,8 +188,8 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> _Branch:
     store, carried = project.store, plan.carried
     fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
     (base,) = fetcher.fetch([plan.onto])
-    infos = dict(carried.commits)
-    patches = read_patches(store, [(name, infos[name]) for name in plan.names])
+    alone = _alone(project, carried, plan.names)
+    patches = read_patches(store, alone)
     (there,) = carry(store, patches, [base.commit], carried.base)
     reasons, conflicts, members = [], [], []
     steps: list[tuple[CommitInfo, Sequence[PathChange]]] = []
@@ -226,12 +227,8 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> _Branch:
     kept = [n for n, m in enumerate(members) if not m.absent]
     ids = write(store, base.commit, [steps[n] for n in kept], contents)
     commits = {members[n].patch: commit for n, commit in zip(kept, ids, strict=True)}
-    return _Branch(
-        base,
-        ids[-1],
-        _alone(project, carried, plan.names),
-        tuple(replace(m, commit=commits.get(m.patch, "")) for m in members),
-    )
+    found = tuple(replace(m, commit=commits.get(m.patch, "")) for m in members)
+    return _Branch(base, ids[-1], alone[-1][1].commit, found)
 
 
 def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing) -> str:
@@ -295,7 +292,7 @@ def _since(project: Project, plan: Plan, branch: _Branch, set_name: str) -> _Sin
     origin, origin_tip = carried, branch.old_tip
     if having and having[0] != carried.stack.pin.ref:
         (origin,) = carried_stacks(project, [stacks[having[0]]], set_name)
-        origin_tip = _alone(project, origin, closure(store, origin, plan.chosen))
+        origin_tip = _alone(project, origin, closure(store, origin, plan.chosen))[-1][1].commit
     fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
     commits = [base.commit for base in fetcher.fetch(pins)]
     first = _squashed(project, origin.base, origin_tip)
@@ -345,13 +342,19 @@ def _affected(
     return tuple(found)
 
 
-def _alone(project: Project, carried: Carried, names: Sequence[str]) -> CommitId:
-    """The tip of some patches of a stack on its own base, without the others."""
-    infos = dict(carried.commits)
-    patches = read_patches(project.store, [(name, infos[name]) for name in names])
-    (column,) = carry(project.store, patches, [carried.base], carried.base)
-    steps = [(p.commit, column.landings[n].changes) for n, p in enumerate(patches)]
-    return write(project.store, carried.base, steps, column.contents)[-1]
+def _alone(project: Project, carried: Carried, names: Sequence[str]) -> list[tuple[str, CommitInfo]]:
+    """Some patches of a stack on its own base, without the others; a file that one of those renamed is where it was.
+
+    :raises ConflictError: if one can't do without the others.
+    """
+    store, infos = project.store, dict(carried.commits)
+    onto, tip = store.tree_of([carried.base])[0], carried.base
+    for name in names:
+        info = infos[name]
+        (parent,) = store.tree_of([info.parents[0]])
+        onto = pick(store, carried.stack.pin.upstream, name, parent, info.tree, onto)
+        tip = store.commit_tree(onto, [tip], info.author, info.message)
+    return list(zip(names, store.log(f"{carried.base}..{tip}"), strict=True))
 
 
 def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:

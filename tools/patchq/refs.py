@@ -70,20 +70,20 @@ def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, s
     return max(pins, key=_age), "the newest of the pins" + (f"; {trouble}" if trouble else "")
 
 
-def _age(pin: Pin) -> tuple[Version, ...]:
-    """What a pin is ordered by: its own version, else its archive's."""
+def _age(pin: Pin) -> tuple[int, Version] | tuple[int]:
+    """What a pin is ordered by: its own version, else its archive's; a branch or a commit comes after them."""
     from packaging.version import InvalidVersion, Version
 
     for text in (pin.archive.partition("==")[2] if pin.subdir else "", pin.ref):
         try:
-            return (Version(text),)
+            return (0, Version(text))
         except InvalidVersion:
             continue
-    return ()
+    return (1,)
 
 
 def older_first(pins: Iterable[Pin]) -> list[Pin]:
-    """Pins in the order of their releases; those of no release come first, as they were."""
+    """Pins in the order of their releases, then those of no release."""
     return sorted(pins, key=_age)
 
 

@@ -1,0 +1,77 @@
+"""Each patch that is a candidate for upstream, proposed to its newest pinned release: a branch, or what stops it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kit import ROOT, Patchq, git
+
+pytestmark = pytest.mark.index
+
+NEWEST = {"vllm": "v0.33.0", "flashinfer": "v0.7.2.post1", "cutlass": "b46b16d003484063bca4ed365e44095c4c6ed633"}
+#: With what stops a patch there, or None: then its branch has to apply and to pass upstream's formatters.
+CANDIDATES = {
+    "vllm/attention-hyperparameter-groups": "conflict",
+    "vllm/inductor-config-probe": None,
+    "vllm/marlin-fp4-warning": None,
+    "vllm/prefill-plan-keywords": None,
+    "vllm/mxfp4-qkv-o": "conflict",
+    "vllm/mxfp4-lm-head": "conflict",
+    "vllm/eagle-cudagraph-counters": "obsolete",
+    "flashinfer/attention-sink-jit-uri": None,
+    "flashinfer/sinks-left-out": None,
+    "flashinfer/jit-module-scales": None,
+    "flashinfer/moe-mxfp4-build-profile": None,
+    "flashinfer/sm120-finalize-stages": None,
+    "cutlass/array-smem-capacity": None,
+}
+FORMATTERS = ("ruff-check", "ruff-format", "clang-format")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patchq]:
+    """The committed lock and stacks in a project of its own; nothing is applied."""
+    root = tmp_path_factory.mktemp("pr")
+    for name in ("upstream.lock", "patches", "tests/stacks"):
+        source = ROOT / name
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, root / name)  # type: ignore[operator]
+    yield Patchq(root)
+    shutil.rmtree(root / ".patchq", ignore_errors=True)
+
+
+@pytest.mark.parametrize("patch", CANDIDATES)
+def test_a_branch_that_applies_and_is_formatted_or_what_stops_it(project: Patchq, patch: str, tmp_path: Path) -> None:
+    upstream = patch.partition("/")[0]
+    done = project.run("pr", patch, "--onto", NEWEST[upstream], "--no-proof", "--json")
+    found = json.loads(done.output)
+    stopped = CANDIDATES[patch]
+    if stopped:
+        assert done.exit_code == 3, done.output
+        assert re.search(rf"{patch}: {stopped}, .+; carried from v", found["message"])
+        return
+    assert done.exit_code == 0, found["problems"]
+    states = {g["hook"]: g["state"] for g in found["gates"] if g["hook"] in FORMATTERS}
+    assert set(states.values()) <= {"passed"}
+    assert states or upstream == "cutlass", "only CUTLASS has no formatter"
+    # A bare tree, as somebody who has the release's files would have it.
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    git(bare, "init", "-q")
+    git(bare, "fetch", "-q", "--depth=1", str(project.layout.store), found["base"])
+    git(bare, "-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD")
+    names = {"GIT_COMMITTER_NAME": "Test", "GIT_COMMITTER_EMAIL": "test@example.org"}
+    git(bare, "am", "-q", "--keep-non-patch", *map(str, sorted(Path(found["folder"]).glob("*.patch"))), env=names)
+    tip = git(project.layout.store, "rev-parse", f"{found['tip']}^{{tree}}")
+    assert git(bare, "rev-parse", "HEAD^{tree}") == tip
+    subjects = git(bare, "log", "--format=%s", f"{found['base']}..HEAD").splitlines()
+    assert subjects == [m["subject"] for m in reversed(found["members"]) if not m["absent"]]
+    body = (Path(found["folder"]) / "body.md").read_text()
+    assert "patchq" not in body
+    assert "tests/stacks" not in body
