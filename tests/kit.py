@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -91,6 +92,15 @@ class Patchq:
         if self.layout.store.exists():
             files["refs"] = git(self.layout.store, "for-each-ref").encode()
         return files
+
+
+def committed_project(root: Path) -> Patchq:
+    """This project's own lock, stacks and proofs in a folder of their own."""
+    for name in ("upstream.lock", "patches", "tests/stacks"):
+        source = ROOT / name
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, root / name)  # type: ignore[operator]
+    return Patchq(root)
 
 
 def edit(path: Path, line: int, text: bytes = b"changed\n") -> None:

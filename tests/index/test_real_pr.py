@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import ROOT, Patchq, git
+from kit import Patchq, committed_project, git
 
 pytestmark = pytest.mark.index
 
@@ -38,11 +38,7 @@ FORMATTERS = ("ruff-check", "ruff-format", "clang-format")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patchq]:
     """The committed lock and stacks in a project of its own; nothing is applied."""
     root = tmp_path_factory.mktemp("pr")
-    for name in ("upstream.lock", "patches", "tests/stacks"):
-        source = ROOT / name
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, root / name)  # type: ignore[operator]
-    yield Patchq(root)
+    yield committed_project(root)
     shutil.rmtree(root / ".patchq", ignore_errors=True)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import ROOT, Patchq, git
+from kit import Patchq, committed_project, git
 
 pytestmark = pytest.mark.index
 
@@ -29,11 +29,7 @@ BASES = {
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patchq]:
     """The committed lock and stacks in a fresh project, applied from the archives."""
     root = tmp_path_factory.mktemp("real")
-    for name in ("upstream.lock", "patches", "tests/stacks"):
-        source = ROOT / name
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, root / name)  # type: ignore[operator]
-    patchq = Patchq(root)
+    patchq = committed_project(root)
     patchq.ok("fetch", "--source", "archive")
     patchq.ok("apply")
     yield patchq

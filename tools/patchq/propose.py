@@ -431,7 +431,7 @@ def _own_tests(project: Project, plan: Plan, branch: _Branch, set_name: str) -> 
             states.append([judge(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
-        said = "" if after == "passed" else f"on the branch it {after}: {wrong}"
+        said = "" if after == "passed" else f"on the branch: {after}: {wrong}"
         if not said and before != FAILED:
             said = f"without the change: {before}: {why}"
         if NOT_RUN in (before, after):
