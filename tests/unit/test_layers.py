@@ -16,7 +16,7 @@ PACKAGE = Path(patchq.__file__).parent
 LAYERS = [
     {"errors", "types"},
     {"runner", "fsio", "paths", "machine"},
-    {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed"},
+    {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed", "measurements"},
     {"git", "index", "worktree"},
     {"journal", "sources", "stack", "wheel", "replay", "backend"},
     {"project", "engine", "merges"},
@@ -45,7 +45,7 @@ LAYERS = [
         "gates",
         "overlap",
     },
-    {"cluster", "report", "upstream_tests", "render", "proposal"},
+    {"cluster", "report", "upstream_tests", "render", "proposal", "bench"},
     {"propose", "dossier", "bugreport", "submit"},
     {"cli"},
 ]

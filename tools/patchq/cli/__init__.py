@@ -35,6 +35,7 @@ VERBS = {
     "check": "check",
     "test": "test",
     "drift": "drift",
+    "bench": "bench",
     "report": "report",
     "build": "build",
     "verify-installed": "verify_installed",

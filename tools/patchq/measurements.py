@@ -1,0 +1,328 @@
+"""Measurements: what the field's tools write, as readings; the ledger of them; and what memory bandwidth allows.
+
+Pure: text to frozen dataclasses and back. Read are the JSON of ``vllm bench serve`` and ``throughput``, the JSON of
+``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in Markdown (``llama-bench``) or in columns
+(``llama-benchy``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from patchq.errors import FormatError
+
+VERSION = 1
+#: Bytes of a file, and readings in it.
+MAX_FILE, MAX_READINGS = 16 << 20, 10_000
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One figure of a file.
+
+    :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight at once).
+    :ivar depth: tokens of context before the test.
+    :ivar value: tokens per second; ``spread`` is its standard deviation, 0 where the file has none.
+    :ivar place: where in the file: ``line 7``, ``[3]``.
+    """
+
+    test: str
+    depth: int
+    value: float
+    spread: float = 0.0
+    samples: int = 0
+    engine: str = ""
+    model: str = ""
+    config: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A reading with where it comes from.
+
+    :ivar stack_id: of the patched build that it was measured on; empty for none.
+    :ivar patches: of that build, as ``upstream/name``.
+    :ivar reported: who says so, where it was not measured by whoever keeps this ledger; else empty.
+    :ivar file: the imported file inside the project; ``sha256`` is of its bytes.
+    :ivar time: when it was imported, UTC.
+    """
+
+    machine: str
+    engine: str
+    model: str
+    test: str
+    depth: int
+    value: float
+    spread: float
+    samples: int
+    config: str
+    file: str
+    sha256: str
+    place: str
+    time: str
+    stack_id: str = ""
+    patches: tuple[str, ...] = ()
+    reported: str = ""
+
+    def line(self) -> bytes:
+        """The ledger's line that says it."""
+        return (json.dumps({"v": VERSION, **asdict(self)}, ensure_ascii=False) + "\n").encode()
+
+
+# Files of other tools
+
+
+def read_file(data: bytes, where: str) -> list[Reading]:
+    """The readings of a file.
+
+    :raises FormatError: if it is none of the known formats, too large, or holds a figure that can't be one.
+    """
+    if len(data) > MAX_FILE:
+        raise FormatError(f"{where} has {len(data)} bytes; {MAX_FILE} are the most", hint="cut it to the results")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{where} is not UTF-8: {error}", hint="import what the tool wrote") from None
+    raw: Any = None
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            raw = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{where} is no JSON: {error}", hint="import what the tool wrote") from None
+    try:
+        found = _tables(text) if raw is None else _json(raw)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+        raise FormatError(f"{where}: {type(error).__name__}: {error}", hint="import what the tool wrote") from None
+    if not found or len(found) > MAX_READINGS:
+        raise FormatError(
+            f"{where} holds {len(found) or 'no'} results that are known",
+            hint="known: vllm bench serve and throughput (JSON), llama-bench (JSON, Markdown), llama-benchy (table)",
+        )
+    for reading in found:
+        _check(reading, where)
+    return found
+
+
+def _check(reading: Reading, where: str) -> None:
+    numbers = (reading.value, reading.spread)
+    if not all(math.isfinite(n) and 0 <= n < 1e9 for n in numbers) or reading.value <= 0:
+        raise FormatError(
+            f"{where}, {reading.place}: {reading.value} ± {reading.spread} is no speed", hint="look there"
+        )
+    if not 0 <= reading.depth < 1 << 30 or not 0 <= reading.samples < 1 << 30:
+        raise FormatError(f"{where}, {reading.place}: the depth or count can't be", hint="look there")
+    for text in (reading.test, reading.engine, reading.model, reading.config):
+        if len(text) > _LONGEST or not text.isprintable():
+            raise FormatError(f"{where}, {reading.place}: {text[:40]!r} is no name", hint="look there")
+
+
+def _json(raw: Any) -> list[Reading]:
+    if isinstance(raw, list):
+        return [_llama_bench(item, f"[{n}]") for n, item in enumerate(raw)]
+    if "mean_tpot_ms" in raw or "output_throughput" in raw:
+        return _serve(raw)
+    if "tokens_per_second" in raw:
+        value = float(raw["tokens_per_second"])
+        return [
+            Reading(
+                "throughput",
+                0,
+                value,
+                samples=int(raw.get("num_requests", 0)),
+                engine="vLLM",
+                place=".tokens_per_second",
+            )
+        ]
+    return []
+
+
+def _llama_bench(item: Mapping[str, Any], place: str) -> Reading:
+    prompt, generated = int(item["n_prompt"]), int(item["n_gen"])
+    test = f"pp{prompt}+tg{generated}" if prompt and generated else f"pp{prompt}" if prompt else f"tg{generated}"
+    model = str(item.get("model_type") or item.get("model_filename", ""))
+    build = str(item.get("build_commit", ""))
+    return Reading(
+        test, int(item.get("n_depth", 0)), float(item["avg_ts"]), float(item.get("stddev_ts", 0)),
+        len(item.get("samples_ts", [])), "llama.cpp", model, f"build {build}" if build else "", place,
+    )  # fmt: skip
+
+
+def _serve(raw: Mapping[str, Any]) -> list[Reading]:
+    """One request at a time is a decode speed; more of them at once are a throughput."""
+    done = int(raw["completed"])
+    model, several = str(raw.get("model_id", "")), int(raw.get("max_concurrency") or 0)
+    found = [
+        Reading(f"serve c{several or 'all'}", 0, float(raw["output_throughput"]), 0.0, done, "vLLM", model, "",
+                ".output_throughput")
+    ]  # fmt: skip
+    if several == 1 and done and raw.get("mean_tpot_ms"):
+        mean, spread = float(raw["mean_tpot_ms"]), float(raw.get("std_tpot_ms") or 0)
+        length, depth = round(int(raw["total_output_tokens"]) / done), round(int(raw["total_input_tokens"]) / done)
+        # To first order the relative spread of a rate is that of the time.
+        found.append(
+            Reading(
+                f"tg{length}", depth, 1000 / mean, 1000 * spread / mean**2, done, "vLLM", model, "", ".mean_tpot_ms"
+            )
+        )
+    return found
+
+
+_TEST = re.compile(r"((?:pp|tg)\d+(?:\+tg\d+)?)(?: *@ *d(\d+))?")
+_VALUE = re.compile(r"\**([\d,]+(?:\.\d+)?)\**(?: *(?:±|\+/-) *([\d.]+))?\**")
+
+
+def _tables(text: str) -> list[Reading]:
+    """The rows of each table that has a ``test`` and a ``t/s`` column."""
+    found: list[Reading] = []
+    columns: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = _cells(line)
+        lowered = [cell.lower() for cell in cells]
+        if "test" in lowered and "t/s" in lowered:
+            columns = lowered
+        elif columns and len(cells) < 2:
+            columns = []
+        elif columns and not set(line.strip()) <= set("|-: "):
+            row = dict(zip(columns, cells, strict=False))
+            test, value = _TEST.fullmatch(row.get("test", "")), _VALUE.fullmatch(row.get("t/s", ""))
+            if test and value:
+                speed, spread = float(value[1].replace(",", "")), float(value[2] or 0)
+                engine, model = row.get("engine", ""), row.get("model", "")
+                config = row.get("config", row.get("backend", ""))
+                depth = int(test[2] or 0)
+                found.append(Reading(test[1], depth, speed, spread, 0, engine, model, config, f"line {number}"))
+    return found
+
+
+def _cells(line: str) -> list[str]:
+    if line.lstrip().startswith("|"):
+        return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in re.split(r"\s{2,}|\t", line.strip()) if cell.strip()]
+
+
+# The ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A line that can't be used; ``number`` counts from 1."""
+
+    number: int
+    said: str
+
+
+def parse(data: bytes) -> tuple[list[Measurement], list[Problem]]:
+    """Read a ledger; what is damaged becomes a problem, the rest is used; a line twice counts once."""
+    found: dict[Measurement, None] = {}
+    problems = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            found[_measurement(json.loads(line.decode()))] = None
+        except (ValueError, TypeError, RecursionError) as error:
+            problems.append(Problem(number, str(error) or type(error).__name__))
+    return list(found), problems
+
+
+def _measurement(raw: Any) -> Measurement:
+    if not isinstance(raw, dict) or raw.pop("v", None) != VERSION:
+        raise ValueError(f"is no measurement of format {VERSION}")
+    types: dict[str, Any] = {
+        "depth": int,
+        "samples": int,
+        "value": (int, float),
+        "spread": (int, float),
+        "patches": list,
+    }
+    names = {f.name for f in fields(Measurement)}
+    if set(raw) - names or {"test", "value", "file", "machine"} - set(raw):
+        raise ValueError("lacks or has other fields than a measurement")
+    for key, value in raw.items():
+        if not isinstance(value, types.get(key, str)) or isinstance(value, bool):
+            raise ValueError(f"has a {key} of the wrong type")
+    found = Measurement(**{**raw, "patches": tuple(str(p) for p in raw.get("patches", []))})
+    _check(Reading(found.test, found.depth, found.value, found.spread, found.samples), "the line")
+    return found
+
+
+def add(data: bytes, new: Iterable[Measurement]) -> bytes:
+    """A ledger with more lines."""
+    gap = b"" if not data or data.endswith(b"\n") else b"\n"
+    return data + gap + b"".join(m.line() for m in new)
+
+
+# What memory bandwidth allows
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A mixture-of-experts model, as far as decoding one token reads it.
+
+    Every second layer attends to at most ``window`` tokens.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    intermediate: int
+    experts: int
+    active: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    window: int
+
+
+#: From the model's published configuration.
+GPT_OSS_120B = Shape("gpt-oss-120b", 36, 2880, 2880, 128, 4, 64, 8, 64, 201088, 128)
+MXFP4, BF16, FP8 = 4.25, 16.0, 8.0
+#: Bytes a second, of the machines that bounds are told for.
+BANDWIDTH = {"GB10": 273e9}
+#: What a configuration keeps in how many bits: attention's projections, the head, the KV cache.
+CONFIGS: Mapping[str, tuple[float, float, float]] = {
+    "MXFP4 experts": (BF16, BF16, BF16),
+    "and QKV/O": (MXFP4, BF16, BF16),
+    "and lm_head": (MXFP4, MXFP4, BF16),
+    "and FP8 KV": (MXFP4, MXFP4, FP8),
+}
+
+
+def bytes_per_token(shape: Shape, config: tuple[float, float, float], depth: int = 0) -> float:
+    """Bytes that decoding one token after ``depth`` others has to read at least: weights in use, and the KV cache."""
+    projection, head, cache = config
+    experts = shape.active * 3 * shape.hidden * shape.intermediate * MXFP4
+    router = shape.hidden * shape.experts * BF16
+    width = shape.heads * shape.head_dim
+    attention = shape.hidden * (2 * width + 2 * shape.kv_heads * shape.head_dim) * projection
+    tokens = depth * (shape.layers - shape.layers // 2) + min(depth, shape.window) * (shape.layers // 2)
+    kv = 2 * shape.kv_heads * shape.head_dim * tokens * cache
+    return (shape.layers * (experts + router + attention) + shape.vocabulary * shape.hidden * head + kv) / 8
+
+
+def bound(shape: Shape, config: tuple[float, float, float], bandwidth: float, depth: int = 0) -> float:
+    """Tokens a second that no batch of one can pass on a memory of ``bandwidth`` bytes a second."""
+    return bandwidth / bytes_per_token(shape, config, depth)
+
+
+def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:
+    """Of measured stacks, each pair that differs in one patch: the patch, without it, with it; for the same test."""
+    found = []
+    own = [m for m in measurements if m.stack_id and not m.reported]
+    for after in own:
+        for before in own:
+            same = (before.machine, before.engine, before.model, before.test, before.depth, before.config) == (
+                after.machine, after.engine, after.model, after.test, after.depth, after.config,
+            )  # fmt: skip
+            more, less = set(after.patches) - set(before.patches), set(before.patches) - set(after.patches)
+            if same and len(more) == 1 and not less:
+                found.append((more.pop(), before, after))
+    return found
