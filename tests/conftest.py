@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, settings
 
 from kit import Patchq, commit_files, edit, git, numbered
 from patchq.cli import cli
+
+# A busy machine is no fault of a test.
+settings.register_profile("patchq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patchq")
 
 
 @pytest.fixture(autouse=True)

@@ -45,8 +45,8 @@ LAYERS = [
         "gates",
         "overlap",
     },
-    {"cluster", "report", "upstream_tests", "render", "proposal", "bench"},
-    {"propose", "dossier", "bugreport", "submit"},
+    {"cluster", "report", "upstream_tests", "render", "proposal", "bench", "evidence"},
+    {"propose", "dossier", "bugreport", "submit", "page"},
     {"cli"},
 ]
 SIBLINGS = LAYERS[-4] - {"sbom"}

@@ -290,9 +290,9 @@ BANDWIDTH = {"GB10": 273e9}
 #: What a configuration keeps in how many bits: attention's projections, the head, the KV cache.
 CONFIGS: Mapping[str, tuple[float, float, float]] = {
     "MXFP4 experts": (BF16, BF16, BF16),
-    "and QKV/O": (MXFP4, BF16, BF16),
-    "and lm_head": (MXFP4, MXFP4, BF16),
-    "and FP8 KV": (MXFP4, MXFP4, FP8),
+    "QKV/O too": (MXFP4, BF16, BF16),
+    "lm_head too": (MXFP4, MXFP4, BF16),
+    "FP8 KV too": (MXFP4, MXFP4, FP8),
 }
 
 

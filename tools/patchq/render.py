@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,29 @@ FOLDER = Path(__file__).parent / "templates"
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    found = Environment(
         loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=lambda name: bool(name and ".html" in name),
     )  # fmt: skip
+    found.filters["md"] = markdown_text
+    return found
 
 
 def render(template: str, **values: Any) -> str:
     """The text of a template below ``templates/``."""
     return _environment().get_template(template).render(**values)
+
+
+def raw(text: str) -> str:
+    """Text of our own that is to stand in a page as it is."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def markdown_text(value: str) -> str:
+    """Somebody's words as one line of Markdown that can't become markup, a link or a table cell's end."""
+    line = "".join(c if c.isprintable() else " " for c in str(value))
+    line = re.sub(r"([\\`*_{}\[\]()#+!|~<>])", r"\\\1", line)
+    # A mention or an address would become a link by itself.
+    return line.replace("@", "@\u200b").replace("://", ":\u200b//")

@@ -45,6 +45,17 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
     return found
 
 
+def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
+    """New verdicts and, of other patches, those older ones that were on the very same trees."""
+    trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
+    new = {v.proof.name for v in verdicts}
+    kept = [
+        v for v in older or ()
+        if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
+    ]  # fmt: skip
+    return [*verdicts, *kept]
+
+
 def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
     """How many verdicts of each state."""
     found: dict[str, int] = {}

@@ -1,32 +1,58 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from patchq.cli.common import json_option, open_project, set_option
-from patchq.cli.verdicts import results_file, show_verdicts, write_reports
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 
 
 @click.command("report")
+@click.option("--html", "page", type=click.Path(path_type=Path), help="Write the evidence as one page there.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Append a summary there: $GITHUB_STEP_SUMMARY.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML there.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="Write SARIF there.")
+@click.option("--look-ahead", is_flag=True, help="Forecast what the ledgers don't say of the pinned refs.")
 @set_option
 @json_option
-def command(junit: Path | None, sarif: Path | None, set_name: str, as_json: bool) -> None:
-    """Show the last results of the proofs."""
-    from patchq.errors import StateError, UserError
-    from patchq.fsio import load_state, read_or_none
-    from patchq.report import parse_proofs
+def command(
+    page: Path | None, markdown: Path | None, junit: Path | None, sarif: Path | None, look_ahead: bool,
+    set_name: str, as_json: bool,
+) -> None:  # fmt: skip
+    """The evidence: the last results of the proofs, and as a page or JSON all else that is known.
+
+    Sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, what was not run.
+    """
+    from patchq.errors import UserError
+    from patchq.fsio import read_or_none, write_atomic
+    from patchq.report import proofs_json
 
     project = open_project(as_json)
-    path = results_file(project)
-    data = read_or_none(path)
-    if data is None:
-        raise UserError("there are no results yet", hint="`patchq test --prove`")
-    try:
-        verdicts = parse_proofs(load_state(data, path, 1))
-    except (KeyError, TypeError):
-        raise StateError(f"{path} is damaged", hint="`patchq test --prove` writes it anew") from None
+    last = read_results(project)
+    wide = bool(page or markdown or as_json)
+    if last is None and not wide:
+        raise UserError("there are no results yet", hint="`patchq test --prove`, or --html FILE for all else")
+    verdicts = last or []
     write_reports(project, verdicts, junit, sarif, set_name)
+    if wide:
+        from patchq.evidence import gather
+
+        results = results_file(project).relative_to(project.layout.root).as_posix() if last is not None else ""
+        found = gather(project, verdicts, set_name=set_name, look_ahead=look_ahead, results_file=results)
+        if page:
+            from patchq.page import html
+
+            write_atomic(page.resolve(), html(found, project.layout.root, page.resolve().parent).encode())
+        if markdown:
+            from patchq.page import markdown as summary
+
+            write_atomic(markdown.resolve(), (read_or_none(markdown.resolve()) or b"") + summary(found).encode())
+        if as_json:
+            emit("report", {**proofs_json(verdicts), **asdict(found)})
+            return
     show_verdicts(verdicts, as_json, "report")
+    for written in (page, markdown, junit, sarif):
+        if written:
+            click.echo(written)

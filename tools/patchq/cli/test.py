@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
-from patchq.cli.verdicts import results_file, show_verdicts, write_reports
+from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 from patchq.project import Project
 
 
@@ -54,7 +54,8 @@ def command(
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
-    write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(verdicts)}))
+    every = report.with_older(verdicts, read_results(project))
+    write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(every)}))
     write_reports(project, verdicts, junit, sarif, set_name)
     show_verdicts(verdicts, as_json, "test")
     if any(not v.ok and v.state != "not run" for v in verdicts):

@@ -22,6 +22,25 @@ def results_file(project: Project) -> Path:
     return project.layout.private / "results" / "last.json"
 
 
+def read_results(project: Project) -> list[Verdict] | None:
+    """The last verdicts, or None where there are none.
+
+    :raises StateError: if the file is damaged.
+    """
+    from patchq.errors import StateError
+    from patchq.fsio import load_state, read_or_none
+    from patchq.report import parse_proofs
+
+    path = results_file(project)
+    data = read_or_none(path)
+    if data is None:
+        return None
+    try:
+        return parse_proofs(load_state(data, path, 1))
+    except (KeyError, TypeError):
+        raise StateError(f"{path} is damaged", hint="remove it; `patchq test --prove` writes it anew") from None
+
+
 def write_reports(
     project: Project, verdicts: Sequence[Verdict], junit: Path | None, sarif: Path | None, set_name: str
 ) -> None:

@@ -1,0 +1,206 @@
+"""The report as a page, looked at in a real Chromium, from hostile projects and large ones too."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from kit import Patchq
+from patchq.evidence import Cell, Evidence, Matrix, gather
+from patchq.inspect import PatchInfo
+from patchq.page import html, markdown
+
+pytestmark = pytest.mark.chromium
+HOSTILE = "<script>hacked=1</script><img src=x onerror=hacked=1>\"'</script></title>{{ 7*7 }}|[a](javascript:1)@all"
+
+
+class Browser:
+    """Opens pages, and keeps what they complain of."""
+
+    def __init__(self, chromium: Any) -> None:
+        self.chromium = chromium
+        self.complaints: list[str] = []
+
+    def open(self, path: Path, **options: Any) -> Any:
+        page = self.chromium.new_page(**options)
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith("file:") or self.complaints.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium")
+    assert program, "apt-get install chromium, or deselect with -m 'not chromium'"
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+             "--disable-sync", "--no-first-run"]  # fmt: skip
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=program,
+            args=quiet,
+            env={**os.environ, "HOME": str(tmp_path / "browser"), "XDG_CONFIG_HOME": ""},
+        )
+        yield Browser(chromium)
+        chromium.close()
+
+
+@pytest.fixture
+def page_of(stack: Patchq) -> Path:
+    """The page of a small project with a ledger, results and a measurement."""
+    attempt = {"v": 1, "patch": "first", "patch_id": "0" * 40, "from_ref": "v1", "onto": "v1", "outcome": "resolved",
+               "tool": "t", "time": "2026-11-21T00:00:00Z", "how": "by hand", "files": [{"path": "a.txt", "hunks": 2}]}  # fmt: skip
+    (stack.root / "patches" / "up" / "ledger.jsonl").write_text(json.dumps(attempt) + "\n")
+    table = stack.root / "t.md"
+    table.write_text("| engine | test | t/s |\n|---|---|---|\n| vLLM | tg32 | 40.5 ± 1.5 |\n")
+    stack.ok("bench", "import", str(table), "--machine", "GB10", "--reported", "somebody")
+    target = stack.root / "out" / "report.html"
+    stack.ok("report", "--html", str(target))
+    return target
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_complaint_no_serious_fault_and_links_resolve(page_of: Path, browser: Browser, scheme: str) -> None:
+    from axe_core_python.sync_playwright import Axe
+
+    page = browser.open(page_of, color_scheme=scheme)
+    assert browser.complaints == []
+    faults = [f"{v['impact']}: {v['id']}" for v in Axe().run(page)["violations"]]
+    assert [f for f in faults if f.startswith(("serious", "critical"))] == []
+    links = page.eval_on_selector_all("a[href]", "all => all.map(a => a.getAttribute('href'))")
+    assert len(links) > 10
+    for link in links:
+        if link.startswith("#"):
+            assert page.query_selector(link), link
+        elif not link.startswith("http"):
+            assert (page_of.parent / unquote(link)).exists(), link
+    assert len(page.screenshot()) > 10_000
+    assert page_of.stat().st_size < 1_000_000
+
+
+def test_every_cell_opens_its_evidence_by_keyboard(page_of: Path, browser: Browser) -> None:
+    page = browser.open(page_of)
+    page.focus("table.m td[tabindex='0']")
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog[open]")
+    assert dialog.locator("#cell-name").inner_text() == "up/first on v1"
+    assert dialog.locator("#cell-said").inner_text() == "from v1; a.txt (2 hunks); by hand"
+    assert dialog.locator("#cell-file").get_attribute("href") == "../patches/up/ledger.jsonl"
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert dialog.locator("#cell-name").inner_text() == "up/second on v1"
+    assert dialog.locator("#cell-file").get_attribute("href") == "../patches/up/v1/second.patch"
+    page.keyboard.press("Escape")
+    page.fill("#filter", "third")
+    assert page.locator("table.m tbody tr:visible").count() == 1
+
+
+def test_figures_say_whose_they_are_and_where_from(page_of: Path, browser: Browser) -> None:
+    page = browser.open(page_of)
+    text = page.inner_text("#speed")
+    assert "40.50, reported" in text
+    assert "54.6 t/s with MXFP4 experts" in text
+    (link,) = page.eval_on_selector_all("#speed a", "all => all.map(a => a.getAttribute('href'))")
+    assert (page_of.parent / link).read_text().startswith("| engine")
+    assert "no result of its proof here" in page.inner_text("#notrun")
+
+
+def hostile(evidence: Evidence) -> Evidence:
+    """The same, with hostile words wherever somebody else's words can stand."""
+    stacks = []
+    for stack in evidence.stacks:
+        infos = [
+            replace(p.info, name=HOSTILE, subject=HOSTILE, topic=HOSTILE, status=f"Submitted [javascript:{HOSTILE}]",
+                    proofs=(HOSTILE,), requires=(HOSTILE,), path=f"patches/{HOSTILE}", problem=HOSTILE)
+            for p in stack.patches
+        ]  # fmt: skip
+        views = [replace(p, info=i, said=HOSTILE, proof="failed", needs=(HOSTILE,))
+                 for p, i in zip(stack.patches, infos, strict=True)]  # fmt: skip
+        stacks.append(replace(stack, patches=tuple(views), worktree=HOSTILE, ref=HOSTILE))
+    lines = [
+        replace(x, attempt=replace(x.attempt, patch=HOSTILE, how=HOSTILE, onto=HOSTILE, time=HOSTILE))
+        for x in evidence.ledger
+    ]
+    rows = {HOSTILE: (Cell(HOSTILE, HOSTILE, f"patches/{HOSTILE}", 3),)}
+    measured = [
+        replace(m, engine=HOSTILE, config=HOSTILE, machine=HOSTILE, reported=HOSTILE) for m in evidence.measurements
+    ]
+    return replace(
+        evidence, project=HOSTILE, set_name=HOSTILE, sets={HOSTILE: {HOSTILE: HOSTILE}}, stacks=tuple(stacks),
+        matrices=(Matrix(HOSTILE, (HOSTILE,), rows),), ledger=tuple(lines), measurements=tuple(measured),
+        notes=(HOSTILE,), not_run=((HOSTILE, HOSTILE),),
+    )  # fmt: skip
+
+
+def test_hostile_words_stay_words(page_of: Path, stack: Patchq, browser: Browser, tmp_path: Path) -> None:
+    evidence = hostile(gather(stack.project, []))
+    target = tmp_path / "hostile.html"
+    target.write_text(html(evidence, stack.root, tmp_path))
+    page = browser.open(target)
+    assert page.evaluate("typeof hacked") == "undefined"
+    assert page.eval_on_selector_all("script", "all => all.length") == 2
+    assert page.eval_on_selector_all("img, iframe, [onerror], [onclick]", "all => all.length") == 0
+    links = page.eval_on_selector_all("a[href]", "all => all.map(a => a.protocol)")
+    assert set(links) == {"file:"}
+    page.focus("table.m td[tabindex='0']")
+    page.keyboard.press("Enter")
+    assert page.inner_text("#cell-said") == HOSTILE
+    assert page.evaluate("typeof hacked") == "undefined"
+    assert page.title().startswith(HOSTILE)
+    assert browser.complaints == []
+    text = markdown(evidence)
+    assert "<script" not in text.replace("\\<script", "")
+    assert "](javascript" not in text
+    assert "@all" not in text
+
+
+def large(evidence: Evidence, patches: int, refs: int) -> Evidence:
+    """The same with so many patches and refs."""
+    view = evidence.stacks[0].patches[0]
+    words = ["clean", "offset", "merged", "conflict", "absorbed", "obsolete", ""]
+    infos = [PatchInfo("up", "v1", f"patch-{n}", f"Change {n}", "A <a@b>", "test", "Pending", (), (), (),
+                       (("a.txt", n, 1),), view.info.path) for n in range(patches)]  # fmt: skip
+    rows = {i.name: tuple(Cell(words[(n * 7 + r * 3) % 7], "a.txt (2 hunks); upstream has it in b.txt" if r % 3 else "",
+                               view.info.path) for r in range(refs)) for n, i in enumerate(infos)}  # fmt: skip
+    stack = replace(evidence.stacks[0], patches=tuple(replace(view, info=i) for i in infos))
+    matrix = Matrix("up", tuple(f"v{n}" for n in range(refs)), rows)
+    return replace(evidence, stacks=(stack,), matrices=(matrix,), not_run=())
+
+
+def test_a_thousand_patches_on_twenty_refs_stay_usable(
+    page_of: Path, stack: Patchq, browser: Browser, tmp_path: Path
+) -> None:
+    target = tmp_path / "large.html"
+    target.write_text(html(large(gather(stack.project, []), 1000, 20), stack.root, tmp_path))
+    page = browser.open(target)
+    assert page.locator("table.m td").count() == 20_000
+    page.focus("table.m td[tabindex='0']")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    assert page.inner_text("#cell-name") == "up/patch-2 on v1"
+    page.keyboard.press("Escape")
+    page.fill("#filter", "patch-999")
+    assert page.locator("table.m tbody tr:visible").count() == 1
+    assert browser.complaints == []
+
+
+def test_json_and_markdown_are_of_the_same_model(page_of: Path, stack: Patchq) -> None:
+    body = json.loads(stack.ok("report", "--json"))
+    assert [p["info"]["name"] for p in body["stacks"][0]["patches"]] == ["first", "second", "third"]
+    assert body["matrices"][0]["rows"]["first"][0]["outcome"] == "resolved"
+    assert body["proofs"] == []
+    stack.ok("report", "--markdown", str(stack.root / "summary.md"))
+    assert "| up/first | no result | Pending | v1: resolved |" in (stack.root / "summary.md").read_text()
+    assert "there are no results yet" in stack.fails(1, "report")
