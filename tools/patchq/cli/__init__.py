@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -71,6 +72,8 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
     ordinary git commits and write it back with `patchq export`.
     """
     ctx.obj = {"project": project, "wait": wait}
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
 def main() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from patchq.project import Project
+from patchq.types import show_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +38,29 @@ def _progress(name: str, size: int, total: int) -> None:
 def emit(schema: str, body: dict[str, Any]) -> None:
     """Print a JSON answer: ``schema`` is the verb's name."""
     click.echo(json.dumps({"schema": f"patchq/{schema}/1", **body}, indent=1, ensure_ascii=False))
+
+
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A table for people, its first column unbroken; plain where it isn't a terminal's or NO_COLOR is set.
+
+    Words of somebody else stand in it as they are: nothing in them is markup or moves the cursor.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
+    console = Console(
+        width=None if sys.stdout.isatty() else 200, highlight=False, force_terminal=False if plain else None
+    )
+    table = Table(title=Text(title) if title else None, title_justify="left", box=None, pad_edge=False)
+    for number, head in enumerate(heads):
+        table.add_column(head, overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*(Text(show_path(cell.encode())) for cell in row))
+    with console.capture() as printed:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
 
 
 def json_option(function: F) -> F:

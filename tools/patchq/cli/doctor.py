@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, set_option
+from patchq.cli.common import emit, json_option, set_option, show_table
 
 if TYPE_CHECKING:
     from patchq.ptx import Cell, Instruction
@@ -81,20 +81,14 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
 
 
 def _show_matrix(releases: list[str], cells: list[Cell], about: dict[str, Instruction]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     targets = list(dict.fromkeys(c.target for c in cells))
     said = {(c.toolkit, c.target, c.instruction): c.said for c in cells}
-    console = Console(width=200 if not sys.stdout.isatty() else None, highlight=False)
     for release in releases:
-        table = Table(title=f"nvcc {release}", title_justify="left", box=None, pad_edge=False)
-        for name in ("instruction", "for", *targets):
-            table.add_column(name)
+        rows = []
         for name, instruction in about.items():
             marks = ["-" if said[release, t, name] else "yes" for t in targets]
-            table.add_row(name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks)
-        console.print(table)
+            rows.append((name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks))
+        show_table(("instruction", "for", *targets), rows, f"nvcc {release}")
         for text in dict.fromkeys(text for (its, *_), text in said.items() if its == release and text):
-            console.print(f"  {text}", markup=False)
-        console.print()
+            click.echo(f"  {text}")
+        click.echo("")

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import emit, json_option, open_project, set_option, show_table
 
 
 @click.command("forecast")
@@ -42,18 +41,13 @@ def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_na
             "culprits": [asdict(c) for c in culprits], "notes": [trouble] if trouble else [],
         })  # fmt: skip
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    table = Table(title=f"{found.upstream}, from {found.from_ref}", title_justify="left", box=None, pad_edge=False)
-    for head in ("patch", *found.refs):
-        table.add_column(head, overflow="fold")
     outcome = {(c.patch, c.ref): c.outcome + (f" ({c.grade})" if c.grade else "") for c in found.cells}
-    for patch in dict.fromkeys(c.patch for c in found.cells):
-        table.add_row(patch.partition("/")[2], *(outcome[patch, ref] for ref in found.refs))
-    table.add_row("stops for a person", *(str(stops[ref]) for ref in found.refs))
-    console.print(table)
+    rows = [
+        (patch.partition("/")[2], *(outcome[patch, ref] for ref in found.refs))
+        for patch in dict.fromkeys(c.patch for c in found.cells)
+    ]
+    rows.append(("stops for a person", *(str(stops[ref]) for ref in found.refs)))
+    show_table(("patch", *found.refs), rows, f"{found.upstream}, from {found.from_ref}")
     for cell in found.cells:
         if cell.files:
             gone = "gone: " if cell.outcome == "obsolete" else ""

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-import sys
+import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.common import emit, json_option, open_project, show_table
+from patchq.ledger import Attempt
+from patchq.types import show_path
 
 
 @click.command("ledger")
@@ -36,31 +39,30 @@ def command(names: tuple[str, ...], cost: bool, patch: str, as_json: bool) -> No
         emit("ledger", {"ok": not any(x.problems for x in found.values()), "ledgers": body})
     for upstream, ledger in found.items() if not as_json else ():
         if cost:
-            _table(upstream, ("patch", "refs", "survived", "stopped", "lines", "hottest file"), [
-                (c.patch, str(c.tried), str(c.survived) + (f", retired at {c.retired}" if c.retired else ""),
-                 str(c.stopped), str(c.lines), c.hot[0][0] if c.hot else "")
-                for c in costs(ledger)
-            ])  # fmt: skip
+            heads = ("patch", "refs", "survived", "stopped", "lines", "retired")
+            rows = [
+                (c.patch, str(c.tried), str(c.survived), str(c.stopped), str(c.lines), c.retired) for c in costs(ledger)
+            ]
+            show_table(heads, rows, upstream)
             for path, times, patches in hot_files(ledger)[:10]:
                 click.echo(f"{path}: stopped {patches} patches, {times} times")
         else:
-            _table(upstream, ("patch", "from", "onto", "outcome", "proof", "how"), [
-                (a.patch, a.from_ref, a.onto, a.outcome + (f" ({a.grade})" if a.grade else ""), a.proof, a.how)
-                for a in ledger.attempts
-            ])  # fmt: skip
+            _history(upstream, ledger.attempts)
         for problem in ledger.problems:
             click.secho(f"{upstream}: ledger line {problem.number} {problem.said}; it is kept", fg="red", err=True)
     if any(ledger.problems for ledger in found.values()):
         raise click.exceptions.Exit(1)
 
 
-def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+def _history(upstream: str, attempts: Sequence[Attempt]) -> None:
+    """A line an attempt, under its refs, and below it what is said of it."""
+    before = ("", "")
+    for a in attempts:
+        if (a.from_ref, a.onto) != before:
+            before = (a.from_ref, a.onto)
+            click.secho(f"{upstream} {show_path(a.from_ref.encode())} onto {show_path(a.onto.encode())}", bold=True)
+        words = [a.outcome + (f" ({a.grade})" if a.grade else "")]
+        words += [f"proof {a.proof}"] if a.proof else []
+        click.echo(show_path(f"  {a.patch:<32} {', '.join(words)}".encode()))
+        for line in textwrap.wrap(show_path("; ".join(filter(None, (a.evidence, a.how))).encode()), 74):
+            click.echo(f"      {line}")

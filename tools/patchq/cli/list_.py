@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import emit, json_option, open_project, set_option, show_table
 
 
 @click.command("list")
@@ -20,19 +20,8 @@ def command(names: tuple[str, ...], topic: str, set_name: str, as_json: bool) ->
     if as_json:
         emit("list", {"patches": [asdict(p) for p in found]})
         return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("patch", overflow="fold")
-    table.add_column("topic", no_wrap=True)
-    table.add_column("upstream", no_wrap=True)
-    table.add_column("subject", overflow="fold")
-    for p in found:
-        word = p.status.split(" ")[0]
-        table.add_row(*(escape(x) for x in (f"{p.upstream}/{p.name}", p.topic, word, p.problem or p.subject)))
-    if found:
-        Console().print(table)
-    else:
+    if not found:
         click.echo("no patches")
+        return
+    rows = [(f"{p.upstream}/{p.name}", p.topic, p.status.split(" ")[0], p.problem or p.subject) for p in found]
+    show_table(("patch", "topic", "upstream", "subject"), rows)
