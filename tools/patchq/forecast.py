@@ -13,7 +13,7 @@ from patchq.apply import carried_stacks
 from patchq.carry import STOPS, Column, FileConflict, carry_each, read_patches, sights, verdict
 from patchq.errors import UserError
 from patchq.project import Project
-from patchq.refs import pin_at, releases_of
+from patchq.refs import newest, pin_at, releases_of
 from patchq.sources import Fetcher
 
 
@@ -66,7 +66,7 @@ class Forecast:
 
 
 def forecast(
-    project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", set_name: str = ""
+    project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", ahead: bool = False, set_name: str = ""
 ) -> Forecast:
     """Carry a set's stack of an upstream onto each ref.
 
@@ -75,6 +75,7 @@ def forecast(
     :param refs: pinned refs, refs of the git host where it can be reached, or releases of the pin's
         archive: ``v0.14.0`` or ``0.14.0``.
     :param releases: a specifier such as ``>=0.14``: all such releases that have a source archive.
+    :param ahead: also onto what is newest upstream: its default branch, or its newest release.
     :raises UserError: if there is no ref, or one can't be found.
     """
     set_name = project.choose_set(set_name)
@@ -82,12 +83,14 @@ def forecast(
         stacks = project.stacks(set_name, [upstream])
         (carried,) = carried_stacks(project, stacks, set_name)
         wanted = [*refs, *(releases_of(carried.stack.pin, releases) if releases else ())]
-        wanted = list(dict.fromkeys(wanted))
+        last = newest(project, carried.stack.pin)[0] if ahead else None
+        wanted = list(dict.fromkeys([*wanted, *([last.ref] if last else ())]))
         if not wanted:
-            raise UserError("no ref to forecast", hint="`--onto REF`, or `--releases '>=1.2'`")
+            raise UserError("no ref to forecast", hint="`--onto REF`, `--newest`, or `--releases '>=1.2'`")
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+        known = {last.ref: last} if last else {}
         with ThreadPoolExecutor(8) as pool:  # it waits for the index
-            pins = list(pool.map(lambda ref: pin_at(project, carried.stack.pin, ref), wanted))
+            pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, carried.stack.pin, ref), wanted))
         bases = fetcher.fetch(pins)
     patches = read_patches(project.store, carried.commits)
     columns = carry_each(project.store, patches, [base.commit for base in bases], carried.base)

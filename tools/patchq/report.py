@@ -142,3 +142,15 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
 def sarif_bytes(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> bytes:
     """The same as a file."""
     return (json.dumps(sarif(verdicts, stack_path), indent=1) + "\n").encode()
+
+
+def annotation(path: str, title: str, message: str) -> str:
+    """A warning on a file, as a command of GitHub Actions; nothing in it can become another command."""
+
+    def data(text: str) -> str:
+        return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+    def value(text: str) -> str:
+        return data(text).replace(":", "%3A").replace(",", "%2C")
+
+    return f"::warning file={value(path)},title={value(title)}::{data(message)}"

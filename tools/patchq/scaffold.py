@@ -17,7 +17,11 @@ patches/*/rr-cache/** -text -diff
 """
 _WORKFLOW = """\
 name: patches
-on: [push, pull_request]
+on:
+  push:
+  pull_request:
+  schedule: [{cron: "17 3 * * *"}]
+permissions: {contents: read}
 jobs:
   patches:
     runs-on: ubuntu-latest
@@ -28,6 +32,14 @@ jobs:
       - run: python -m pip install patchq
       - run: patchq check
       - run: patchq apply
+      # What upstream's newest would cost: an annotation on each patch that stops there. It fails nothing.
+      - if: github.event_name == 'schedule'
+        run: patchq forecast --newest --annotate
+      - if: always()
+        run: patchq report --html report/index.html --markdown "$GITHUB_STEP_SUMMARY" --look-ahead
+      - if: always()
+        uses: actions/upload-artifact@v4
+        with: {name: report, path: report}
 """
 
 

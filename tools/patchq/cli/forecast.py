@@ -5,27 +5,45 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option, show_table
+from patchq.project import Project
 
 
 @click.command("forecast")
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--onto", "refs", multiple=True, metavar="REF", help="A ref or a release; may be given again.")
 @click.option("--releases", default="", metavar="SPEC", help="All releases that fit: '>=0.14'.")
+@click.option("--newest", is_flag=True, help="Upstream's default branch, or its newest release.")
+@click.option("--annotate", is_flag=True, help="Also an annotation (GitHub Actions) for each patch that stops.")
 @click.option("--blame", is_flag=True, help="Also at which ref each patch stops first, and which ref is cheapest.")
 @set_option
 @json_option
-def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_name: str, as_json: bool) -> None:
+def command(
+    name: str | None, refs: tuple[str, ...], releases: str, newest: bool, annotate: bool, blame: bool, set_name: str,
+    as_json: bool,
+) -> None:  # fmt: skip
     """What carrying a stack onto other refs would come to.
 
     Patch by ref, in memory: clean, offset (lines moved), merged, absorbed (upstream has it), obsolete
-    (what it changes is gone) or conflict. Nothing is moved.
+    (what it changes is gone) or conflict. Nothing is moved. Without NAME, each upstream of the set that has patches.
     """
+    project = open_project(as_json)
+    if name is None and as_json:
+        raise click.UsageError("--json answers for one upstream: NAME")
+    stacks = project.stacks(project.choose_set(set_name), [name] if name else [])
+    for upstream in [name] if name else [s.pin.upstream for s in stacks if s.names]:
+        _one(project, upstream, refs, releases, newest, annotate, blame, set_name, as_json)
+
+
+def _one(
+    project: Project, name: str, refs: tuple[str, ...], releases: str, newest: bool, annotate: bool, blame: bool,
+    set_name: str, as_json: bool,
+) -> None:  # fmt: skip
     from patchq.blame import blame as find_culprits
+    from patchq.carry import STOPS
     from patchq.errors import SourceError
     from patchq.forecast import forecast
 
-    project = open_project(as_json)
-    found = forecast(project, name, refs, releases=releases, set_name=set_name)
+    found = forecast(project, name, refs, releases=releases, ahead=newest, set_name=set_name)
     culprits, trouble = [], ""
     if blame:
         try:
@@ -55,6 +73,17 @@ def command(name: str, refs: tuple[str, ...], releases: str, blame: bool, set_na
             click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
         if cell.grade:
             click.echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
+    if annotate:
+        from patchq.report import annotation
+
+        stack = project.stacks(project.choose_set(set_name), [name])[0]
+        for cell in found.cells:
+            if cell.outcome in STOPS:
+                said = "; ".join(
+                    [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
+                )
+                path = stack.relative(project.layout, cell.patch.partition("/")[2])
+                click.echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
     if blame:
         by_patch = {c.patch: c for c in culprits}
         for patch, ref in found.breaks().items():
