@@ -38,6 +38,31 @@ def examine(project: Project | None) -> list[Finding]:
     return found
 
 
+def mounted(project: Project, folder: Path, python: str) -> list[Finding]:
+    """Whether what ``python`` imports of each built package is what is mounted at ``folder``, tree by tree."""
+    found = []
+    for upstream in project.lock.upstreams.values():
+        if not upstream.build:
+            continue
+        package, tree = upstream.build.package, (folder / upstream.name).resolve()
+        script = "import importlib.util, sys; s = importlib.util.find_spec(sys.argv[1]); print(s.origin if s else '')"
+        try:
+            origin = runner.run([python, "-c", script, package], cwd=Path("/")).stdout.decode().strip()
+        except runner.CommandError as error:
+            origin = ""
+            found.append(Finding(package, "problem", f"can't be looked for: {error.said}", "--python PATH"))
+            continue
+        real = Path(origin).resolve() if origin else None
+        if real and tree in real.parents:
+            found.append(Finding(package, "ok", f"imported from {origin}, which is {real}"))
+        else:
+            said = f"imported from {real}" if real else "not installed"
+            found.append(
+                Finding(package, "problem", f"{said}, not from {tree}", "start it by the entry point, `patched`")
+            )
+    return found
+
+
 def _git() -> Finding:
     try:
         text = runner.run(["git", "--version"]).stdout.decode().strip()

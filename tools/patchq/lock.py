@@ -25,6 +25,8 @@ VERSION = 1
 PROFILES = ("overlay", "source", "empty")
 TITLES = ("", "tags", "conventional")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -60,6 +62,7 @@ class BuildConfig:
     empty_requires: tuple[str, ...] = ()
     empty_env: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,25 @@ class ContributeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """What a set's containers are made of; see docs/how-to/containers.md.
+
+    :ivar image: the image that they begin with.
+    :ivar requires: requirements that are installed first, exact or not.
+    :ivar caches: folders that outlive a container.
+    :ivar serve: the command of the service.
+    """
+
+    image: str
+    requires: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    caches: tuple[str, ...] = ()
+    serve: tuple[str, ...] = ()
+    port: int = 0
+    gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """A third-party project. ``into`` is ``(parent, path)`` of a nested one."""
 
@@ -90,11 +112,12 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The parsed lock. ``sets`` map a set's name to upstream name to ref."""
+    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs in."""
 
     default_set: str
     upstreams: Mapping[str, Upstream]
     sets: Mapping[str, Mapping[str, str]]
+    environments: Mapping[str, Environment] = field(default_factory=dict)
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """The pins of a set, parents before what is nested in them.
@@ -141,7 +164,10 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     default = str(raw.get("default-set", next(iter(sets), "")))
     if sets and default not in sets:
         raise reader.bad("default-set", f"{default!r} is not a set")
-    return Lock(default, upstreams, sets)
+    environments = {
+        name: reader.environment(name, table, sets) for name, table in reader.table(raw, "environments", "").items()
+    }
+    return Lock(default, upstreams, sets, environments)
 
 
 class _Reader:
@@ -224,7 +250,7 @@ class _Reader:
             return None
         at += ".build"
         raw = upstream["build"]
-        self.known(raw, "distribution package profile version-file requires empty-requires empty-env ignore", at)
+        self.known(raw, "distribution package profile version-file requires empty-requires empty-env ignore links", at)
         distribution = self.text(raw, "distribution", at)
         package = self.text(raw, "package", at) or distribution.replace("-", "_")
         profile = self.text(raw, "profile", at) or "source"
@@ -245,9 +271,16 @@ class _Reader:
         for requirement in (*requires[0], *requires[1]):
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,]+\])?==[A-Za-z0-9.+!]+", requirement):
                 raise self.bad(f"{at}.requires", f"{requirement!r} is not PROJECT==VERSION")
+        links = self.table(raw, "links", f"{at}.")
+        for inside, source in links.items():
+            for path in (inside, str(source)):
+                check_inside(path, f"{self.where}: {at}.links")
+                if not _PLAIN_PATH.fullmatch(path):
+                    raise self.bad(f"{at}.links", f"{path!r} has other characters than letters, digits, . _ - and /")
         return BuildConfig(
-            distribution, package, profile, version_file, *requires, dict(env), self.texts(raw, "ignore", at)
-        )
+            distribution, package, profile, version_file, *requires, dict(env), self.texts(raw, "ignore", at),
+            {str(k): str(v) for k, v in links.items()},
+        )  # fmt: skip
 
     def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:
         at += ".contribute"
@@ -261,6 +294,31 @@ class _Reader:
         if not isinstance(most, int) or isinstance(most, bool) or most < 0:
             raise self.bad(f"{at}.most-lines", "is not a number of lines")
         return ContributeConfig(title, sign_off, most)
+
+    def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
+        at = f"environments.{name}"
+        self.known(raw, "image requires env caches serve port gpu", at)
+        if name not in sets:
+            raise self.bad(at, "is not a set")
+        image = self.text(raw, "image", at)
+        if not _IMAGE.fullmatch(image):
+            raise self.bad(f"{at}.image", f"{image!r} is no image")
+        env = self.table(raw, "env", f"{at}.")
+        for key, value in env.items():
+            if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key) or not isinstance(value, str) or not value.isprintable():
+                raise self.bad(f"{at}.env", f"{key} is not a NAME with a line of text")
+        requires, caches, serve = (self.texts(raw, key, at) for key in ("requires", "caches", "serve"))
+        for text in (*requires, *caches, *serve):
+            if not text or not text.isprintable():
+                raise self.bad(at, f"{text!r} is not a line of text")
+        if any(not c.startswith("/") or ".." in c or not _PLAIN_PATH.fullmatch(c[1:]) for c in caches):
+            raise self.bad(f"{at}.caches", "are not absolute folders")
+        if any(r.startswith("-") for r in requires):
+            raise self.bad(f"{at}.requires", "are requirements, not options")
+        port, gpu = raw.get("port", 0), raw.get("gpu", False)
+        if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536 or not isinstance(gpu, bool):
+            raise self.bad(at, "port is a number, gpu true or false")
+        return Environment(image, requires, dict(env), caches, serve, port, gpu)
 
     def a_set(self, name: str, raw: Any, upstreams: Mapping[str, Upstream]) -> dict[str, str]:
         at = f"sets.{name}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, autoescape=lambda name: bool(name and ".html" in name),
     )  # fmt: skip
-    found.filters["md"] = markdown_text
+    found.filters.update(md=markdown_text, sh=shlex.quote, docker=_docker_text, yaml=_yaml_text)
     return found
 
 
@@ -43,3 +45,13 @@ def markdown_text(value: str) -> str:
     line = re.sub(r"([\\`*_{}\[\]()#+!|~<>])", r"\\\1", line)
     # A mention or an address would become a link by itself.
     return line.replace("@", "@\u200b").replace("://", ":\u200b//")
+
+
+def _docker_text(value: str) -> str:
+    """A value of a Dockerfile's ENV, in which nothing is a variable."""
+    return '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+
+
+def _yaml_text(value: object) -> str:
+    """A value of a compose file, in which nothing is a variable: JSON, which YAML is too."""
+    return json.dumps(value, ensure_ascii=False).replace("$", "$$")

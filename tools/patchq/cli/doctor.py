@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 @click.option("--python", default="", metavar="PATH", help="Also verify what is installed for this interpreter.")
 @click.option("--arch", "archs", multiple=True, metavar="ARCH", help="Probe its PTX instructions: sm_121f.")
 @click.option("--nvcc", "nvccs", multiple=True, metavar="PATH", help="With --arch: this nvcc too.")
+@click.option(
+    "--mounted", type=click.Path(path_type=Path), metavar="DIR", help="Only whether imports come from the trees there."
+)
 @set_option
 @json_option
-def command(python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], set_name: str, as_json: bool) -> None:
+def command(
+    python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], mounted: Path | None, set_name: str, as_json: bool
+) -> None:
     """Look at this machine and the project.
 
     Git, disk, nvcc and its targets, the store; with --python at an environment too. With --arch, only at
@@ -31,6 +36,7 @@ def command(python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], set_nam
     from patchq.cli.targets import packages_to_verify
     from patchq.cli.verify_installed import show
     from patchq.doctor import examine
+    from patchq.doctor import mounted as mounted_findings
     from patchq.errors import UserError
     from patchq.project import Project
     from patchq.verify import verify
@@ -39,8 +45,13 @@ def command(python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], set_nam
         project: Project | None = Project.find(Path(click.get_current_context().obj["project"]))
     except UserError:
         project = None
-    found = examine(project)
-    verdict = verify(python or sys.executable, *packages_to_verify((), set_name)) if python else None
+    if mounted:
+        if project is None:
+            raise UserError("no project says what is mounted", hint="--project DIR")
+        found = mounted_findings(project, mounted, python or sys.executable)
+    else:
+        found = examine(project)
+    verdict = verify(python, *packages_to_verify((), set_name)) if python and not mounted else None
     bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
     if as_json:
         emit("doctor", {
