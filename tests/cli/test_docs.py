@@ -9,34 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from docs_commands import FENCE, PAGES, commands
 from kit import ROOT
 from patchq.cli import cli
-
-PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
-)
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`(patchq [^`\n]+)`")
-
-
-def commands(page: Path) -> list[str]:
-    """What a reader may type: patchq's lines of shell blocks and transcripts, and whole commands in the text."""
-    text = page.read_text()
-    found = []
-    for language, block in _FENCE.findall(text):
-        # A quoted text may go over several lines.
-        lines = re.sub(r"'[^'\n]*(?:\n[^'\n]*)+?'(?=\n|$)", "'X'", block.replace("\\\n", " ")).splitlines()
-        if language in ("sh", "bash", "console", ""):
-            prefix = "" if language in ("sh", "bash") else "$ "
-            found += [
-                line.removeprefix(prefix).split(" # ")[0].strip()
-                for line in lines
-                if line.startswith(prefix + "patchq ")
-            ]
-    found += [c.strip() for c in _INLINE.findall(_FENCE.sub("", text))]
-    return [
-        part.strip() for line in found for part in re.split(r"&&|\|\||;|\|", line) if part.strip().startswith("patchq ")
-    ]
 
 
 def parse(line: str) -> None:
@@ -94,7 +69,7 @@ def test_every_verb_is_in_the_reference() -> None:
 def test_links_between_pages_resolve() -> None:
     broken = []
     for page in PAGES:
-        text = _FENCE.sub("", page.read_text())
+        text = FENCE.sub("", page.read_text())
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             path, _, anchor = target.partition("#")
             if "://" in path:

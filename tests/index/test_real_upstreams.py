@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from docs_commands import PAGES, commands
 from kit import Patchq, committed_project, git
 
 pytestmark = pytest.mark.index
@@ -129,3 +131,88 @@ def test_drift_finds_the_bug_that_the_first_patch_mends(real: Patchq) -> None:
     assert "was data_type, is now o_data_type" in found[0]["said"]
     quiet = json.loads(real.ok("drift", "flashinfer", "--from", "v0.6.1", "--to", "v0.6.1", "--json"))
     assert quiet["alarms"] == []
+
+
+#: Commands of the docs that run elsewhere, or can't here.
+ELSEWHERE = {
+    "widget": "tests/scenarios/test_tutorial.py runs the tutorial as it is printed",
+    "fork": "the same",
+    "patchq init": "the same",
+    "VERB": "any of them",
+    "--to first": "an example of tests/scenarios; there is no such upstream here",
+    "new up second": "the same",
+    "drop second": "the same",
+    "--scheduler": "needs a Dask scheduler: tests/scenarios/test_proofs.py starts one",
+    "test --upstream": "hours: upstream's own tests",
+    "test --prove": ".ci/run runs them all",
+    "pr PATCH": "needs gh: tests/scenarios/test_pr.py has a stand-in",
+    "pr --status": "the same",
+    "--push": "the same",
+    "patchq pr attention-sink-jit-uri": "tests/index/test_real_pr.py",
+    "issue array-smem-capacity": "four minutes of nvcc",
+    "--continue": "tests/scenarios/test_rebase.py",
+    "--skip": "the same",
+    "--abort": "the same",
+    "--onto REF": "the same",
+    "doctor --mounted": "tests/scenarios/test_compose.py",
+    "bench import result.json": "needs a measured environment: tests/scenarios/test_bench.py",
+    "--blame": "needs a git host's history: tests/scenarios/test_forecast.py",
+    "--releases": "brings more archives; tests/scenarios/test_upstreams.py has an index of its own",
+    "verify-installed": "test_the_wheels_install_and_hold_what_was_patched",
+    "doctor --arch": "tests/scenarios/test_doctor_arch.py",
+    "build flashinfer --set gb10-next": "the build of the other set",
+}
+#: What a reader fills in.
+MEANT = {
+    "patchq apply --to NAME": "patchq apply --to marlin-fp4-warning",
+    "patchq drop NAME": "patchq drop eagle-tree-top-k",
+    "patchq move NAME --before OTHER": "patchq move marlin-fp4-warning --before trtllm-moe-tile-tokens-dim",
+    "patchq export vllm --amend NAME": "patchq export vllm --amend marlin-fp4-warning",
+    "patchq import vllm 0001-x.patch debian/patches …": "patchq import vllm 0001-x.patch",
+    "patchq new vllm NAME -m 'Subject' --topic moe --proof tests/stacks/… -s": "patchq new vllm other -m Subject --topic moe -s",
+    "patchq test PATCH": "patchq test marlin-fp4-warning",
+    "patchq diff main": "patchq diff HEAD",
+}
+#: It asks the git hosts, which may be out of reach.
+CODES = {"patchq pin --check": (0, 1)}
+
+
+def test_the_commands_of_the_docs_run(real: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = list(dict.fromkeys(c for page in PAGES for c in commands(page)))
+    todo = [c for c in every if not any(part in c for part in ELSEWHERE) and c not in ("patchq pr", "patchq issue")]
+    assert len(todo) > 30
+    todo.sort(key=lambda c: c != "patchq test PATCH")  # `report` shows what it leaves
+    assert [k for k in ELSEWHERE if not any(k in c for c in every)] == [], "in no page any more"
+    monkeypatch.chdir(real.root)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(real.root / "summary.md"))
+    for name, value in (("NAME", "Test"), ("EMAIL", "test@example.org")):
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+    git(real.root, "init", "-q", "-b", "main")
+    (real.root / ".gitignore").write_text(".patchq/\ndist/\n")
+    git(real.root, "add", "-A")
+    git(real.root, "commit", "-q", "-m", "as it is")
+    (real.root / "llama-bench.md").write_text("| test | t/s |\n|---|---|\n| tg32 | 57.85 ± 0.44 |\n")
+    tree = real.tree("vllm")
+    wrong = []
+    for command in todo:
+        real.ok("apply")
+        meant = os.path.expandvars(MEANT.get(command, command))
+        if " new " in meant or "--amend" in meant:
+            (tree / "README.md").write_text((tree / "README.md").read_text() + f"{meant}\n")
+        if "--amend my-switch" in meant:
+            meant = meant.replace("my-switch", "marlin-fp4-warning")
+        if "0001-x.patch" in meant:
+            shutil.copy(real.patch_file("marlin-fp4-warning", "vllm", "v0.33.0"), real.root / "0001-x.patch")
+            text = (real.root / "0001-x.patch").read_bytes()
+            new = b"diff --git a/new.txt b/new.txt\nnew file mode 100644\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n"
+            (real.root / "0001-x.patch").write_bytes(text.partition(b"diff --git ")[0] + new)
+        if meant in ("patchq export", "patchq move"):
+            continue  # the verb's name, in a sentence
+        done = real.run(*shlex.split(meant)[1:])
+        if done.exit_code not in CODES.get(command, (0,)):
+            wrong.append(f"{meant}: {done.exit_code}: {done.output[-300:]}")
+        if any(f" {verb} " in f"{meant} " for verb in ("new", "drop", "move", "import")) or "--amend" in meant:
+            real.run("undo")
+            git(tree, "checkout", "-q", "--", ".")
+    assert not wrong, "\n".join(wrong)
