@@ -65,6 +65,8 @@ def page_of(stack: Patchq) -> Path:
     table = stack.root / "t.md"
     table.write_text("| engine | test | t/s |\n|---|---|---|\n| vLLM | tg32 | 40.5 ± 1.5 |\n")
     stack.ok("bench", "import", str(table), "--machine", "GB10", "--reported", "somebody")
+    goal = '[[target]]\nmachine = "GB10"\ntest = "tg32"\nvalue = 50\nwhy = "for the test"\n'
+    (stack.root / "measurements" / "targets.toml").write_text(goal)
     target = stack.root / "out" / "report.html"
     stack.ok("report", "--html", str(target))
     return target
@@ -111,7 +113,8 @@ def test_figures_say_whose_they_are_and_where_from(page_of: Path, browser: Brows
     page = browser.open(page_of)
     text = page.inner_text("#speed")
     assert "40.50, reported" in text
-    assert "54.6 t/s with MXFP4 experts" in text
+    assert "54.6 t/s, what the memory allows one request with MXFP4 experts" in text
+    assert "50.0 t/s, to reach: for the test" in text
     (link,) = page.eval_on_selector_all("#speed a", "all => all.map(a => a.getAttribute('href'))")
     assert (page_of.parent / link).read_text().startswith("| engine")
     assert "no result of its proof here" in page.inner_text("#notrun")

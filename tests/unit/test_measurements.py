@@ -23,6 +23,7 @@ from patchq.measurements import (
     bytes_per_token,
     differ_in_one,
     parse,
+    parse_targets,
     read_file,
 )
 
@@ -97,6 +98,20 @@ def test_what_is_no_result_is_refused_in_words(data: object) -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(FormatError):
         assert read_file(data, "file")
+
+
+def test_targets() -> None:
+    (found,) = parse_targets(b'[[target]]\nmachine = "GB10"\ntest = "tg32"\nvalue = 52\nwhy = "because"\n', "file")
+    assert (found.machine, found.test, found.value, found.depth) == ("GB10", "tg32", 52.0, 0)
+    for bad in (
+        b"x = 1",
+        b"[[target]]\n",
+        b'[[target]]\nmachine = 1\ntest = "t"\nvalue = 1',
+        b"[[target]]\nvalue = -1",
+        b"\xff",
+    ):
+        with pytest.raises(FormatError):
+            parse_targets(bad, "file")
 
 
 def measurement(**changes: Any) -> Measurement:

@@ -12,7 +12,7 @@ from pathlib import Path
 from patchq import fsio
 from patchq.errors import UserError
 from patchq.journal import Change
-from patchq.measurements import Measurement, Problem, add, parse, read_file
+from patchq.measurements import Measurement, Problem, Target, add, parse, parse_targets, read_file
 from patchq.project import Project
 from patchq.verify import verify
 
@@ -27,6 +27,13 @@ def ledger_file(project: Project) -> Path:
 def read_measurements(project: Project) -> tuple[list[Measurement], list[Problem]]:
     """All measurements, and the ledger's damaged lines."""
     return parse(fsio.read_or_none(ledger_file(project)) or b"")
+
+
+def read_targets(project: Project) -> list[Target]:
+    """What is to be reached, from ``measurements/targets.toml`` where there is one."""
+    path = project.layout.root / FOLDER / "targets.toml"
+    data = fsio.read_or_none(path)
+    return parse_targets(data, str(path)) if data is not None else []
 
 
 def import_files(

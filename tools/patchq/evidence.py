@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from patchq import fsio
-from patchq.bench import ledger_file, read_measurements
+from patchq.bench import ledger_file, read_measurements, read_targets
 from patchq.deps import dependencies
 from patchq.errors import PatchqError
 from patchq.forecast import forecast
 from patchq.inspect import PatchInfo, list_patches, status
 from patchq.ledger import Attempt, Cost, costs, parse
-from patchq.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, bound, differ_in_one
+from patchq.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
 from patchq.project import Project
 from patchq.prove import NOT_RUN, Verdict
 from patchq.refs import older_first
@@ -120,6 +120,7 @@ class Evidence:
     measurements: tuple[Measurement, ...]
     measurements_file: str
     bounds: Mapping[str, Mapping[str, float]]
+    targets: tuple[Target, ...]
     gains: tuple[tuple[str, Measurement, Measurement], ...]
     not_run: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
@@ -175,7 +176,8 @@ def gather(
     return Evidence(
         project.layout.root.name, set_name, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         {name: dict(refs) for name, refs in project.lock.sets.items()}, tuple(stacks), matrices, tuple(lines),
-        tuple(measurements), measured, bounds, tuple(differ_in_one(measurements)), tuple(not_run), tuple(notes),
+        tuple(measurements), measured, bounds, tuple(read_targets(project)),
+        tuple(differ_in_one(measurements)), tuple(not_run), tuple(notes),
         results_file,
     )  # fmt: skip
 

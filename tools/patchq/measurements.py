@@ -10,11 +10,17 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from patchq.errors import FormatError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 VERSION = 1
 #: Bytes of a file, and readings in it.
@@ -311,6 +317,36 @@ def bytes_per_token(shape: Shape, config: tuple[float, float, float], depth: int
 def bound(shape: Shape, config: tuple[float, float, float], bandwidth: float, depth: int = 0) -> float:
     """Tokens a second that no batch of one can pass on a memory of ``bandwidth`` bytes a second."""
     return bandwidth / bytes_per_token(shape, config, depth)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A speed to reach, in tokens a second."""
+
+    machine: str
+    test: str
+    value: float
+    depth: int = 0
+    why: str = ""
+
+
+def parse_targets(data: bytes, where: str) -> list[Target]:
+    """The targets of a TOML file, ``[[target]]`` each.
+
+    :raises FormatError: if it isn't one.
+    """
+    try:
+        raw = tomllib.loads(data.decode())
+        if raw.keys() - {"target"}:
+            raise ValueError(f"unknown tables {', '.join(sorted(raw.keys() - {'target'}))}")
+        found = [Target(**{**t, "value": float(t["value"])}) for t in raw.get("target", [])]
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"{where}: {error}", hint=f"mend {where}") from None
+    for t in found:
+        if not all(isinstance(text, str) for text in (t.machine, t.test, t.why)) or not isinstance(t.depth, int):
+            raise FormatError(f"{where}: a target has a field of the wrong type", hint=f"mend {where}")
+        _check(Reading(t.test, t.depth, t.value, engine=t.machine, config=t.why), where)
+    return found
 
 
 def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -174,17 +174,23 @@ class Chart:
 def _charts(evidence: Evidence) -> list[Chart]:
     """Bars of each machine's tests, the fastest first; decoding beside what its memory allows."""
     keys = sorted({(m.machine, m.test, m.depth) for m in evidence.measurements}, key=lambda k: (k[0], k[2], k[1]))
-    return [
-        _chart([m for m in evidence.measurements if (m.machine, m.test, m.depth) == key],
-               evidence.bounds.get(key[0], {}) if key[1].startswith("tg") and not key[2] else {})
-        for key in keys
-    ]  # fmt: skip
+    found = []
+    for key in keys:
+        limits = dict(evidence.bounds.get(key[0], {})) if key[1].startswith("tg") and not key[2] else {}
+        words = {
+            f"{value:.1f}": f"what the memory allows one request with {name}"
+            for name, value in reversed(limits.items())
+        }
+        words |= {
+            f"{t.value:.1f}": f"to reach: {t.why}" for t in evidence.targets if (t.machine, t.test, t.depth) == key
+        }
+        found.append(_chart([m for m in evidence.measurements if (m.machine, m.test, m.depth) == key], words))
+    return found
 
 
-def _chart(measurements: list[Measurement], bounds: object) -> Chart:
-    assert isinstance(bounds, dict)
+def _chart(measurements: list[Measurement], words: Mapping[str, str]) -> Chart:
     first = measurements[0]
-    limits = list({f"{v:.1f}": name for name, v in reversed(bounds.items())}.items())
+    limits = sorted(words.items(), key=lambda item: float(item[0]))
     top = max([m.value + m.spread for m in measurements] + [float(value) for value, _ in limits])
     labels = [" ".join(filter(None, (m.engine, m.config))) for m in measurements]
     left = max(len(label) for label in labels) * 7 + 10

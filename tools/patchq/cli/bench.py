@@ -52,7 +52,7 @@ def import_(
 @json_option
 def show(machine: str, test: str, as_json: bool) -> None:
     """What was measured and reported, beside what memory bandwidth allows."""
-    from patchq.bench import read_measurements
+    from patchq.bench import read_measurements, read_targets
     from patchq.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, bound, differ_in_one
 
     project = open_project(as_json)
@@ -67,13 +67,17 @@ def show(machine: str, test: str, as_json: bool) -> None:
         if machine in ("", name)
     }
     gains = differ_in_one(chosen)
+    targets = [t for t in read_targets(project) if machine in ("", t.machine) and test in ("", t.test)]
     if as_json:
         pairs = [{"patch": patch, "without": asdict(a), "with": asdict(b)} for patch, a, b in gains]
         emit("bench", {"measurements": [asdict(m) for m in chosen], "bounds": bounds, "gains": pairs,
+                       "targets": [asdict(t) for t in targets],
                        "problems": [asdict(p) for p in problems]})  # fmt: skip
         return
     for key in sorted({(m.machine, m.test, m.depth) for m in chosen}):
         click.secho(f"{key[0]} {key[1]}" + (f" @ d{key[2]}" if key[2] else ""), bold=True)
+        for t in (t for t in targets if (t.machine, t.test, t.depth) == key):
+            click.echo(f"  {t.value:>9.2f}  to reach ({t.why})")
         for m in sorted((m for m in chosen if (m.machine, m.test, m.depth) == key), key=lambda m: -m.value):
             spread = f" ± {m.spread:g}" if m.spread else ""
             origin = f"reported: {m.reported}" if m.reported else f"stack {m.stack_id[:8]}"
