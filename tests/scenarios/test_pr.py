@@ -287,6 +287,27 @@ def test_a_test_that_a_patch_brings_is_in_its_commit_and_runs(newer: Patchq) -> 
     assert "upstream-test" in newer.run("check", "--json").output
 
 
+def test_upstreams_own_tests_of_what_it_touches_are_compared(newer: Patchq, upstream: Path) -> None:
+    files = {f"tests/test_{n}.py": b"import pkg.mod\n\ndef test_f():\n    assert pkg.mod.f() == 1\n" for n in range(9)}
+    files["tests/test_else.py"] = b"def test_else():\n    assert True\n"
+    files["pkg/__init__.py"] = b""
+    commit_files(upstream, {**files, "conftest.py": b""}, "tests (#10)")
+    (newer.tree() / "pkg" / "mod.py").write_text("def f():\n    return 2\n")
+    newer.ok("new", "up", "breaks", "-s", "-m", "Breaks it\n\nWhy.", "--topic", "test")
+    lock = newer.layout.lock
+    lock.write_text(lock.read_text() + '\n[upstreams.up.build]\ndistribution = "up"\npackage = "pkg"\n')
+    proof(newer, "breaks", "def test_it(trees):\n    assert '2' in (trees / 'up' / 'pkg' / 'mod.py').read_text()\n")
+    found = made(newer, "breaks", "--no-gates")
+    assert "upstream's tests of what it touches: 9 files; --upstream-tests runs them" in found["not_run"]
+    found = made(newer, "breaks", "--no-gates", "--upstream-tests", code=5)
+    assert {f["path"] for f in found["upstreams"]} == {f"tests/test_{n}.py" for n in range(9)}
+    assert "upstream's tests/test_0.py::test_f passes without it, and not with it" in found["problems"]
+    (newer.tree() / "pkg" / "mod.py").write_text("def f():\n    return 1  # 2\n")
+    newer.ok("export", "up", "--amend", "breaks")
+    found = made(newer, "breaks", "--no-gates", "--upstream-tests")
+    assert "`tests/test_0.py`: 1 passed, as before." in (Path(found["folder"]) / "body.md").read_text()
+
+
 def test_which_refs_are_affected_and_what_upstream_did_there(newer: Patchq, upstream: Path) -> None:
     lines = (b"above\n" + numbered(40)).splitlines(keepends=True)
     lines[3] = b"near\n"

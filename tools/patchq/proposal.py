@@ -15,6 +15,7 @@ from patchq.header import without_trailers
 from patchq.overlap import Touch
 from patchq.prove import Verdict
 from patchq.types import CommitId
+from patchq.upstream_tests import FileResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Proposal:
     :ivar source: where the base is from: ``git``, or ``archive``, whose commits no git host has.
     :ivar elsewhere: what it says that it requires of other upstreams, with its status there.
     :ivar origin: the oldest ref whose stack has the patches; ``touches`` are since then.
+    :ivar upstreams: upstream's own tests of what it touches, on both sides; ``no_upstreams`` says why there are none.
     :ivar commits_known: whether ``touches`` are by commits, or only by releases.
     """
 
@@ -122,6 +124,8 @@ class Proposal:
     files: tuple[tuple[str, int, int], ...]
     verdicts: tuple[Verdict, ...]
     tests: tuple[TestRun, ...]
+    upstreams: tuple[FileResult, ...]
+    no_upstreams: str
     gates: tuple[Gate, ...]
     no_gates: str
     checks: tuple[Check, ...]
@@ -194,13 +198,17 @@ class Proposal:
         """What keeps it from being sent."""
         found = [f"{c.name}: {c.said}" for c in self.checks if not c.ok]
         found += [f"{g.hook} ({g.tool}) fails" for g in self.gates if not g.ok]
-        return found + [f"{t.path}: {t.said}" for t in self.tests if t.said]
+        found += [f"{t.path}: {t.said}" for t in self.tests if t.said]
+        return found + [
+            f"upstream's {name} passes without it, and not with it" for f in self.upstreams for name in f.regressions
+        ]
 
     @property
     def not_run(self) -> list[str]:
         """What nobody has run, and why."""
         found = [f"the proof of {v.proof.patch}: {v.said}" for v in self.verdicts if v.state != "proven"]
         found += [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
+        found += [f"upstream's tests of what it touches: {self.no_upstreams}"] if self.no_upstreams else []
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])
 
     def mails(self, store: Git) -> dict[str, bytes]:

@@ -33,7 +33,10 @@ from patchq.replay import pick
 from patchq.sources import Base, Fetcher
 from patchq.stack import Stack, find_patch, load_stack
 from patchq.types import BlobId, CommitId
+from patchq.upstream_tests import FileResult, compare, select
 
+#: Of upstream's own tests, so many files are run without being asked; a file has so many seconds on each side.
+MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
 #: Of ``Upstream-Status:``, the words with which a patch may still be proposed.
 PROPOSABLE = ("Pending", "Submitted")
 
@@ -67,7 +70,7 @@ class _Branch:
 def propose(
     project: Project, patches: Sequence[str] = (), *, topic: str = "", upstream: str = "", onto: str = "",
     title: str = "", name: str = "", owner: Owner | None = None, proof: bool = True, gates: bool = True,
-    set_name: str = "",
+    every_test: bool = False, set_name: str = "",
 ) -> Proposal:  # fmt: skip
     """Make the pull request of patches, or of those of a topic that may be proposed.
 
@@ -75,6 +78,7 @@ def propose(
     has. Each proof runs on the branch and on the bare ref.
 
     :param onto: upstream's ref; by default what is newest there.
+    :param every_test: run upstream's own tests of what is touched however many there are.
     :param owner: the person who answers for it; signs its commits off.
     :raises UserError: if a patch is not to be proposed, or upstream has it.
     :raises ConflictError: if one doesn't land there.
@@ -91,6 +95,9 @@ def propose(
     rules = read_rules(project.layout, store, plan.upstream, base.commit)
     verdicts = _prove(project, plan, branch, set_name) if proof else ()
     tests = _own_tests(project, plan, branch, set_name) if proof else ()
+    theirs, no_theirs = (
+        _upstreams(project, plan, branch, set_name, every_test) if proof else ((), "left out, by --no-proof")
+    )
     no_gates = "" if gates and rules.hooks else "left out, by --no-gates" if rules.hooks else "its tree names none"
     found_gates: tuple[Gate, ...] = ()
     if rules.hooks and gates:
@@ -102,7 +109,7 @@ def propose(
     found = Proposal(
         plan.upstream, slug_, title or subjects[0], project.lock.upstreams[plan.upstream].url,
         plan.carried.stack.pin.ref, plan.onto.ref, plan.why, base.commit, base.source, tip, branch.members,
-        _elsewhere(project, plan, set_name), files, verdicts, tests, found_gates, no_gates,
+        _elsewhere(project, plan, set_name), files, verdicts, tests, theirs, no_theirs, found_gates, no_gates,
         tuple(_checks(project, plan, branch, title or subjects[0], files, config, owner)), since.affected,
         since.origin, since.touches, since.by_commit,
         store.run("range-diff", "--no-color", f"{plan.carried.base}..{branch.old_tip}", f"{base.commit}..{tip}")
@@ -438,6 +445,30 @@ def _own_tests(project: Project, plan: Plan, branch: _Branch, set_name: str) -> 
             said = ""
         found.append(TestRun(path, before, after, said))
     return tuple(found)
+
+
+def _upstreams(
+    project: Project, plan: Plan, branch: _Branch, set_name: str, every_test: bool
+) -> tuple[tuple[FileResult, ...], str]:
+    """Upstream's own tests of what the branch touches, on the bare ref and on the branch; or why they were not run."""
+    changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]
+    brought = {t for m in branch.members for t in plan.headers[m.patch].values("Upstream-Test")}
+    paths = [p for p in select(project, branch.tip, changed) if p not in brought]
+    if len(paths) > MOST_TEST_FILES and not every_test:
+        return (), f"{len(paths)} files; --upstream-tests runs them"
+    if not paths:
+        return (), ""
+    project.say(f"running {len(paths)} of upstream's own test files, on both sides")
+    with project.locked("test"):
+        chosen = set_with(project, plan, set_name)
+        whole = whole_set(project, project.stacks(chosen), chosen)
+        tips = dict(whole.variant.tips)
+        bare, here = (
+            whole.with_tips(side, {**tips, plan.upstream: tip})
+            for side, tip in (("before", branch.base.commit), ("after", branch.tip))
+        )
+    files = [(plan.upstream, path) for path in paths]
+    return tuple(compare(project, files, bare, here, TEST_SECONDS)), ""
 
 
 # What upstream asks

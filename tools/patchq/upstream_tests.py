@@ -48,6 +48,16 @@ def run_upstream_tests(
             touched = [p.decode("utf-8", "replace") for p in out.split(b"\0") if p]
             chosen[upstream] = select(project, tip, touched)
     files = [(upstream, path) for upstream, paths in chosen.items() for path in paths]
+    return compare(project, files, bare, whole.variant, timeout)
+
+
+def compare(
+    project: Project, files: Sequence[tuple[str, str]], bare: Variant, here: Variant, timeout: float = TIMEOUT
+) -> list[FileResult]:
+    """Run test files of upstreams, as upstream and path, on two sides.
+
+    :param timeout: seconds that one file may take on one side.
+    """
 
     def run(item: tuple[Variant, str, str], slot: int) -> tuple[dict[str, str], str]:
         variant, upstream, path = item
@@ -57,7 +67,7 @@ def run_upstream_tests(
         return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
 
     # One side after the other, so that the trees change once.
-    items = [(variant, upstream, path) for variant in (bare, whole.variant) for upstream, path in files]
+    items = [(variant, upstream, path) for variant in (bare, here) for upstream, path in files]
     done = list(in_slots(project, items, run))
     found = []
     for (upstream, path), (before, said_before), (after, said_after) in zip(

@@ -20,6 +20,7 @@ from patchq.proposal import Proposal
 @click.option("--title", default="", metavar="TEXT", help="The title.  [default: the subject]")
 @click.option("--name", default="", metavar="NAME", help="What the branch and its folder are called.")
 @click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier says so.")
+@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of what it touches, however many.")
 @click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier says so.")
 @click.option("--push", "remote", default="", metavar="REMOTE", help="Push the branch to this address of your fork.")
 @click.option("--open", "opening", is_flag=True, help="Then open it with gh, after asking.")
@@ -29,7 +30,8 @@ from patchq.proposal import Proposal
 @json_option
 def command(
     patches: tuple[str, ...], topic: str, upstream: str, onto: str, title: str, name: str, no_proof: bool,
-    no_gates: bool, remote: str, opening: bool, asking: bool, url: str, set_name: str, as_json: bool,
+    no_gates: bool, upstream_tests: bool, remote: str, opening: bool, asking: bool, url: str, set_name: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Make an upstream pull request of patches: a branch, its mails, and a dossier.
 
@@ -50,7 +52,8 @@ def command(
     name = name or topic or slug(patches[0].rpartition("/")[2])
     made = propose(
         project, patches, topic=topic, upstream=upstream, onto=onto, title=title, name=name,
-        owner=read_owner(folder_of(project, name)), proof=not no_proof, gates=not no_gates, set_name=set_name,
+        owner=read_owner(folder_of(project, name)), proof=not no_proof, gates=not no_gates,
+        every_test=upstream_tests, set_name=set_name,
     )  # fmt: skip
     folder = write_dossier(project, made)
     state = None
@@ -88,6 +91,9 @@ def _show(made: Proposal, folder: Path) -> None:
         click.echo(f"  {v.state}: {v.said}")
     for t in made.tests:
         click.echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
+    if made.upstreams:
+        worse = sum(len(f.regressions) for f in made.upstreams)
+        click.echo(f"  upstream's own tests: {len(made.upstreams)} files, {worse} regressions")
     passed = [g for g in made.gates if g.state == "passed"]
     click.echo(
         f"  upstream's hooks: {len(passed)} of {len(made.gates)} passed" + (made.no_gates and f": {made.no_gates}")
