@@ -46,7 +46,7 @@ LAYERS = [
         "overlap",
     },
     {"cluster", "report", "upstream_tests", "render", "proposal", "bench", "evidence"},
-    {"propose", "dossier", "bugreport", "submit", "page", "compose"},
+    {"selection", "trials", "propose", "dossier", "bugreport", "submit", "page", "compose"},
     {"cli"},
 ]
 SIBLINGS = LAYERS[-4] - {"sbom"}

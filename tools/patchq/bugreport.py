@@ -22,9 +22,9 @@ from patchq.machine import this_machine
 from patchq.paths import check_inside
 from patchq.project import Project
 from patchq.proposal import Owner
-from patchq.propose import place, set_with
 from patchq.prove import checkout, judge, run_pytest, trees_lock, whole_set
 from patchq.render import render
+from patchq.selection import place, set_with
 from patchq.sources import Fetcher
 
 if sys.version_info >= (3, 11):

@@ -5,66 +5,34 @@ Everything is made in the store and in memory; nothing leaves this machine, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq import ledger as ledgers
-from patchq.apply import Carried, carried_stacks
+from patchq.apply import carried_stacks
 from patchq.carry import ABSORBED, STOPS, Landing, Patch, carry, look_at, read_patches, sight, verdict
 from patchq.carry import write_commits as write
 from patchq.check import SELF
 from patchq.contribute import read_rules, read_upstream_test, upstream_test
 from patchq.deps import closure
 from patchq.diff import REGULAR
-from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
+from patchq.errors import Conflict, ConflictError, SourceError, UserError
 from patchq.export import slug
-from patchq.gates import FAILED, Gate, run_gates
+from patchq.gates import Gate, run_gates
 from patchq.git import CommitInfo, PathChange, TreeEntry, bare_repository, blob_id, fetch_history, scratch
 from patchq.header import Header, Ident, mail_safe, with_trailer, without_ours
 from patchq.inspect import read_ledgers, touched
-from patchq.lock import ContributeConfig, Pin
+from patchq.lock import ContributeConfig
 from patchq.overlap import Touch, by_commits, by_releases
 from patchq.paths import check_inside, check_name
 from patchq.project import Project
-from patchq.proposal import CARRIED, Affected, Check, Member, Owner, Proposal, TestRun, branch_ref
-from patchq.prove import NOT_RUN, Proof, Verdict, checkout, judge, prove_trees, run_pytest, trees_lock, whole_set
-from patchq.refs import newest, older_first, pin_at
-from patchq.replay import pick
+from patchq.proposal import CARRIED, Affected, Check, Member, Owner, Proposal, branch_ref
+from patchq.refs import older_first
+from patchq.selection import PROPOSABLE, Plan, alone, place
 from patchq.sources import Base, Fetcher
-from patchq.stack import Stack, find_patch, load_stack
+from patchq.stack import find_patch, load_stack
+from patchq.trials import Branch, prove, run_brought, run_upstreams
 from patchq.types import BlobId, CommitId
-from patchq.upstream_tests import FileResult, compare, select
-
-#: Of upstream's own tests, so many files are run without being asked; a file has so many seconds on each side.
-MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
-#: Of ``Upstream-Status:``, the words with which a patch may still be proposed.
-PROPOSABLE = ("Pending", "Submitted")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be proposed: patches of a stack (``names``, with what the ``chosen`` need), and where."""
-
-    carried: Carried
-    chosen: tuple[str, ...]
-    names: tuple[str, ...]
-    headers: Mapping[str, Header]
-    onto: Pin
-    why: str
-
-    @property
-    def upstream(self) -> str:
-        return self.carried.stack.pin.upstream
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """The patches on upstream's ref, and for comparison the same on the ref that they are from."""
-
-    base: Base
-    tip: CommitId
-    old_tip: CommitId
-    members: tuple[Member, ...]
 
 
 def propose(
@@ -93,10 +61,10 @@ def propose(
         since = _since(project, plan, branch, set_name)
     base, tip, store = branch.base, branch.tip, project.store
     rules = read_rules(project.layout, store, plan.upstream, base.commit)
-    verdicts = _prove(project, plan, branch, set_name) if proof else ()
-    tests = _own_tests(project, plan, branch, set_name) if proof else ()
+    verdicts = prove(project, plan, branch, set_name) if proof else ()
+    tests = run_brought(project, plan, branch, set_name) if proof else ()
     theirs, no_theirs = (
-        _upstreams(project, plan, branch, set_name, every_test) if proof else ((), "left out, by --no-proof")
+        run_upstreams(project, plan, branch, set_name, every_test) if proof else ((), "left out, by --no-proof")
     )
     no_gates = "" if gates and rules.hooks else "left out, by --no-gates" if rules.hooks else "its tree names none"
     found_gates: tuple[Gate, ...] = ()
@@ -124,70 +92,10 @@ def propose(
     return found
 
 
-# What is asked for
-
-
-def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> Plan:
-    """Find the patches, upstream's ref, the stack to take them from, and what they need there.
-
-    :raises UserError: if they are not of one upstream, or no one stack has them all.
-    """
-    stacks = project.stacks(set_name, [upstream] if upstream else [])
-    if topic:
-        having = [s for s in stacks if any(_proposable(h, topic) for _, h in s.headers())]
-        if not having:
-            raise UserError(f"no patch of the topic {topic} is Pending", hint="`patchq list` has topics and status")
-        if len(having) > 1:
-            several = ", ".join(s.pin.upstream for s in having)
-            raise UserError(f"{several} have patches of the topic {topic}", hint="--upstream NAME says which")
-        pin = having[0].pin
-        chosen = tuple(n for n, h in having[0].headers() if _proposable(h, topic))
-    else:
-        places = [_find(project, stacks, name) for name in patches]
-        if len({stack.pin.upstream for stack, _ in places}) != 1:
-            raise UserError("one pull request goes to one upstream", hint="one `patchq pr` for each of them")
-        pin = places[0][0].pin
-        chosen = tuple(dict.fromkeys(name for _, name in places))
-    target, why = (pin_at(project, pin, onto), "as asked for") if onto else newest(project, pin)
-    carried = _source(project, target, pin, chosen, set_name)
-    names = tuple(closure(project.store, carried, chosen))
-    headers = dict(carried.stack.headers())
-    return Plan(carried, tuple(n for n in names if n in chosen), names, headers, target, why)
-
-
-def _proposable(header: Header, topic: str) -> bool:
-    return header.value("Topic") == topic and header.value("Upstream-Status").split(" ")[0] in PROPOSABLE
-
-
-def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, str]:
-    """A patch of the set, or one that only another pin's stack has."""
-    try:
-        return find_patch(list(stacks), name)
-    except UserError:
-        short = name.rpartition("/")[2]
-        for upstream in project.lock.upstreams.values():
-            for pin in reversed(older_first(upstream.pins.values())):
-                stack = load_stack(project.layout, pin)
-                if short in stack.names and name in (short, f"{upstream.name}/{short}"):
-                    return stack, short
-        raise
-
-
-def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_name: str) -> Carried:
-    """The stack to take patches from: the target's own, else of the pins up to it the newest that has them all."""
-    pins = older_first([*project.lock.upstreams[pin.upstream].pins.values(), target])
-    older = pins[: pins.index(target) + 1]
-    for candidate in [target, *reversed(older), pin]:
-        stack = load_stack(project.layout, candidate)
-        if set(chosen) <= set(stack.names):
-            return carried_stacks(project, [stack], set_name)[0]
-    raise UserError(f"no one stack of {pin.upstream} has {', '.join(chosen)}", hint="a `patchq pr` for each of them")
-
-
 # The branch
 
 
-def _carry(project: Project, plan: Plan, owner: Owner) -> _Branch:
+def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
     """Carry the patches; what upstream has of those that are only needed is left out.
 
     :raises UserError, ConflictError: naming every patch that can't be proposed, and why.
@@ -195,8 +103,8 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> _Branch:
     store, carried = project.store, plan.carried
     fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
     (base,) = fetcher.fetch([plan.onto])
-    alone = _alone(project, carried, plan.names)
-    patches = read_patches(store, alone)
+    commits_alone = alone(project, carried, plan.names)
+    patches = read_patches(store, commits_alone)
     (there,) = carry(store, patches, [base.commit], carried.base)
     reasons, conflicts, members = [], [], []
     steps: list[tuple[CommitInfo, Sequence[PathChange]]] = []
@@ -235,7 +143,7 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> _Branch:
     ids = write(store, base.commit, [steps[n] for n in kept], contents)
     commits = {members[n].patch: commit for n, commit in zip(kept, ids, strict=True)}
     found = tuple(replace(m, commit=commits.get(m.patch, "")) for m in members)
-    return _Branch(base, ids[-1], alone[-1][1].commit, found)
+    return Branch(base, ids[-1], commits_alone[-1][1].commit, found)
 
 
 def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing) -> str:
@@ -286,7 +194,7 @@ def _upstream_tests(
 # What is known of it
 
 
-def _since(project: Project, plan: Plan, branch: _Branch, set_name: str) -> _Since:
+def _since(project: Project, plan: Plan, branch: Branch, set_name: str) -> _Since:
     """What is known of the same lines on other refs, as far as those are here."""
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
@@ -299,7 +207,7 @@ def _since(project: Project, plan: Plan, branch: _Branch, set_name: str) -> _Sin
     origin, origin_tip = carried, branch.old_tip
     if having and having[0] != carried.stack.pin.ref:
         (origin,) = carried_stacks(project, [stacks[having[0]]], set_name)
-        origin_tip = _alone(project, origin, closure(store, origin, plan.chosen))[-1][1].commit
+        origin_tip = alone(project, origin, closure(store, origin, plan.chosen))[-1][1].commit
     fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
     commits = [base.commit for base in fetcher.fetch(pins)]
     first = _squashed(project, origin.base, origin_tip)
@@ -330,7 +238,7 @@ class _Since:
 
 
 def _affected(
-    project: Project, plan: Plan, branch: _Branch, refs: Sequence[str], commits: Sequence[CommitId],
+    project: Project, plan: Plan, branch: Branch, refs: Sequence[str], commits: Sequence[CommitId],
     having: Sequence[str],
 ) -> tuple[Affected, ...]:  # fmt: skip
     """The branch as one patch on each ref; where a stack of its own carries the patches, it is known without."""
@@ -347,21 +255,6 @@ def _affected(
             outcome, grade, _ = verdict(landing, sight(whole, base, [(ref, there)]), ref)
         found.append(Affected(ref, outcome, grade))
     return tuple(found)
-
-
-def _alone(project: Project, carried: Carried, names: Sequence[str]) -> list[tuple[str, CommitInfo]]:
-    """Some patches of a stack on its own base, without the others; a file that one of those renamed is where it was.
-
-    :raises ConflictError: if one can't do without the others.
-    """
-    store, infos = project.store, dict(carried.commits)
-    onto, tip = store.tree_of([carried.base])[0], carried.base
-    for name in names:
-        info = infos[name]
-        (parent,) = store.tree_of([info.parents[0]])
-        onto = pick(store, carried.stack.pin.upstream, name, parent, info.tree, onto)
-        tip = store.commit_tree(onto, [tip], info.author, info.message)
-    return list(zip(names, store.log(f"{carried.base}..{tip}"), strict=True))
 
 
 def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:
@@ -386,96 +279,11 @@ def _elsewhere(project: Project, plan: Plan, set_name: str) -> tuple[tuple[str, 
     return tuple(found.items())
 
 
-def set_with(project: Project, plan: Plan, set_name: str) -> str:
-    """A set whose other pins go with the target: one that has it, else the one asked for."""
-    having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
-    return set_name if set_name in having or not having else having[0]
-
-
-def _prove(project: Project, plan: Plan, branch: _Branch, set_name: str) -> tuple[Verdict, ...]:
-    """Run the proofs on the branch and on the bare ref.
-
-    :raises BuildError: if one fails with its patch, or doesn't fail without.
-    """
-    proofs = []
-    for member in branch.members:
-        if not member.absent:
-            header = plan.headers[member.patch]
-            proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, header.values("Proof"), header.needs))
-    proofs = [p for p in proofs if p.files]
-    project.say(f"running {len(proofs)} proofs on {plan.onto.ref}, with and without")
-    chosen = set_with(project, plan, set_name)
-    found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
-    bad = [v for v in found if not v.ok and v.state != NOT_RUN]
-    if bad:
-        lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.said}" for v in bad)
-        raise BuildError(
-            f"not to be proposed to {plan.upstream} at {plan.onto.ref}, over the set {chosen}:\n  {lines}",
-            hint="an environment that this ref can be imported in, or --no-proof, which the dossier then says",
-        )
-    return tuple(found)
-
-
-def _own_tests(project: Project, plan: Plan, branch: _Branch, set_name: str) -> tuple[TestRun, ...]:
-    """Run the tests that the branch adds, with it and with nothing but them."""
-    paths = [t for m in branch.members if not m.absent for t in plan.headers[m.patch].values("Upstream-Test")]
-    if not paths:
-        return ()
-    store = project.store
-    tests = store.list_tree(branch.tip, [p.encode() for p in paths])
-    changes = [PathChange(path, None, entry) for path, entry in tests.items()]
-    (info,) = store.log("--no-walk=unsorted", branch.tip)
-    (only,) = write(store, branch.base.commit, [(replace(info, message="tests alone\n"), changes)], {})
-    with project.locked("test"):
-        chosen = set_with(project, plan, set_name)
-        whole = whole_set(project, project.stacks(chosen), chosen)
-        tips = dict(whole.variant.tips)
-        sides = [whole.with_tips("tests", {**tips, plan.upstream: tip}) for tip in (only, branch.tip)]
-    states: list[list[tuple[str, str]]] = []
-    with trees_lock(project):
-        for side in sides:
-            trees = checkout(project, side, 0)
-            states.append([judge(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
-    found = []
-    for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
-        said = "" if after == "passed" else f"on the branch: {after}: {wrong}"
-        if not said and before != FAILED:
-            said = f"without the change: {before}: {why}"
-        if NOT_RUN in (before, after):
-            said = ""
-        found.append(TestRun(path, before, after, said))
-    return tuple(found)
-
-
-def _upstreams(
-    project: Project, plan: Plan, branch: _Branch, set_name: str, every_test: bool
-) -> tuple[tuple[FileResult, ...], str]:
-    """Upstream's own tests of what the branch touches, on the bare ref and on the branch; or why they were not run."""
-    changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]
-    brought = {t for m in branch.members for t in plan.headers[m.patch].values("Upstream-Test")}
-    paths = [p for p in select(project, branch.tip, changed) if p not in brought]
-    if len(paths) > MOST_TEST_FILES and not every_test:
-        return (), f"{len(paths)} files; --upstream-tests runs them"
-    if not paths:
-        return (), ""
-    project.say(f"running {len(paths)} of upstream's own test files, on both sides")
-    with project.locked("test"):
-        chosen = set_with(project, plan, set_name)
-        whole = whole_set(project, project.stacks(chosen), chosen)
-        tips = dict(whole.variant.tips)
-        bare, here = (
-            whole.with_tips(side, {**tips, plan.upstream: tip})
-            for side, tip in (("before", branch.base.commit), ("after", branch.tip))
-        )
-    files = [(plan.upstream, path) for path in paths]
-    return tuple(compare(project, files, bare, here, TEST_SECONDS)), ""
-
-
 # What upstream asks
 
 
 def _checks(
-    project: Project, plan: Plan, branch: _Branch, title: str, files: Sequence[tuple[str, int, int]],
+    project: Project, plan: Plan, branch: Branch, title: str, files: Sequence[tuple[str, int, int]],
     config: ContributeConfig, owner: Owner,
 ) -> list[Check]:  # fmt: skip
     found = []
