@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as they stand there."""
+"""The tutorial's commands, run as they stand there; what they print is what stands below them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,47 @@ from pathlib import Path
 from kit import ROOT
 
 
-def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "tutorial" / "first-stack.md").read_text()
-    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    script = ["set -e"]
-    for line in "".join(blocks).splitlines():
+def steps(text: str) -> list[tuple[str, str]]:
+    """Each command with the lines that are shown below it."""
+    found: list[tuple[str, str]] = []
+    for line in "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL)).splitlines(keepends=True):
         if line.startswith("$ "):
-            command = line[2:]
-            # `check` finds what is still to say, and says so by its exit code.
-            script.append(f"{command} || test $? = 1" if command == "patchq check" else command)
-        elif script[-1].count("'") % 2:
-            script.append(line)  # a message that goes on
-            script[-2:] = ["\n".join(script[-2:])]
-    bin_folder = tmp_path / "bin"
-    bin_folder.mkdir()
-    program = bin_folder / "patchq"
+            found.append((line[2:], ""))
+        elif found[-1][0].count("'") % 2:
+            found[-1] = (found[-1][0] + line, "")  # a message that goes on
+        else:
+            found[-1] = (found[-1][0], found[-1][1] + line)
+    return found
+
+
+def pattern(shown: str) -> str:
+    """What is shown, with an … for anything."""
+    return r"[\s\S]*?".join(re.escape(part) for part in shown.strip("\n").split("…")) + r"\s*"
+
+
+def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "patchq"
+    program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m patchq "$@"\n')
     program.chmod(0o755)
-    env = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "tools")}
-    done = subprocess.run(["bash", "-c", "\n".join(script)], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for said in ("widget: added longer-timeout", "widget: added retries", "Proof: is missing [proof]"):
-        assert said in done.stdout
-    assert "RETRIES = 5" in (tmp_path / "fork/.patchq/trees/widget/client.py").read_text()
+    env = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "tools")}
+    every = steps((ROOT / "docs" / "tutorial" / "first-stack.md").read_text())
+    assert len(every) > 25
+    script = "".join(f"{command}\necho '@@@'\n" for command, _ in every)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    printed = done.stdout.split("@@@\n")
+    assert len(printed) == len(every) + 1
+    for (command, shown), said in zip(every, printed, strict=False):
+        quiet = "git " in command and not shown
+        # What git fetches is told in between; the first line that is shown is where to begin.
+        wanted = pattern(shown)
+        assert quiet or re.search(rf"(?:^|\n){wanted}$", said), f"$ {command}\nprinted:\n{said}\nnot:\n{shown}"
+        assert shown or "error" not in said, f"$ {command}\n{said}"
