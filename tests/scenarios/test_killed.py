@@ -86,6 +86,7 @@ VERBS: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
     "move": (nothing, ("move", "third", "--first")),
     "undo": (nothing, ("undo",)),
     "pin": (nothing, ("pin", "up", "--ref", "v1", "--set", "other")),
+    "pr --status": (nothing, ("pr", "first", "--status", "--url", "https://example.org/pull/1")),
 }
 
 
