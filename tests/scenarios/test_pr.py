@@ -323,6 +323,12 @@ def test_which_refs_are_affected_and_what_upstream_did_there(newer: Patchq, upst
     assert "gh pr list --state open" in dossier
 
 
+def test_a_branch_whose_name_has_a_slash(newer: Patchq, upstream: Path) -> None:
+    git(upstream, "branch", "release/1.0")
+    found = made(newer, "first", "--no-proof", "--onto", "release/1.0")
+    assert [a["ref"] for a in found["affected"]] == ["v1", "release/1.0"]
+
+
 def test_size_title_and_sign_off_are_checked(newer: Patchq) -> None:
     lock = newer.layout.lock
     table = '\n[upstreams.up.contribute]\ntitle = "tags"\nsign-off = true\nmost-lines = 1\n'

@@ -29,7 +29,7 @@ from patchq.project import Project
 from patchq.proposal import CARRIED, Affected, Check, Member, Owner, Proposal, branch_ref
 from patchq.refs import older_first
 from patchq.selection import PROPOSABLE, Plan, alone, place
-from patchq.sources import Base, Fetcher
+from patchq.sources import Base, Fetcher, have_base
 from patchq.stack import find_patch, load_stack
 from patchq.trials import Branch, prove, run_brought, run_upstreams
 from patchq.types import BlobId, CommitId
@@ -198,9 +198,10 @@ def _since(project: Project, plan: Plan, branch: Branch, set_name: str) -> _Sinc
     """What is known of the same lines on other refs, as far as those are here."""
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
-    have = store.refs("refs/patchq/base")
+    have = store.refs("refs/patchq/base", "refs/patchq/archive")
     pins = older_first({p.ref: p for p in [*upstream.pins.values(), plan.onto]}.values())
-    pins = [p for p in pins if any(ref.endswith(f"/{plan.upstream}/{p.ref}") for ref in have)]
+    bases = [base for pin in pins if (base := have_base(store, pin, have))]
+    pins, commits = [base.pin for base in bases], [base.commit for base in bases]
     refs = [p.ref for p in pins]
     stacks = {p.ref: load_stack(project.layout, p) for p in pins}
     having = [ref for ref in refs if set(plan.chosen) <= set(stacks[ref].names)]
@@ -208,8 +209,6 @@ def _since(project: Project, plan: Plan, branch: Branch, set_name: str) -> _Sinc
     if having and having[0] != carried.stack.pin.ref:
         (origin,) = carried_stacks(project, [stacks[having[0]]], set_name)
         origin_tip = alone(project, origin, closure(store, origin, plan.chosen))[-1][1].commit
-    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
-    commits = [base.commit for base in fetcher.fetch(pins)]
     first = _squashed(project, origin.base, origin_tip)
     bare = look_at(store, [first], [origin.base, *commits], origin.base)
     affected = _affected(project, plan, branch, refs, commits, having)
