@@ -135,6 +135,7 @@ def test_drift_finds_the_bug_that_the_first_patch_mends(real: Patchq) -> None:
 
 #: Commands of the docs that run elsewhere, or can't here.
 ELSEWHERE = {
+    "--from-bundle": "tests/scenarios/test_bundle.py, in a network namespace of its own",
     "widget": "tests/scenarios/test_tutorial.py runs the tutorial as it is printed",
     "fork": "the same",
     "patchq init": "the same",

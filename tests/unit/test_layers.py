@@ -43,6 +43,7 @@ LAYERS = [
         "testing",
         "drift",
         "gates",
+        "bundle",
         "overlap",
     },
     {"cluster", "report", "upstream_tests", "render", "proposal", "bench", "evidence"},

@@ -55,6 +55,12 @@ def build_wheel(
                 if not requires:
                     environment.install(builder.get_requires_for_build("wheel"))
                 return Path(builder.build("wheel", out))
+    except runner.ProcessFailed:
+        what = ", ".join(sorted(requires)) or "what its backend asks for"
+        raise BuildError(
+            f"the build of {name} failed: pip can't install {what}",
+            hint="without a network: install it here, and build with --no-isolation",
+        ) from None
     except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
         said = error.said if isinstance(error, runner.CommandError) else str(error)
         tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]

@@ -22,6 +22,10 @@ from patchq.errors import PatchqError
 inherited_fds: set[int] = set()
 
 
+#: What other libraries raise when a command of theirs fails.
+ProcessFailed = subprocess.CalledProcessError
+
+
 class CommandError(PatchqError):
     """A command failed; shows what was run, its code and what it said."""
 

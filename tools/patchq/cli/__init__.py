@@ -39,6 +39,7 @@ VERBS = {
     "bench": "bench",
     "report": "report",
     "build": "build",
+    "bundle": "bundle",
     "compose": "compose",
     "verify-installed": "verify_installed",
     "doctor": "doctor",

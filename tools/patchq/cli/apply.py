@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
@@ -8,17 +10,29 @@ from patchq.cli.common import emit, json_option, offline_option, open_project, s
 @click.command("apply")
 @click.argument("names", nargs=-1)
 @click.option("--to", default="", metavar="PATCH", help="Stop after this patch.")
+@click.option(
+    "--from-bundle", "bundle", type=click.Path(path_type=Path), metavar="FILE", help="Of a bundle, without a network."
+)
 @set_option
 @offline_option
 @json_option
-def command(names: tuple[str, ...], to: str, set_name: str, offline: bool, as_json: bool) -> None:
+def command(names: tuple[str, ...], to: str, bundle: Path | None, set_name: str, offline: bool, as_json: bool) -> None:
     """Apply the stacks, all of them or none.
 
     One commit a patch in .patchq/trees, exactly: never with fuzz. Only what changed is done again.
     """
     from patchq.apply import apply
 
-    results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
+    if bundle:
+        from patchq.bundle import apply_bundle
+
+        if names or to or set_name:
+            raise click.UsageError("--from-bundle applies the bundle's set, all of it")
+        ctx = click.get_current_context()
+        say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
+        results = apply_bundle(Path(ctx.obj["project"]), bundle, say=say, wait=ctx.obj["wait"])
+    else:
+        results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
     if as_json:
         emit("apply", {"stacks": [
             {
