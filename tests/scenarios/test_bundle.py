@@ -139,7 +139,9 @@ def words(members: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [extra, altered, lacking, outside, newer, words, None, "link", "cut", "text"], ids=str
+    "change",
+    [extra, altered, lacking, outside, newer, words, None, "link", "cut", "text"],
+    ids=lambda c: getattr(c, "__name__", str(c)),
 )
 def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_written(
     bundle: Path, change: Callable[[dict[str, bytes]], None] | str | None, tmp_path: Path
