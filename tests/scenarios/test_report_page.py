@@ -204,6 +204,15 @@ def test_json_and_markdown_are_of_the_same_model(page_of: Path, stack: Patchq) -
     assert [p["info"]["name"] for p in body["stacks"][0]["patches"]] == ["first", "second", "third"]
     assert body["matrices"][0]["rows"]["first"][0]["outcome"] == "resolved"
     assert body["proofs"] == []
+    stack.ok("report", "--junit", str(stack.root / "j.xml"), "--sarif", str(stack.root / "s.sarif"))
+    assert json.loads((stack.root / "s.sarif").read_text())["runs"][0]["results"] == []
+    assert (stack.root / "j.xml").read_text().startswith("<?xml")
+    ledger = stack.root / "patches" / "up" / "ledger.jsonl"
+    ledger.write_text(ledger.read_text().replace('"resolved"', '"conflict"'))
+    stack.ok("report", "--sarif", str(stack.root / "s.sarif"))
+    (note,) = json.loads((stack.root / "s.sarif").read_text())["runs"][0]["results"]
+    assert (note["level"], note["message"]["text"].partition(";")[0]) == ("note", "up/first on v1: conflict")
+    ledger.write_text(ledger.read_text().replace('"conflict"', '"resolved"'))
     stack.ok("report", "--markdown", str(stack.root / "summary.md"))
     assert "| up/first | no result | Pending | v1: resolved |" in (stack.root / "summary.md").read_text()
     assert "there are no results yet" in stack.fails(1, "report")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from patchq import fsio
 from patchq.bench import ledger_file, read_measurements, read_targets
+from patchq.carry import STOPS
 from patchq.deps import dependencies
 from patchq.errors import PatchqError
 from patchq.forecast import forecast
@@ -122,6 +123,7 @@ class Evidence:
     bounds: Mapping[str, Mapping[str, float]]
     targets: tuple[Target, ...]
     gains: tuple[tuple[str, Measurement, Measurement], ...]
+    verdicts: tuple[Verdict, ...]
     not_run: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
     results_file: str = ""
@@ -130,6 +132,17 @@ class Evidence:
     def patches(self) -> list[PatchView]:
         """All patches of the set, in order."""
         return [p for stack in self.stacks for p in stack.patches]
+
+    @property
+    def stops_ahead(self) -> list[tuple[str, str, str, Cell]]:
+        """The patches of the set that stop on the newest pin: patch, its file, that ref, and the cell."""
+        here = {p.name: p.info.path for p in self.patches}
+        return [
+            (f"{m.upstream}/{name}", here[f"{m.upstream}/{name}"], m.refs[-1], row[-1])
+            for m in self.matrices
+            for name, row in m.rows.items()
+            if row[-1].outcome in STOPS and f"{m.upstream}/{name}" in here
+        ]
 
     def count(self, proof: str) -> int:
         """How many patches have this last result."""
@@ -177,7 +190,7 @@ def gather(
         project.layout.root.name, set_name, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         {name: dict(refs) for name, refs in project.lock.sets.items()}, tuple(stacks), matrices, tuple(lines),
         tuple(measurements), measured, bounds, tuple(read_targets(project)),
-        tuple(differ_in_one(measurements)), tuple(not_run), tuple(notes),
+        tuple(differ_in_one(measurements)), tuple(verdicts), tuple(not_run), tuple(notes),
         results_file,
     )  # fmt: skip
 

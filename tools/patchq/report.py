@@ -139,9 +139,28 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
     }
 
 
-def sarif_bytes(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> bytes:
-    """The same as a file."""
-    return (json.dumps(sarif(verdicts, stack_path), indent=1) + "\n").encode()
+def sarif_bytes(
+    verdicts: Sequence[Verdict], stack_path: dict[str, str], stops: Sequence[tuple[str, str, str, str]] = ()
+) -> bytes:
+    """The same as a file.
+
+    :param stops: patches that stop on a newer ref, as patch, its file, that ref and what is said; notes.
+    """
+    found = sarif(verdicts, stack_path)
+    run = found["runs"][0]
+    if stops:
+        rule = {"id": "stops-ahead", "shortDescription": {"text": "The patch stops for a person on the newest pin"}}
+        run["tool"]["driver"]["rules"].append(rule)
+    run["results"] += [
+        {
+            "ruleId": "stops-ahead",
+            "level": "note",
+            "message": {"text": f"{patch} on {ref}: {said}"},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
+        }
+        for patch, path, ref, said in stops
+    ]
+    return (json.dumps(found, indent=1) + "\n").encode()
 
 
 def annotation(path: str, title: str, message: str) -> str:

@@ -31,16 +31,16 @@ def command(
 
     project = open_project(as_json)
     last = read_results(project)
-    wide = bool(page or markdown or as_json)
-    if last is None and not wide:
+    files = (page, markdown, junit, sarif)
+    if last is None and not (any(files) or as_json):
         raise UserError("there are no results yet", hint="`patchq test --prove`, or --html FILE for all else")
-    verdicts = last or []
-    write_reports(project, verdicts, junit, sarif, set_name)
-    if wide:
+    if any(files) or as_json:
         from patchq.evidence import gather
 
         results = results_file(project).relative_to(project.layout.root).as_posix() if last is not None else ""
-        found = gather(project, verdicts, set_name=set_name, look_ahead=look_ahead, results_file=results)
+        found = gather(project, last or [], set_name=set_name, look_ahead=look_ahead, results_file=results)
+        stops = [(name, path, ref, f"{c.outcome}; {c.evidence}") for name, path, ref, c in found.stops_ahead]
+        write_reports(project, found.verdicts, junit, sarif, set_name, stops)
         if page:
             from patchq.page import html
 
@@ -50,9 +50,12 @@ def command(
 
             write_atomic(markdown.resolve(), (read_or_none(markdown.resolve()) or b"") + summary(found).encode())
         if as_json:
-            emit("report", {**proofs_json(verdicts), **asdict(found)})
+            body = asdict(found)
+            body.pop("verdicts")  # as `proofs`
+            emit("report", {**proofs_json(found.verdicts), **body})
             return
+    verdicts = last or []
     show_verdicts(verdicts, as_json, "report")
-    for written in (page, markdown, junit, sarif):
+    for written in files:
         if written:
             click.echo(written)

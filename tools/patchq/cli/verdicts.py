@@ -42,9 +42,10 @@ def read_results(project: Project) -> list[Verdict] | None:
 
 
 def write_reports(
-    project: Project, verdicts: Sequence[Verdict], junit: Path | None, sarif: Path | None, set_name: str
-) -> None:
-    """Write the files that were asked for."""
+    project: Project, verdicts: Sequence[Verdict], junit: Path | None, sarif: Path | None, set_name: str,
+    stops: Sequence[tuple[str, str, str, str]] = (),
+) -> None:  # fmt: skip
+    """Write the files that were asked for; ``stops`` as :func:`patchq.report.sarif_bytes` takes them."""
     from patchq import report
     from patchq.fsio import write_atomic
 
@@ -53,7 +54,7 @@ def write_reports(
     if sarif:
         stacks = project.stacks(project.choose_set(set_name))
         paths = {f"{s.pin.upstream}/{n}": s.relative(project.layout, n) for s in stacks for n in s.names}
-        write_atomic(sarif.resolve(), report.sarif_bytes(verdicts, paths))
+        write_atomic(sarif.resolve(), report.sarif_bytes(verdicts, paths, stops))
 
 
 def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:
