@@ -15,7 +15,7 @@ from patchq.header import without_trailers
 from patchq.overlap import Touch
 from patchq.prove import Verdict
 from patchq.types import CommitId
-from patchq.upstream_tests import FileResult
+from patchq.upstream_tests import LATE, FileResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +209,7 @@ class Proposal:
         found = [f"the proof of {v.proof.patch}: {v.said}" for v in self.verdicts if v.state != "proven"]
         found += [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
         found += [f"upstream's tests of what it touches: {self.no_upstreams}"] if self.no_upstreams else []
+        found += [f"upstream's {f.path}: {f.said}" for f in self.upstreams if LATE in f.said]
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])
 
     def mails(self, store: Git) -> dict[str, bytes]:

@@ -14,6 +14,8 @@ from pathlib import PurePosixPath
 from patchq.project import Project
 from patchq.prove import Variant, checkout, in_slots, run_pytest, whole_set
 
+#: What is said of a file that takes too long.
+LATE = "no answer in"
 #: Seconds that one test file may take on one side.
 TIMEOUT = 600.0
 
@@ -75,6 +77,8 @@ def compare(
     ):
         worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
         said = said_after if not after else said_before if not before else ""
+        if not after and LATE in said_after:
+            worse = ()  # a busy machine says nothing of the change; a crash, which has no outcomes either, does
         found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
     return found
 
