@@ -138,6 +138,7 @@ ELSEWHERE = {
     "--from-bundle": "tests/scenarios/test_bundle.py, in a network namespace of its own",
     "widget": "tests/scenarios/test_tutorial.py runs the tutorial as it is printed",
     "fork": "the same",
+    "longer-timeout": "the same",
     "patchq init": "the same",
     "VERB": "any of them",
     "--to first": "an example of tests/scenarios; there is no such upstream here",

@@ -72,6 +72,12 @@ def page_of(stack: Patchq) -> Path:
     return target
 
 
+def close(page: Any) -> None:
+    """Close the dialog, and wait for the cell to have the focus again: a browser tells of it later."""
+    page.keyboard.press("Escape")
+    page.wait_for_function("document.activeElement.tagName === 'TD'")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_complaint_no_serious_fault_and_links_resolve(page_of: Path, browser: Browser, scheme: str) -> None:
     from axe_core_python.sync_playwright import Axe
@@ -99,12 +105,12 @@ def test_every_cell_opens_its_evidence_by_keyboard(page_of: Path, browser: Brows
     assert dialog.locator("#cell-name").inner_text() == "up/first on v1"
     assert dialog.locator("#cell-said").inner_text() == "from v1; a.txt (2 hunks); by hand"
     assert dialog.locator("#cell-file").get_attribute("href") == "../patches/up/ledger.jsonl"
-    page.keyboard.press("Escape")
+    close(page)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert dialog.locator("#cell-name").inner_text() == "up/second on v1"
     assert dialog.locator("#cell-file").get_attribute("href") == "../patches/up/v1/second.patch"
-    page.keyboard.press("Escape")
+    close(page)
     page.fill("#filter", "third")
     assert page.locator("table.m tbody tr:visible").count() == 1
 
@@ -193,7 +199,7 @@ def test_a_thousand_patches_on_twenty_refs_stay_usable(
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     assert page.inner_text("#cell-name") == "up/patch-2 on v1"
-    page.keyboard.press("Escape")
+    close(page)
     page.fill("#filter", "patch-999")
     assert page.locator("table.m tbody tr:visible").count() == 1
     assert browser.complaints == []
