@@ -75,7 +75,11 @@ def page_of(stack: Patchq) -> Path:
 def close(page: Any) -> None:
     """Close the dialog, and wait for the cell to have the focus again: a browser tells of it later."""
     page.keyboard.press("Escape")
-    page.wait_for_function("document.activeElement.tagName === 'TD'")
+    for _ in range(200):
+        if page.evaluate("document.activeElement.tagName === 'TD' && !document.querySelector('dialog[open]')"):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the focus did not go back to the cell")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
