@@ -15,7 +15,7 @@ PACKAGE = Path(patchq.__file__).parent
 #: cycles, and from those below; those of the use cases (SIBLINGS) not from each other.
 LAYERS = [
     {"errors", "types"},
-    {"runner", "fsio", "paths", "machine"},
+    {"runner", "fsio", "paths", "machine", "leftovers"},
     {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed", "measurements"},
     {"git", "index", "worktree"},
     {"journal", "sources", "stack", "wheel", "replay", "backend"},

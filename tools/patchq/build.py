@@ -10,7 +10,6 @@ import fnmatch
 import hashlib
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,8 +64,6 @@ def build(
     """
     set_name = project.choose_set(set_name)
     with project.locked("build"):
-        # What a killed build left; this one holds the lock.
-        shutil.rmtree(project.layout.private / "tmp", ignore_errors=True)
         applied = read_applied(project, set_name)
         project.check_names([a.stack.pin for a in applied], names, set_name)
         stack_id = compute_stack_id(applied)

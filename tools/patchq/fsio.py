@@ -17,6 +17,9 @@ from typing import Any
 from patchq import runner
 from patchq.errors import BusyError, StateError, StateTooNew, StateTooOld
 
+#: How the name of a file ends while it is being written.
+UNFINISHED = ".unfinished"
+
 
 def sync_folder(folder: Path) -> None:
     """Make the renames in ``folder`` last through a power cut."""
@@ -30,7 +33,7 @@ def sync_folder(folder: Path) -> None:
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``: written beside it, fsynced, renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
+    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
@@ -109,12 +112,12 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
 
 
 @contextmanager
-def lock(path: Path, *, verb: str, wait: float) -> Iterator[None]:
+def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
     """Hold the project's lock.
 
     It is a flock, so the kernel drops it when its holder dies, and the children inherit it, so
     that one that outlives a killed patchq still holds it (no library's lock does that). Beside
-    it a file says who holds it.
+    it a file says who holds it. Yields whether the holder before was killed.
 
     :param wait: seconds to wait for another holder.
     :raises BusyError: naming the holder, when it hasn't let go by then.
@@ -135,11 +138,12 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[None]:
                         hint="wait for it to end, or raise --wait SECONDS",
                     ) from None
                 time.sleep(0.05)
+        killed = owner.exists()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         owner.write_text(f"pid {os.getpid()} on {socket.gethostname()}: patchq {verb}, since {now}\n")
         runner.inherited_fds.add(fd)
         try:
-            yield
+            yield killed
         finally:
             runner.inherited_fds.discard(fd)
             owner.unlink(missing_ok=True)

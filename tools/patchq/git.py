@@ -361,12 +361,20 @@ def init_store(folder: Path) -> Git:
         from git import Repo
 
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with Repo.init(folder, bare=True) as repo, repo.config_writer() as config:
-            # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
-            config.set_value("gc", "auto", 0)
-            config.set_value("core", "logAllRefUpdates", "false")
-            config.set_value("core", "autocrlf", "false")
-            config.set_value("core", "looseCompression", 1)
+        # Made beside and renamed: a store that is there is whole, whoever else makes it.
+        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as beside:
+            new = Path(beside, "new")
+            with Repo.init(new, bare=True) as repo, repo.config_writer() as config:
+                # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
+                config.set_value("gc", "auto", 0)
+                config.set_value("core", "logAllRefUpdates", "false")
+                config.set_value("core", "autocrlf", "false")
+                config.set_value("core", "looseCompression", 1)
+            try:
+                new.rename(folder)
+            except OSError:
+                if not (folder / "HEAD").exists():
+                    raise
     return Git(folder)
 
 
@@ -460,6 +468,23 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str) -> None:
         f"{url} doesn't give commit {commit} (asked by id and as {ref}): {said}",
         hint="run `patchq pin --check` to see whether the ref moved",
     )
+
+
+def fetch_tag(store: Git, url: str, tag: str, into: str) -> str | None:
+    """Bring a tag into the store as the ref ``into``; returns the id of its tag object.
+
+    Where the host doesn't answer, what the store has of it is taken.
+
+    :returns: None if there is no such tag, or one without an object of its own.
+    """
+    argv = ["git", "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--", url]
+    try:
+        runner.run([*argv, f"+refs/tags/{tag}:{into}"], cwd=store.folder, env=_SAFE_TRANSPORTS)
+    except runner.CommandError:
+        if into not in store.refs(into):
+            return None
+    found = store.run("rev-parse", into).decode().strip()
+    return found if store.run("cat-file", "-t", found).strip() == b"tag" else None
 
 
 def fetch_history(repository: Git, url: str, ref: str) -> CommitId:

@@ -100,7 +100,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A third-party project. ``into`` is ``(parent, path)`` of a nested one."""
+    """A third-party project. ``into`` is ``(parent, path)`` of a nested one.
+
+    :ivar keyring: the file of keys, in the project, that its tags or commits must be signed with.
+    """
 
     name: str
     url: str = ""
@@ -108,6 +111,7 @@ class Upstream:
     build: BuildConfig | None = None
     pins: Mapping[str, Pin] = field(default_factory=dict)
     contribute: ContributeConfig = ContributeConfig()
+    keyring: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +211,15 @@ class _Reader:
     def upstream(self, name: str, raw: Any) -> Upstream:
         at = f"upstreams.{name}"
         check_name(name, f"an upstream ({self.where})")
-        self.known(raw, "url into build contribute pins", at)
+        self.known(raw, "url into keyring build contribute pins", at)
         into = self.text(raw, "into", at)
         url = self.text(raw, "url", at)
         pins = {ref: self.pin(name, ref, url, table) for ref, table in self.table(raw, "pins", f"{at}.").items()}
         nested = self.into(into, at) if into else None
-        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at))
+        keyring = self.text(raw, "keyring", at)
+        if keyring:
+            check_inside(keyring, f"{self.where}: {at}.keyring")
+        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at), keyring)
 
     def into(self, value: str, at: str) -> tuple[str, str]:
         parent, colon, path = value.partition(":")

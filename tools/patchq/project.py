@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from patchq import fsio
+from patchq import fsio, leftovers
 from patchq.errors import UserError
 from patchq.git import Git, init_store
 from patchq.index import Progress
@@ -62,7 +62,10 @@ class Project:
     @contextmanager
     def locked(self, verb: str) -> Iterator[None]:
         """Hold the project's lock; a change that a killed command left is finished first."""
-        with fsio.lock(self.layout.private / "lock", verb=verb, wait=self.wait):
+        with (
+            fsio.lock(self.layout.private / "lock", verb=verb, wait=self.wait) as killed,
+            leftovers.cleared(self.layout, killed),
+        ):
             summary = self.journal.recover() if self.layout.private.joinpath("journal", "pending.json").exists() else ""
             if summary:
                 self.say(f"finished what an interrupted command had begun: {summary}")

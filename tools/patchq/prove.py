@@ -368,7 +368,7 @@ def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, in
         yield from pool.map(in_one, items)
 
 
-def trees_lock(project: Project) -> AbstractContextManager[None]:
+def trees_lock(project: Project) -> AbstractContextManager[bool]:
     """Held while the trees under ``.patchq/prove`` are used: two runs would take them from each other."""
     return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 

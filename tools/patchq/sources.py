@@ -7,6 +7,7 @@ pin alone, so that its id is the same on every machine.
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import stat
 import tarfile
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from patchq import fsio, index, runner
+from patchq import fsio, index, keyring, runner
 from patchq.diff import EXECUTABLE, REGULAR, SYMLINK, is_tree_path
 from patchq.errors import FormatError, SourceError, UserError
-from patchq.git import Git, Unreachable, fetch_commit, init_store, remote_commit
+from patchq.git import Git, Unreachable, fetch_commit, fetch_tag, init_store, remote_commit
 from patchq.header import Ident
 from patchq.lock import Lock, Pin
 from patchq.paths import Layout, ref_to_folder
@@ -98,6 +99,8 @@ class Fetcher:
         bases = []
         for pin in pins:
             base = None if self.source else have_base(self.store, pin, refs)
+            if base and base.source == "git":
+                self._check_signature(pin)
             bases.append(base or self._fetch(pin))
         return bases
 
@@ -105,6 +108,7 @@ class Fetcher:
         source = self.source or pin.source
         if source != "archive" and pin.commit and pin.url:
             if self.store.ref_or_none(pin.commit):
+                self._check_signature(pin)
                 return self._keep_git(pin)
             if not self.offline:
                 try:
@@ -148,10 +152,25 @@ class Fetcher:
             raise
         self.say(f"{pin.upstream}: fetching {pin.ref} from {url}")
         fetch_commit(self.store, url, pin.commit, pin.ref)
+        self._check_signature(pin)
         return self._keep_git(pin)
+
+    def _check_signature(self, pin: Pin) -> None:
+        """Where a keyring is configured, nothing of git's is used before its signature was checked by that keyring."""
+        upstream = self.lock.upstreams.get(pin.upstream)
+        if not upstream or not upstream.keyring or not pin.commit:
+            return
+        checked = _signed_ref(self.layout.root / upstream.keyring, pin)
+        if self.store.refs(checked).get(checked) == pin.commit:
+            return
+        if signed := check_signature(self.layout, self.lock, self.store, pin):
+            self.say(f"{pin.upstream} {pin.ref}: {signed}")
+            self.store.run("update-ref", checked, pin.commit)
 
     def _from_archive(self, pin: Pin) -> Base:
         path = self.archive_file(pin)
+        if (upstream := self.lock.upstreams.get(pin.upstream)) and upstream.keyring:
+            self.say(f"{pin.upstream}: an archive carries no signature for the keyring; its hash is what was checked")
         self.say(f"{pin.upstream}: importing {pin.archive}" + (f", {pin.subdir}" if pin.subdir else ""))
         commit = import_archive(self.store, path, pin, skip=self.skip(pin))
         self.store.update_refs(
@@ -170,6 +189,28 @@ class Fetcher:
         :raises SourceError: if it can't be had or is another file.
         """
         return archive_file(self.layout, pin, offline=self.offline, progress=self.progress)
+
+
+def _signed_ref(keys: Path, pin: Pin) -> str:
+    """Says that a pin's signature was checked, by a keyring with this content."""
+    digest = hashlib.sha256(fsio.read_or_none(keys) or b"").hexdigest()
+    return f"refs/patchq/signed/{digest}/{pin.upstream}/{_ref_component(pin.ref)}"
+
+
+def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin) -> str:
+    """Who signed a pin's tag or commit, by its upstream's keyring; empty where none is configured.
+
+    :raises SourceError: if nobody whose key is in the keyring did.
+    """
+    upstream = lock.upstreams.get(pin.upstream)
+    folder = local_folder(layout, pin.url)
+    if not upstream or not upstream.keyring or not pin.commit:
+        return ""
+    url = str(folder) if folder else pin.url
+    if not store.ref_or_none(pin.commit):
+        fetch_commit(store, url, pin.commit, pin.ref)
+    tag = fetch_tag(store, url, pin.ref, f"refs/patchq/tag/{pin.upstream}/{_ref_component(pin.ref)}")
+    return keyring.verify(store, pin.commit, pin.ref, tag, layout.root / upstream.keyring)
 
 
 def local_folder(layout: Layout, url: str) -> Path | None:
@@ -205,7 +246,10 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: i
             )
         return path
     if have := index.cached(pin.sha256):
-        return have
+        if fsio.sha256_file(have) == pin.sha256:
+            return have
+        # The cache is not believed: a file of it that changed is brought again.
+        have.unlink(missing_ok=True)
     if offline:
         raise SourceError(
             f"{pin.archive} is not in the cache ({index.cache_folder()}), and --offline forbids fetching it",

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
 
+from patchq import fsio
 from patchq.errors import BuildError, UserError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -187,7 +188,7 @@ def _write(
     executable: Iterable[str] = (),
 ) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.parent / f".{target.name}.tmp"
+    beside = target.parent / f".{target.name}{fsio.UNFINISHED}"
     runnable = set(executable)
     try:
         if copy:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq import runner
+from patchq import fsio, runner
 from patchq.errors import EditedTreeError
 from patchq.git import Git, TreeEntry
 from patchq.types import CommitId, TreeId, show_path
@@ -130,7 +130,9 @@ class Worktree:
                 )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.store.run("worktree", "prune")
-            self.store.run("worktree", "add", "--no-checkout", "--detach", "--force", str(self.path), commit)
+            # Twice, since an interrupted one is still locked, as "initializing".
+            force = ("--force", "--force")
+            self.store.run("worktree", "add", "--no-checkout", "--detach", *force, str(self.path), commit)
         self._hide_nested()
 
     def checkout(self, old: CommitId | None, new: CommitId) -> None:
@@ -271,8 +273,7 @@ class Worktree:
             lines = exclude.read_bytes().split(b"\n") if exclude.exists() else []
             missing = [b"/" + n for n in sorted(self.nested) if b"/" + n not in lines]
             if missing:
-                exclude.parent.mkdir(exist_ok=True)
-                exclude.write_bytes(b"\n".join([*lines, *missing]).lstrip(b"\n") + b"\n")
+                fsio.write_atomic(exclude, b"\n".join([*lines, *missing]).lstrip(b"\n") + b"\n")
 
     def _show_nested(self) -> None:
         for name in self.nested:

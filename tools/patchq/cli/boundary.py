@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -13,9 +14,13 @@ from typing import Any
 import click
 
 from patchq import __version__
-from patchq.errors import Conflict, ConflictError, PatchqError
+from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 
 BUG, INTERRUPTED = 4, 130
+_OF_THE_MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE,
+    errno.ENOMEM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
+}  # fmt: skip
 
 
 class Boundary(click.Group):
@@ -45,8 +50,10 @@ class Boundary(click.Group):
         except BrokenPipeError as error:
             code = 1 if _reader_is_gone() else _bug(error)
         except PatchqError as error:
-            _show(error, as_json)
-            code = error.exit_code
+            code = _show(error, as_json)
+        except OSError as error:
+            # A full disk, a folder that may not be written: of the machine, not of patchq.
+            code = _show(_of_the_machine(error), as_json) if error.errno in _OF_THE_MACHINE else _bug(error)
         except Exception as error:
             code = _bug(error)
         if standalone_mode:
@@ -74,7 +81,15 @@ def _reader_is_gone() -> bool:
     return False
 
 
-def _show(error: PatchqError, as_json: bool) -> None:
+def _of_the_machine(error: OSError) -> PatchqError:
+    where = f" ({error.filename})" if error.filename else ""
+    return UserError(
+        f"{error.strerror}{where}; nothing was lost",
+        hint="mend that and run the command again: it finishes or undoes what was under way",
+    )
+
+
+def _show(error: PatchqError, as_json: bool) -> int:
     conflicts = error.conflicts if isinstance(error, ConflictError) else ()
     if as_json:
         body = {
@@ -82,13 +97,14 @@ def _show(error: PatchqError, as_json: bool) -> None:
             "message": error.message, "hint": error.hint, "conflicts": [asdict(c) for c in conflicts],
         }  # fmt: skip
         click.echo(json.dumps(body, indent=1))
-        return
+        return error.exit_code
     click.secho("error: ", fg="red", bold=True, nl=False, err=True)
     click.echo(error.message, err=True)
     for conflict in conflicts:
         _show_conflict(conflict)
     if error.hint:
         click.echo(f"hint: {error.hint}", err=True)
+    return error.exit_code
 
 
 def _show_conflict(conflict: Conflict) -> None:

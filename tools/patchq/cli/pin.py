@@ -36,14 +36,18 @@ def command(
         return
     if not name or not ref:
         raise click.UsageError("pin needs NAME and --ref (or --check)")
-    done = pin(
+    pinned = pin(
         project, name, url=url, ref=ref, commit=commit, archive=archive, subdir=subdir, into=into, set_name=set_name
     )
+    done = pinned.pin
     if as_json:
-        emit(
-            "pin", {"upstream": name, "ref": ref, "commit": done.commit, "archive": done.archive, "sha256": done.sha256}
-        )
+        emit("pin", {
+            "upstream": name, "ref": ref, "commit": done.commit, "archive": done.archive, "sha256": done.sha256,
+            "moved": [{"what": what, "old": old, "new": new} for what, old, new in pinned.moved],
+        })  # fmt: skip
         return
     click.echo(f"{name} {ref}: " + (f"commit {done.commit}" if done.commit else "no commit"))
     if done.archive:
         click.echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {len(done.wheels)} wheels")
+    for what, old, new in pinned.moved:
+        click.echo(f"  moved: {what} was {old}, is {new or 'nothing'}")

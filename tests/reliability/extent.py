@@ -1,0 +1,33 @@
+"""How far the reliability tests go, and what they found: the short form on each run, or the long one.
+
+``PATCHQ_RELIABILITY=long`` tries every point; ``PATCHQ_RELIABILITY_RESULTS`` names a folder that
+each test writes its figures to. ``python tests/reliability/long_form.py`` sets both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from zlib import crc32
+
+LONG = os.environ.get("PATCHQ_RELIABILITY") == "long"
+
+
+def chosen(points: int, name: str, short: int = 10) -> Iterable[int]:
+    """Which of ``points`` (from 1) are tried: all in the long form, about ``short`` of them otherwise.
+
+    The short form's are spread evenly, and begin elsewhere for each ``name``.
+    """
+    if LONG or points <= short:
+        return range(1, points + 1)
+    step = points // short
+    return range(1 + crc32(name.encode()) % step, points + 1, step)
+
+
+def record(kind: str, **figures: object) -> None:
+    """Keep a result for the long form's report."""
+    if folder := os.environ.get("PATCHQ_RELIABILITY_RESULTS"):
+        Path(folder, f"{kind}-{uuid.uuid4().hex}.json").write_text(json.dumps({"kind": kind, **figures}))

@@ -1,0 +1,123 @@
+"""A rebase that is killed, or meets a full disk, at any system call can be gone on with or given up."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from extent import chosen, record
+from meddling import FAULTS, check_answer, meddled
+from tracer import Fault
+
+from kit import Patchq, commit_files, git, numbered
+
+
+def nothing(patchq: Patchq) -> None:
+    pass
+
+
+def resolved(patchq: Patchq) -> None:
+    """What a person does at the stop of the scenario below."""
+    (patchq.layout.tree("up@v2") / "a.txt").write_bytes(b"resolved\n" + numbered(40))
+
+
+def with_recorded(patchq: Patchq) -> None:
+    """The same conflict was resolved before: the rebase tries that first."""
+    assert patchq.run("rebase", "up", "--onto", "v2").exit_code == 3
+    resolved(patchq)
+    patchq.ok("rebase", "up", "--continue", "--no-proof")
+    patchq.ok("undo")
+
+
+def stopped(patchq: Patchq) -> None:
+    assert patchq.run("rebase", "up", "--onto", "v2").exit_code == 3
+
+
+def stopped_and_resolved(patchq: Patchq) -> None:
+    stopped(patchq)
+    resolved(patchq)
+
+
+REBASE: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
+    "onto": (nothing, ("--onto", "v2")),
+    "onto, with a recorded resolution": (with_recorded, ("--onto", "v2")),
+    "continue": (stopped_and_resolved, ("--continue", "--no-proof")),
+    "skip": (stopped, ("--skip",)),
+    "abort": (stopped_and_resolved, ("--abort",)),
+}
+
+
+def without_time(seen: dict[str, bytes]) -> dict[str, bytes]:
+    """The ledger has the time of each attempt."""
+    return {k: re.sub(rb'"time": "[^"]*"', b"", v) for k, v in seen.items() if k != "refs"}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+@pytest.mark.parametrize("what", REBASE)
+@pytest.mark.parametrize("then", ["goes on", "gives up"])
+def test_a_rebase_at_every_system_call(
+    stack: Patchq, upstream: Path, tmp_path: Path, what: str, then: str, fault: Fault
+) -> None:
+    """Whatever it was at, it can be gone on with to the same end, or given up with nothing left."""
+    lines = numbered(40).splitlines(keepends=True)
+    lines[4], lines[29] = b"otherwise\n", b"and this\n"
+    commit_files(upstream, {"a.txt": b"".join(lines)}, "v2")
+    git(upstream, "tag", "v2")
+    before = without_time(stack.snapshot())
+    prepare, args = REBASE[what]
+    prepare(stack)
+    saved = tmp_path / "saved"
+    shutil.copytree(stack.root, saved, symlinks=True)
+
+    def go_on() -> dict[str, bytes]:
+        """Drive the rebase to its end, as a person would: the first patch resolved, all else left out."""
+        for _ in range(6):
+            if not stack.layout.private.joinpath("rebase", "up.json").exists():
+                if (stack.layout.stack("up", "v2") / "series").exists():
+                    break
+                done = stack.run("rebase", "up", "--onto", "v2")
+                assert done.exit_code in (0, 3), done.output
+                continue
+            state = json.loads(stack.layout.private.joinpath("rebase", "up.json").read_text())
+            if state["phase"] == "carrying" and state["stop"] and state["stop"]["ready"]:
+                if state["stop"]["patch"] == "first" and what != "skip":
+                    resolved(stack)
+                    done = stack.run("rebase", "up", "--continue", "--no-proof")
+                else:
+                    done = stack.run("rebase", "up", "--skip")
+            else:
+                done = stack.run("rebase", "up", "--continue", "--no-proof")
+            assert done.exit_code in (0, 3), done.output
+        assert not stack.layout.tree("up@v2").exists()
+        return without_time(stack.snapshot())
+
+    whole = meddled(stack, ("rebase", "up", *args))
+    assert whole.exit_code in (0, 3)
+    after = go_on()
+    tried, faults = 0, []
+    for at in chosen(whole.stops, f"rebase {what} {fault.name} {then}"):
+        shutil.rmtree(stack.root)
+        shutil.copytree(saved, stack.root, symlinks=True)
+        outcome = meddled(stack, ("rebase", "up", *args), fault, at)
+        tried += 1
+        try:
+            assert outcome.at, "not reached"
+            check_answer(outcome, fault)
+            if then == "goes on":
+                assert go_on() == after, "ends elsewhere"
+                continue
+            stack.ok("fetch")  # finishes what the journal has
+            if stack.layout.private.joinpath("rebase", "up.json").exists():
+                stack.ok("rebase", "up", "--abort")
+            now = without_time(stack.snapshot())
+            known = {k: v for k, v in now.items() if "rr-cache" not in k}
+            assert known in (before, {k: v for k, v in after.items() if "rr-cache" not in k}), "left something"
+            assert not stack.layout.tree("up@v2").exists()
+        except AssertionError as error:
+            faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
+    assert not faults, f"rebase {what}, {fault.value}:\n" + "\n".join(faults)
+    record("killed", verb=f"rebase {what}, then {then}", fault=fault.value, points=whole.stops, tried=tried)
