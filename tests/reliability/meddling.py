@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tracer import Fault, Outcome, traced
-
 from kit import Patchq
+from tracer import Fault, Outcome, traced
 
 FAULTS = [Fault.KILL_ALL, Fault.KILL_ONE, Fault.DISK_FULL]
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from extent import chosen, record
+from kit import Patchq, edit, git
 from meddling import FAULTS, check_answer, meddled
 from tracer import Fault
-
-from kit import Patchq, edit, git
 
 
 def edited(patchq: Patchq) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from extent import chosen, record
+from kit import Patchq, commit_files, git, numbered
 from meddling import FAULTS, check_answer, meddled
 from tracer import Fault
-
-from kit import Patchq, commit_files, git, numbered
 
 
 def nothing(patchq: Patchq) -> None:

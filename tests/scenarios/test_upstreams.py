@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from test_hostile import GOOD, tarball
 
 from kit import Patchq, commit_files, edit, git, numbered
 from patchq import sources
+from test_hostile import GOOD, tarball
 
 
 def test_a_plain_folder(empty: Patchq, tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ LAYERS = [
     {"runner", "fsio", "paths", "machine", "leftovers"},
     {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed", "measurements"},
     {"git", "index", "worktree"},
-    {"journal", "sources", "stack", "wheel", "replay", "backend"},
+    {"journal", "keyring", "sources", "stack", "wheel", "replay", "backend"},
     {"project", "engine", "merges"},
     {"apply"},
-    {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops", "contribute"},
+    {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops", "contribute", "heal"},
     {
         "edit",
         "build",

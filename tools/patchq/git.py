@@ -33,7 +33,17 @@ _PINNED = {
     "GIT_COMMITTER_DATE": "946684800 +0000",
 }
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
-_SAFE_TRANSPORTS = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
+#: A server that sends less than a kilobyte a second for a minute is given up, too.
+_SAFE_TRANSPORTS = {
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+    "GIT_HTTP_LOW_SPEED_TIME": "60",
+}
+#: What git says where the store lacks something, or holds something damaged.
+_LOST = re.compile(
+    r"bad object|unable to read|missing (?:blob|tree|commit)|is corrupt|could not (?:read|parse)|bad tree"
+)
+_MEND = "`patchq fetch` mends the store: what it lacks is brought or made again"
 #: Conflicts show what the patch was written against, too; a new file goes where its folder went.
 _MERGE_CONFIG = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=true")
 _DIFF_CONFIG = (
@@ -138,7 +148,12 @@ class Git:
         """
         argv = ["git", *(x for c in config for x in ("-c", c)), *args]
         every = {**_PINNED, **(env or {})}
-        return runner.run(argv, cwd=self.folder, data=data, env=every, ok_codes=ok_codes).stdout
+        try:
+            return runner.run(argv, cwd=self.folder, data=data, env=every, ok_codes=ok_codes).stdout
+        except runner.CommandError as error:
+            if _LOST.search(error.said):
+                error.hint = _MEND
+            raise
 
     def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
         """The single line that a command prints."""
@@ -222,7 +237,7 @@ class Git:
             if len(words) != 3:
                 raise SourceError(
                     f"the store has lost the object {blob}",
-                    hint="remove .patchq/store.git and run `patchq fetch`",
+                    hint=_MEND,
                 )
             size = int(words[2])
             found[blob] = out[end + 1 : end + 1 + size]
@@ -447,8 +462,8 @@ def push(repository: Git, remote: str, commit: CommitId, branch: str, *, expecte
         raise SourceError(f"{remote} doesn't take {branch}: {error.said}", hint="look at what the remote has") from None
 
 
-def fetch_commit(store: Git, url: str, commit: CommitId, ref: str) -> None:
-    """Bring one commit, without its history, into the store.
+def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: bool = False) -> None:
+    """Bring one commit, without its history, into the store; ``again`` brings all of it, whatever is there.
 
     Servers that don't serve a bare commit id are asked for the ref instead.
 
@@ -456,9 +471,9 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str) -> None:
     """
     said = ""
     for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
-        argv = ["git", "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--", url, spec]
+        options = ["--depth=1", "--no-tags", "--no-write-fetch-head", *(["--refetch"] if again else [])]
         try:
-            runner.run(argv, cwd=store.folder, env=_SAFE_TRANSPORTS)
+            runner.run(["git", "fetch", "--quiet", *options, "--", url, spec], cwd=store.folder, env=_SAFE_TRANSPORTS)
         except runner.CommandError as error:
             said = error.said
             continue

@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from requests import PreparedRequest, Response
 
 Progress = Callable[[str, int, int], None]
+#: Seconds without an answer, bytes a second on the whole, and bytes past which a download is given up.
+TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
 _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
@@ -88,7 +91,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     for url in urls:
         try:
             with _session() as session, PyPISimple(url, session=session) as client:
-                packages = client.get_project_page(project).packages
+                packages = client.get_project_page(project, timeout=TIMEOUT).packages
         except NoSuchProjectError:
             continue
         except (RequestException, ValueError) as error:
@@ -143,10 +146,14 @@ def find_wheels(project: str, version: str) -> list[IndexFile]:
 
 
 def cached(sha256: str) -> Path | None:
-    """A download with this hash, if the cache has it."""
+    """A download with this hash, if the cache has it; the cache is not believed, but hashed again."""
     folder = cache_folder() / "sha256" / sha256
-    files = [p for p in folder.iterdir() if not p.name.startswith(".")] if folder.is_dir() else []
-    return files[0] if files else None
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not path.name.startswith("."):
+            if fsio.sha256_file(path) == sha256:
+                return path
+            path.unlink(missing_ok=True)  # it rotted, or somebody else wrote it
+    return None
 
 
 def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> Path:
@@ -156,24 +163,31 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> 
     :raises SourceError: if the bytes are not those, or the transfer breaks off.
     """
     from requests import RequestException
+    from urllib3.exceptions import HTTPError
 
     expected = sha256 or file.sha256
     if expected and (have := cached(expected)):
         return have
     root = cache_folder()
     root.mkdir(parents=True, exist_ok=True)
-    digest, size = hashlib.sha256(), 0
+    digest, size, begun = hashlib.sha256(), 0, time.monotonic()
     fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
     try:
         with os.fdopen(fd, "wb") as out, _session() as session:
-            with session.get(file.url, stream=True, timeout=60) as response:
+            with session.get(file.url, stream=True, timeout=TIMEOUT) as response:
                 response.raise_for_status()
                 plain = "Content-Encoding" not in response.headers
                 total = int(response.headers.get("Content-Length") or 0) if plain else 0
-                for chunk in response.iter_content(1 << 20):
+                for chunk in _chunks(response):
                     out.write(chunk)
                     digest.update(chunk)
                     size += len(chunk)
+                    if size > MOST_BYTES:
+                        raise SourceError(
+                            f"{file.name} is larger than {MOST_BYTES >> 20} MiB", hint="no release is; check the index"
+                        )
+                    if time.monotonic() - begun > TIMEOUT + size / SLOWEST:
+                        raise SourceError(f"{file.name} comes too slowly: {size} bytes so far", hint=_OFFLINE_HINT)
                     if progress:
                         progress(file.name, size, total)
             if total and size < total:
@@ -187,10 +201,19 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> 
         target.parent.mkdir(parents=True, exist_ok=True)
         fsio.rename(Path(name), target)
         return target
-    except RequestException as error:
+    except (RequestException, HTTPError) as error:
         raise SourceError(f"{file.name} could not be downloaded: {error}", hint=_OFFLINE_HINT) from None
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _chunks(response: Response) -> Iterator[bytes]:
+    """A response's content as it comes: `iter_content` would wait for a whole chunk, however slow it is."""
+    if urlsplit(response.url).scheme == "file":
+        yield from response.iter_content(1 << 16)
+        return
+    while chunk := response.raw.read1(1 << 16, decode_content=True):
+        yield chunk
 
 
 def _session() -> Any:

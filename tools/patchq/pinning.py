@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from patchq import fsio, index
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.git import Unreachable
+from patchq.heal import heal
 from patchq.journal import Change
 from patchq.lock import Pin, Upstream, with_pin
 from patchq.lock import parse as parse_lock
@@ -21,7 +22,7 @@ def fetch(
     project: Project, names: Sequence[str], *, set_name: str = "", every: bool = False, source: str = "",
     offline: bool = False,
 ) -> list[Base]:  # fmt: skip
-    """Bring the pins of a set, or all, into the store."""
+    """Bring the pins of a set, or all, into the store, and mend what the store has lost."""
     with project.locked("fetch"):
         if every:
             pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
@@ -31,7 +32,10 @@ def fetch(
         fetcher = Fetcher(
             project.layout, project.lock, say=project.say, offline=offline, source=source, progress=project.progress
         )
-        return fetcher.fetch([p for p in pins if not names or p.upstream in names])
+        bases = fetcher.fetch([p for p in pins if not names or p.upstream in names])
+        for line in heal(project, bases, fetcher.again):
+            project.say(line)
+        return bases
 
 
 @dataclass(frozen=True, slots=True)

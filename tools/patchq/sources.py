@@ -104,6 +104,13 @@ class Fetcher:
             bases.append(base or self._fetch(pin))
         return bases
 
+    def again(self, pin: Pin) -> Base:
+        """Bring a pin that the store has, since it lacks parts of it."""
+        have = have_base(self.store, pin, self.store.refs("refs/patchq/base", "refs/patchq/archive"))
+        if (have and have.source == "archive") or not pin.commit:
+            return self._from_archive(pin)
+        return self._from_git(pin, again=True)
+
     def _fetch(self, pin: Pin) -> Base:
         source = self.source or pin.source
         if source != "archive" and pin.commit and pin.url:
@@ -130,7 +137,7 @@ class Fetcher:
         self.store.run("update-ref", base_ref(pin, "git"), pin.commit)
         return Base(pin, pin.commit, "git")
 
-    def _from_git(self, pin: Pin) -> Base:
+    def _from_git(self, pin: Pin, *, again: bool = False) -> Base:
         assert pin.commit
         folder = local_folder(self.layout, pin.url)
         url = str(folder) if folder else pin.url
@@ -151,7 +158,7 @@ class Fetcher:
             self._unreachable[host] = f"{host} didn't answer"
             raise
         self.say(f"{pin.upstream}: fetching {pin.ref} from {url}")
-        fetch_commit(self.store, url, pin.commit, pin.ref)
+        fetch_commit(self.store, url, pin.commit, pin.ref, again=again)
         self._check_signature(pin)
         return self._keep_git(pin)
 
@@ -246,10 +253,7 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: i
             )
         return path
     if have := index.cached(pin.sha256):
-        if fsio.sha256_file(have) == pin.sha256:
-            return have
-        # The cache is not believed: a file of it that changed is brought again.
-        have.unlink(missing_ok=True)
+        return have
     if offline:
         raise SourceError(
             f"{pin.archive} is not in the cache ({index.cache_folder()}), and --offline forbids fetching it",

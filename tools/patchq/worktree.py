@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq import fsio, runner
-from patchq.errors import EditedTreeError
+from patchq.errors import EditedTreeError, PatchqError
 from patchq.git import Git, TreeEntry
 from patchq.types import CommitId, TreeId, show_path
 
@@ -146,7 +147,9 @@ class Worktree:
             raise self._in_the_way(error) from None
         self._attach()
 
-    def _in_the_way(self, error: runner.CommandError) -> EditedTreeError:
+    def _in_the_way(self, error: runner.CommandError) -> PatchqError:
+        if not re.search(r"would be (overwritten|removed)|not uptodate|would lose", error.said):
+            return error
         return EditedTreeError(
             f"{self.upstream}: the worktree can't be moved: {error.said}; it is kept as it is",
             hint=f"move that file out of {self.path} and run the command again",
@@ -162,7 +165,7 @@ class Worktree:
         except runner.CommandError:
             # A copied or restored project has other inodes, and git calls every file modified
             # until it has looked at them again.
-            self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
+            self.git.run("update-index", "--refresh", ok_codes=(0, 1))
             try:
                 self.git.run("read-tree", "-n", "-m", "-u", old, new)
             except runner.CommandError as error:
@@ -180,7 +183,7 @@ class Worktree:
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
         self.git.run("read-tree", new)
         self._attach()
-        self.git.run("update-index", "-q", "--refresh", ok_codes=(0, 1))
+        self.git.run("update-index", "--refresh", ok_codes=(0, 1))
 
     def snapshot(self) -> TreeId:
         """The tree of what the files hold now, new files that nobody ignores included.
