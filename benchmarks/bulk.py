@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from patchq import index, sources, wheel  # noqa: E402
+from patchq import archive, index, wheel  # noqa: E402
 from patchq.git import init_store  # noqa: E402
 from patchq.project import Project  # noqa: E402
 
@@ -49,13 +49,13 @@ def archive_to_commit(project: Project, folder: Path, runs: int) -> tuple[float,
     def capture(*_: object) -> Iterator[io.BytesIO]:
         yield stream
 
-    real, sources.fast_import = sources.fast_import, capture  # type: ignore[assignment]
+    real, archive.fast_import = archive.fast_import, capture  # type: ignore[assignment]
     try:
-        sources.import_archive(init_store(folder / "x.git"), path, pin)
+        archive.import_archive(init_store(folder / "x.git"), path, pin)
     except AssertionError:
         pass  # nothing was imported: only the stream is wanted
     finally:
-        sources.fast_import = real
+        archive.fast_import = real
     (folder / "stream").write_bytes(stream.getvalue())
     store = folder / "s.git"
 
@@ -69,7 +69,7 @@ def archive_to_commit(project: Project, folder: Path, runs: int) -> tuple[float,
             subprocess.run(argv, cwd=store, stdin=file, check=True)
 
     return (
-        median(lambda: sources.import_archive(init_store(store), path, pin), runs, fresh),
+        median(lambda: archive.import_archive(init_store(store), path, pin), runs, fresh),
         median(floor, runs, fresh),
     )
 

@@ -38,12 +38,19 @@ def unapplied(patchq: Patchq) -> None:
     patchq.layout.state("up").unlink()
 
 
+def fresh(patchq: Patchq) -> None:
+    """As somebody has it who has just cloned the project."""
+    shutil.rmtree(patchq.layout.private)
+
+
 VERBS: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
+    "apply fresh": (fresh, ("apply",)),
     "apply cold": (unapplied, ("apply",)),
     "apply to": (nothing, ("apply", "--to", "first")),
     "new": (edited, ("new", "up", "fourth", "-m", "Fourth\n\nWhy.")),
     "import": (nothing, ("import", "up", "EXTRA")),
     "export": (committed, ("export", "up")),
+    "export amend": (edited, ("export", "up", "--amend", "second")),
     "drop": (nothing, ("drop", "first")),
     "move": (nothing, ("move", "third", "--first")),
     "undo": (nothing, ("undo",)),

@@ -18,7 +18,7 @@ LAYERS = [
     {"runner", "fsio", "paths", "machine", "leftovers"},
     {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed", "measurements"},
     {"git", "index", "worktree"},
-    {"journal", "keyring", "sources", "stack", "wheel", "replay", "backend"},
+    {"journal", "keyring", "fastimport", "archive", "sources", "stack", "wheel", "replay", "backend"},
     {"project", "engine", "merges"},
     {"apply"},
     {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops", "contribute", "heal"},

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from patchq import diff
 from patchq.absorbed import IDENTICAL, Sight, judge, look
+from patchq.fastimport import commit_start, import_commits, quote_path
 from patchq.git import CommitInfo, Git, Merge, PathChange, Stage, TreeEntry, blob_id, scratch
 from patchq.merges import Merged, Objects, Side, by_path, flat_trees
-from patchq.sources import commit_start, import_commits, quote_path
 from patchq.types import BlobId, CommitId, TreeId, show_path
 
 #: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.

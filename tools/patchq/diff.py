@@ -78,11 +78,11 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 
 def is_tree_path(path: bytes) -> bool:
-    """Whether ``path`` stays inside a tree and outside ``.git``, on every file system."""
+    """Whether ``path`` stays inside a tree and outside ``.git``, and every file system takes its names."""
     parts = path.split(b"/")
     lowered = [p.lower().rstrip(b". ") for p in parts]
     odd = {b"", b".", b".."}.intersection(parts) or {b".git", b"git~1"}.intersection(lowered)
-    return bool(path) and b"\0" not in path and not odd
+    return bool(path) and b"\0" not in path and not odd and len(path) < 4096 and max(map(len, parts)) < 256
 
 
 def check_tree_path(path: bytes, where: str) -> bytes:
@@ -92,7 +92,7 @@ def check_tree_path(path: bytes, where: str) -> bytes:
     """
     if not is_tree_path(path):
         raise FormatError(
-            f"{where}: the path {show_path(path)!r} leaves the tree or reaches into .git",
+            f"{where}: the path {show_path(path)!r} leaves the tree, reaches into .git or is too long",
             hint="don't use this patch before you know where it comes from",
         )
     return path

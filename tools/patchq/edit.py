@@ -406,11 +406,15 @@ def _read_mbox(path: Path, data: bytes, name: str, strip: int) -> list[_Found]:
                 ["git", "mailinfo", "-k", str(body), str(patch)], data=mail.read_bytes(), cwd=folder
             ).stdout.decode("utf-8", "replace")
             fields = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
-            when = parsedate_to_datetime(fields.get("Date", "Sat, 1 Jan 2000 00:00:00 +0000"))
-            author = Ident(
-                fields.get("Author", "unknown"), fields.get("Email", "unknown@localhost"),
-                max(0, int(when.timestamp())), when.strftime("%z") or "+0000",
-            )  # fmt: skip
+            date = fields.get("Date", "Sat, 1 Jan 2000 00:00:00 +0000")
+            try:
+                when = parsedate_to_datetime(date)
+                seconds, zone = max(0, int(when.timestamp())), when.strftime("%z") or "+0000"
+            except (ValueError, OverflowError):
+                raise FormatError(
+                    f"{path} (mail {int(mail.name)}): {date!r} is no date", hint="mend its Date:"
+                ) from None
+            author = Ident(fields.get("Author", "unknown"), fields.get("Email", "unknown@localhost"), seconds, zone)
             message = f"{fields.get('Subject', name)}\n\n{body.read_text('utf-8', 'replace')}"
             header = _without_patch_tag(Header(author, message))
             own = name if len(mails) == 1 else slug(header.subject)

@@ -18,9 +18,9 @@ from typing import IO
 from patchq import diff, runner
 from patchq.diff import GITLINK, REGULAR, SYMLINK, FilePatch, Hunk, Mismatch, Unsupported
 from patchq.errors import Conflict, ConflictError, FormatError
+from patchq.fastimport import commit_start, import_commits, quote_path
 from patchq.git import Git
 from patchq.header import Header
-from patchq.sources import commit_start, import_commits, quote_path
 from patchq.types import AppliedPatch, CommitId, Offset, show_path
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq import runner
-from patchq.errors import BusyError, StateError, StateTooNew, StateTooOld
+from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld
 
 #: How the name of a file ends while it is being written.
 UNFINISHED = ".unfinished"
@@ -66,6 +66,23 @@ def read_or_none(path: Path) -> bytes | None:
         return None
 
 
+def read_limited(path: Path, most: int) -> bytes | None:
+    """The bytes of a file that somebody else may have written; None where there is none.
+
+    :raises FormatError: if it has more than ``most`` bytes; then it isn't read.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise FormatError(
+                    f"{path} has {size} bytes; {most} are the most", hint="see the limits in docs/reference/formats.md"
+                )
+            return file.read(most)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def stat_key(path: Path) -> tuple[int, int, int]:
     """What changes when a file's content does: modification time in ns, size, inode.
 
@@ -99,7 +116,7 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
         found = int(value["version"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise StateError(f"{path} is not a patchq state file", hint=hint) from None
     if found > version:
         raise StateTooNew(

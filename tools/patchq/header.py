@@ -15,6 +15,8 @@ from patchq.errors import FormatError
 STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied")
 NEEDS = ("nvcc", "sm90", "sm121")
 
+#: Bytes of a patch's header block, and of its message.
+MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
 #: Trailers that are for those who carry a patch; upstream has no use for them.
 OURS = ("Upstream-Status", "Topic", "Proof", "Needs", "Requires", "Build", "Upstream-Test")
 
@@ -169,6 +171,12 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     if not data.startswith(b"From "):
         raise FormatError(f"{where} is not a git format-patch mail", hint=hint)
     head, body, diff = split_mail(data)
+    if len(head) > MOST_HEAD or len(body) > MOST_MESSAGE:
+        raise FormatError(
+            f"{where} has a header of {len(head)} and a message of {len(body)} bytes; "
+            f"{MOST_HEAD} and {MOST_MESSAGE} are the most",
+            hint="shorten it",
+        )
     fields = _fields(head, where)
     try:
         author = _ident(fields["from"], fields["date"])
@@ -216,10 +224,11 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def _ident(sender: str, date: str) -> Ident:
-    match = re.fullmatch(r"(.*?)\s*<([^<>\n]*)>", _decoded(sender).replace("\n", ""), re.DOTALL)
-    if not match:
-        raise ValueError(f"From: {sender!r} is not 'Name <email>'")
-    name = match[1].strip()
+    # Not by a regex: a megabyte of blanks would keep it busy for minutes.
+    name, bracket, mail = _decoded(sender).replace("\n", "").rpartition("<")
+    if not bracket or mail.find(">") != len(mail) - 1:
+        raise ValueError(f"From: {sender[:200]!r} is not 'Name <email>'")
+    name = name.strip()
     if name[:1] == name[-1:] == '"' and len(name) > 1:
         name = re.sub(r"\\(.)", r"\1", name[1:-1])
     when = _DATE.fullmatch(date.strip())
@@ -232,4 +241,4 @@ def _ident(sender: str, date: str) -> Ident:
     seconds = timegm((year, month, day, h, m, s)) - shift
     if seconds < 0:
         raise ValueError(f"Date: {date!r} lies before 1970")
-    return Ident(name, match[2].strip(), seconds, when[7] + when[8] + when[9])
+    return Ident(name, mail[:-1].strip(), seconds, when[7] + when[8] + when[9])

@@ -93,7 +93,7 @@ def parse(data: bytes) -> Ledger:
             continue
         try:
             attempts[_attempt(json.loads(line.decode()))] = None
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
             said = str(error) or type(error).__name__
             problems.append(Problem(number, said if isinstance(error, ValueError) else f"is malformed: {said}"))
     return Ledger(tuple(attempts), tuple(problems))

@@ -22,6 +22,8 @@ else:
     import tomli as tomllib
 
 VERSION = 1
+#: Bytes of a lock.
+MOST_BYTES = 4 << 20
 PROFILES = ("overlay", "source", "empty")
 TITLES = ("", "tags", "conventional")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -148,7 +150,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     """
     try:
         raw = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, OverflowError, ValueError) as error:
         raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
     version = raw.get("version")
     if not isinstance(version, int):

@@ -340,7 +340,7 @@ def parse_targets(data: bytes, where: str) -> list[Target]:
         if raw.keys() - {"target"}:
             raise ValueError(f"unknown tables {', '.join(sorted(raw.keys() - {'target'}))}")
         found = [Target(**{**t, "value": float(t["value"])}) for t in raw.get("target", [])]
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise FormatError(f"{where}: {error}", hint=f"mend {where}") from None
     for t in found:
         if not all(isinstance(text, str) for text in (t.machine, t.test, t.why)) or not isinstance(t.depth, int):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from patchq.fastimport import import_commits, quote_path
 from patchq.git import Git, Merge, PathChange, Stage, TreeEntry, blob_id
-from patchq.sources import import_commits, quote_path
 from patchq.types import BlobId, CommitId, TreeId
 
 

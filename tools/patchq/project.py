@@ -13,7 +13,7 @@ from patchq.errors import UserError
 from patchq.git import Git, init_store
 from patchq.index import Progress
 from patchq.journal import Journal
-from patchq.lock import Lock, Pin, parse
+from patchq.lock import MOST_BYTES, Lock, Pin, parse
 from patchq.paths import Layout, find_project
 from patchq.stack import Stack, load_stack
 from patchq.worktree import Worktree
@@ -42,7 +42,10 @@ class Project:
 
     @cached_property
     def lock(self) -> Lock:
-        return parse(self.layout.lock.read_bytes(), str(self.layout.lock))
+        data = fsio.read_limited(self.layout.lock, MOST_BYTES)
+        if data is None:
+            raise UserError(f"{self.layout.lock} is gone", hint="restore it, or `patchq init`")
+        return parse(data, str(self.layout.lock))
 
     @cached_property
     def store(self) -> Git:

@@ -12,6 +12,8 @@ from patchq.errors import FormatError
 from patchq.paths import check_name
 
 SUFFIX = ".patch"
+#: Patches of a stack, and bytes of a series file.
+MOST, MOST_BYTES = 100_000, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def parse(data: bytes, where: str) -> Series:
     except UnicodeDecodeError as error:
         raise FormatError(f"{where} is not UTF-8: {error}", hint=f"rewrite {where} as UTF-8") from None
     lines = tuple(text.splitlines())
-    names: list[str] = []
+    names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
         name = _name_of(line)
         if name is None:
@@ -71,5 +73,7 @@ def parse(data: bytes, where: str) -> Series:
         check_name(name, f"a patch ({where}:{number})")
         if name in names:
             raise FormatError(f"{where}:{number}: {name} is listed twice", hint=f"edit {where}")
-        names.append(name)
+        if len(names) == MOST:
+            raise FormatError(f"{where}: {MOST} are the most patches of a stack", hint="it is no stack of patches")
+        names[name] = None
     return Series(tuple(names), lines)

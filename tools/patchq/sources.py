@@ -8,29 +8,19 @@ pin alone, so that its id is the same on every machine.
 from __future__ import annotations
 
 import hashlib
-import posixpath
-import stat
-import tarfile
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from patchq import fsio, index, keyring, runner
-from patchq.diff import EXECUTABLE, REGULAR, SYMLINK, is_tree_path
-from patchq.errors import FormatError, SourceError, UserError
+from patchq import fsio, index, keyring
+from patchq.archive import import_archive, import_folder
+from patchq.errors import SourceError, UserError
 from patchq.git import Git, Unreachable, fetch_commit, fetch_tag, init_store, remote_commit
-from patchq.header import Ident
 from patchq.lock import Lock, Pin
 from patchq.paths import Layout, ref_to_folder
-from patchq.types import CommitId, show_path
+from patchq.types import CommitId
 
 Say = Callable[[str], None]
-#: Nothing that a source archive needs; what a bomb is made of.
-MAX_MEMBER, MAX_TOTAL, MAX_MEMBERS = 2 << 30, 16 << 30, 2_000_000
-_AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
 REACH_TIMEOUT = 20.0
 
 
@@ -261,222 +251,6 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: i
         )
     project, _, version = pin.archive.partition("==")
     return index.download(index.find_sdist(project, version), pin.sha256, progress)
-
-
-# Trees as commits
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """A file to import: ``data`` is its content, or a symlink's target."""
-
-    path: bytes
-    mode: bytes
-    size: int
-    data: IO[bytes] | bytes
-
-
-def import_archive(store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
-    """Import a tar archive, streamed, as one deterministic commit; returns its id.
-
-    The archive's one top folder is stripped; of ``pin.subdir`` only what is below it is taken;
-    ``skip`` names folders that belong to nested upstreams.
-
-    :raises FormatError: for a member that would land outside, a link out of the tree, a device,
-        or a damaged archive. Nothing is imported then.
-    """
-    message = f"{pin.upstream} {pin.ref}\n\nImported from {pin.archive}\nsha256 {pin.sha256}\n"
-    if pin.subdir:
-        message += f"folder {pin.subdir}\n"
-    try:
-        with tarfile.open(path, "r|*") as tar:
-            return _import(store, _tar_members(tar, path.name), message, pin.subdir, skip, path.name)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        raise FormatError(
-            f"{path.name} is damaged: {error}; nothing was imported", hint="get the archive again"
-        ) from None
-
-
-def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
-    """Import a plain folder (no repository) as one deterministic commit; returns its id.
-
-    :raises FormatError: as :func:`import_archive`.
-    """
-    message = f"{pin.upstream} {pin.ref}\n\nImported from a folder\n"
-    return _import(store, _folder_members(folder), message, "", skip, str(folder))
-
-
-def _import(
-    store: Git, members: Iterator[_Member], message: str, subdir: str, skip: Iterable[str], where: str
-) -> CommitId:
-    ref = "refs/patchq/scratch/import"
-    prefix = subdir.encode() + b"/" if subdir else b""
-    skipped = tuple(s.encode() + b"/" for s in skip)
-    body = message.encode()
-    count = total = 0
-    seen: set[bytes] = set()
-    links: dict[bytes, bytes] = {}
-    with fast_import(store) as out:
-        out.write(
-            b"commit %s\nauthor %s\ncommitter %s\ndata %d\n%s\n" % (ref.encode(), _AUTHOR, _AUTHOR, len(body), body)
-        )
-        for member in members:
-            count, total = count + 1, total + member.size
-            if member.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
-                raise _refused(where, member.path, "the archive is larger than any source tree")
-            if not is_tree_path(member.path):
-                raise _refused(where, member.path, "would land outside, or in .git")
-            if not member.path.startswith(prefix):
-                continue
-            path = member.path[len(prefix) :]
-            if path.startswith(skipped):
-                continue
-            if path in seen:
-                raise _refused(where, path, "is in it twice")
-            seen.add(path)
-            if member.mode == SYMLINK:
-                links[path] = member.data if isinstance(member.data, bytes) else member.data.read()
-            data = member.data if isinstance(member.data, bytes) else member.data.read()
-            if len(data) != member.size:
-                raise FormatError(
-                    f"{where} is truncated at {show_path(path)}; nothing was imported", hint="get the archive again"
-                )
-            out.write(b"M %s inline %s\ndata %d\n" % (member.mode, quote_path(path), member.size))
-            out.write(data)
-            out.write(b"\n")
-        _check_links(links, seen, where)
-        if not seen:
-            raise FormatError(
-                f"{where} holds no files" + (f" below {subdir}" if subdir else ""), hint="check --archive and --subdir"
-            )
-        out.write(b"done\n")
-    commit = store.ref_or_none(ref)
-    assert commit
-    store.run("update-ref", "-d", ref)
-    return commit
-
-
-@contextmanager
-def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
-    """A ``git fast-import`` to write to. Without a final ``done`` nothing is imported."""
-    argv = ["git", "-c", "core.compression=1", "-c", "fastimport.unpackLimit=1", "fast-import",
-            "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options]  # fmt: skip
-    packs = store.folder / "objects" / "pack"
-    try:
-        with runner.feed(argv, cwd=store.folder) as process:
-            assert process.stdin
-            yield process.stdin
-    except BaseException:
-        # A killed fast-import leaves its unfinished pack and a crash report.
-        for rest in (*packs.glob("tmp_pack_*"), *store.folder.glob("fast_import_crash_*")):
-            rest.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int, CommitId]]]:
-    """A ``git fast-import`` of commits on a ref that doesn't stay, and their ids by mark, when all are written.
-
-    No ref stays behind: objects that nobody names yet are all that a failure may leave.
-    """
-    ids: dict[int, CommitId] = {}
-    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
-        marks = Path(folder) / "marks"
-        with fast_import(store, f"--export-marks={marks}") as out:
-            yield out, ids
-            out.write(b"reset %s\nfrom %s\n\ndone\n" % (ref, b"0" * 40))
-        for line in marks.read_text().splitlines():
-            mark, commit = line.split()
-            ids[int(mark[1:])] = CommitId(commit)
-
-
-def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:
-    """What begins a commit for ``fast-import``; its committer is its author. ``parent`` is an id or a mark."""
-    ident, text = author.line(), message.encode()
-    head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
-    return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
-
-
-def quote_path(path: bytes) -> bytes:
-    """A path as ``fast-import`` reads it."""
-    if path.startswith(b'"') or b"\n" in path:
-        return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
-    return path
-
-
-def _refused(where: str, path: bytes, why: str) -> FormatError:
-    return FormatError(
-        f"{where}: {show_path(path)!r} {why}; nothing was imported",
-        hint="don't use this archive before you know where it comes from",
-    )
-
-
-def _tar_members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
-    top: bytes | None = None
-    for info in tar:
-        name = info.name.encode("utf-8", "surrogateescape")
-        if name.startswith(b"/") or b".." in name.split(b"/"):
-            raise _refused(where, name, "would land outside")
-        first, _, path = name.removeprefix(b"./").partition(b"/")
-        if info.isdir():
-            continue
-        if top is None:
-            top = first
-        if first != top or not path:
-            raise _refused(where, name, f"is not below the archive's one folder {show_path(top)!r}")
-        if info.issym():
-            target = info.linkname.encode("utf-8", "surrogateescape")
-            yield _Member(path, SYMLINK, len(target), target)
-        elif info.isreg():
-            data = tar.extractfile(info)
-            assert data
-            yield _Member(path, EXECUTABLE if info.mode & 0o100 else REGULAR, info.size, data)
-        else:
-            raise _refused(where, name, "is neither a file nor a symbolic link")
-
-
-def _folder_members(folder: Path) -> Iterator[_Member]:
-    """Files in the order of their bytes, so that every machine gives the same commit."""
-    import os
-
-    def walk(at: bytes) -> Iterator[bytes]:
-        for name in sorted(os.listdir(os.path.join(root, at))):
-            if name == b".git":
-                continue
-            path = at + b"/" + name if at else name
-            full = os.path.join(root, path)
-            if os.path.isdir(full) and not os.path.islink(full):
-                yield from walk(path)
-            else:
-                yield path
-
-    root = os.fsencode(folder)
-    for path in walk(b""):
-        full = os.path.join(root, path)
-        st = os.lstat(full)
-        if stat.S_ISLNK(st.st_mode):
-            target = os.readlink(full)
-            yield _Member(path, SYMLINK, len(target), target)
-        elif stat.S_ISREG(st.st_mode):
-            with open(full, "rb") as file:
-                yield _Member(path, EXECUTABLE if st.st_mode & 0o100 else REGULAR, st.st_size, file)
-        else:
-            raise _refused(str(folder), path, "is neither a file nor a symbolic link")
-
-
-def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: str) -> None:
-    """No link leaves the tree, and no file lies below a link."""
-    for path, target in links.items():
-        landing = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-        if target.startswith(b"/") or landing.startswith(b"../") or landing == b"..":
-            raise _refused(where, path, f"is a link out of the tree, to {show_path(target)!r}")
-    if links:
-        below = tuple(link + b"/" for link in links)
-        for path in files:
-            if path.startswith(below):
-                raise _refused(where, path, "would be written through a symbolic link")
 
 
 # Pinning

@@ -14,11 +14,13 @@ from patchq.header import Header
 from patchq.header import parse as parse_mail
 from patchq.lock import Pin
 from patchq.paths import Layout
-from patchq.series import SUFFIX, Series
+from patchq.series import MOST_BYTES, SUFFIX, Series
 from patchq.series import parse as parse_series
 from patchq.types import AppliedPatch, CommitId, Offset, TreeId
 
 STATE_VERSION = 1
+#: Bytes of a patch file.
+MOST_PATCH = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Stack:
 
         :raises UserError: if the series names a file that isn't there.
         """
-        data = fsio.read_or_none(self.path(name))
+        data = fsio.read_limited(self.path(name), MOST_PATCH)
         if data is None:
             raise UserError(
                 f"{self.folder / 'series'} names {name}, but {self.path(name)} is not there",
@@ -77,7 +79,7 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
     :raises FormatError: if the series is malformed.
     """
     folder = layout.stack(pin.upstream, pin.ref)
-    data = fsio.read_or_none(folder / "series")
+    data = fsio.read_limited(folder / "series", MOST_BYTES)
     return Stack(pin, folder, parse_series(data, str(folder / "series")) if data is not None else Series())
 
 

@@ -123,6 +123,7 @@ class Worktree:
 
     def create(self, commit: CommitId) -> None:
         """Make the folder and git's record of it, files not yet written. Idempotent."""
+        self._forget_unfinished()
         if not self.exists:
             if self.path.exists() and any(self.path.iterdir()):
                 raise EditedTreeError(
@@ -131,10 +132,16 @@ class Worktree:
                 )
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.store.run("worktree", "prune")
-            # Twice, since an interrupted one is still locked, as "initializing".
-            force = ("--force", "--force")
-            self.store.run("worktree", "add", "--no-checkout", "--detach", *force, str(self.path), commit)
+            self.store.run("worktree", "add", "--no-checkout", "--detach", "--force", str(self.path), commit)
         self._hide_nested()
+
+    def _forget_unfinished(self) -> None:
+        """Take away what a killed ``git worktree add`` began: git locks its record until it is whole."""
+        record = self.store.folder / "worktrees" / self.path.name
+        said = fsio.read_or_none(record / "locked")
+        if said is not None and (said.strip() == b"initializing" or not self.exists):
+            (self.path / ".git").unlink(missing_ok=True)
+            shutil.rmtree(record)
 
     def checkout(self, old: CommitId | None, new: CommitId) -> None:
         """Move files and index from ``old`` to ``new``; git refuses what would lose an edit."""

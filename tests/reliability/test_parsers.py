@@ -1,0 +1,291 @@
+"""Hostile input: any bytes for any parser give a result or words; what only a bomb needs is refused early."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fuzz
+import parsers
+from extent import LONG, record
+from kit import Patchq, git
+from patchq import archive, series
+from patchq.errors import FormatError
+
+#: Those that start git for each input.
+SLOW = {"import", "resolutions"}
+#: What parsers stumble over: nesting, numbers that are none, marks that turn text around, line ends of all kinds.
+PIECES = [
+    b"[" * 3000, b"{\"a\":" * 3000, b"a=[" * 3000, b"9" * 5000, b"1e999", b"-1e999", b"NaN", b"Infinity", b"\0", b"\xff\xfe",
+    "\u202e\u2066\u200b".encode(), b"\x1b]0;x\x07", b"\r", b"\r\n", "\u2028\x85".encode(), b"\n\n", b" " * 9000, b"\t",
+    b"../", b"/" * 500, b"a/" * 2500, b"\"", b"\\", b"'''", b"=?utf-8?q?", b"=?x?b?!?=", b"From ", b"@@ -1,1 +1,1 @@",
+    b"@@ -99999999999999999999,9 +1 @@", b"@@ -0,0 +0,0 @@", b"--- a/", b"+++ b/", b"diff --git a/x b/x", b"rename from ",
+    b"old mode 160000", b"GIT binary patch", b"<<<<<<< ", b">>>>>>> ", b"=======", b"version = 2", b"true", b"[]", b"{}", b"null",
+]  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn, name: str) -> bytes:
+    """A seed with pieces cut out, doubled, replaced and put in; or bytes out of nothing."""
+    whole = parsers.seeds(name)
+    data = draw(st.sampled_from(whole)) if whole and draw(st.booleans()) else draw(st.binary(max_size=200))
+    for _ in range(draw(st.integers(0, 4))):
+        at, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
+        piece = draw(st.one_of(st.sampled_from(PIECES), st.binary(max_size=8), st.just(data[at:end])))
+        end = at if draw(st.booleans()) else end
+        data = data[:at] + piece + data[end:]
+    return data
+
+
+@pytest.mark.parametrize("name", parsers.PARSERS)
+def test_any_bytes_are_read_or_refused(name: str) -> None:
+    count = (2000 if LONG else 60) // (10 if name in SLOW else 1)
+
+    @settings(max_examples=max(count, 10), derandomize=not LONG, database=None, suppress_health_check=list(HealthCheck))
+    @given(damaged(name))
+    def check(data: bytes) -> None:
+        parsers.holds(name, data)
+
+    check()
+    record("property", parser=name, inputs=count)
+
+
+FIXTURES = [(name, path) for name in parsers.PARSERS for path in parsers.fixtures(name)]
+
+
+@pytest.mark.parametrize(("name", "path"), FIXTURES, ids=lambda v: v if isinstance(v, str) else v.name)
+def test_what_was_found_before(name: str, path: Path) -> None:
+    parsers.holds(name, path.read_bytes())
+
+
+@pytest.mark.parametrize("name", parsers.PARSERS)
+def test_seeds_reach_the_parser(name: str) -> None:
+    """A seed that is refused at its first byte would make all of the above say nothing."""
+    read = 0
+    for data in parsers.seeds(name):
+        try:
+            parsers.PARSERS[name](data)
+            read += 1
+        except FormatError:
+            continue
+    assert read or name == "resolutions"
+
+
+@pytest.mark.parametrize("name", parsers.PARSERS)
+def test_fuzzed_for_a_moment(name: str) -> None:
+    """The long form gives each parser minutes."""
+    found = fuzz.fuzz(name, 120 if LONG else 2)
+    assert found["findings"] == 0, f"{found['input']!r}\n{found['said']}"
+    assert found["inputs"] > 20, found
+    record("fuzz", **found)
+
+
+def test_the_fuzzer_finds_what_is_there(tmp_path: Path) -> None:
+    """A parser with a hole in it: the fuzzer must see it, and make it short."""
+    code = f"""
+import sys
+sys.argv = ["fuzz.py", "--one", "series", "-max_total_time=60", "-artifact_prefix={tmp_path}/"]
+sys.path[:0] = {[str(fuzz.HERE), str(fuzz.HERE.parent), str(fuzz.HERE.parent.parent / "tools")]!r}
+import atheris, fuzz
+with atheris.instrument_imports(include=["patchq"]):
+    import parsers
+def hole(data):
+    if data[:1] == b"h" and data[1:2] == b"o":
+        raise KeyError("hole")
+parsers.PARSERS["series"] = hole
+fuzz.one("series", sys.argv[3:])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    (crash,) = tmp_path.glob("crash-*")
+    assert crash.read_bytes().startswith(b"ho")
+
+
+# Too much of it
+
+
+def within(megabytes: int, work: Callable[[], object]) -> None:
+    """Run ``work`` in a child that may take so much memory; what it raises comes back as its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 9
+        try:
+            now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (now + (megabytes << 20),) * 2)
+            work()
+            code = 0
+        except FormatError:
+            code = 1
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1, "was not refused within that memory"
+
+
+def bomb(path: Path, info: tarfile.TarInfo, body: int) -> Path:
+    """A small compressed archive with one member of ``body`` zeros."""
+    with gzip.open(path, "wb", compresslevel=9) as out:
+        for name in ("p-1/a.txt",):
+            first = tarfile.TarInfo(name)
+            out.write(first.tobuf(tarfile.GNU_FORMAT))
+        info.size = body
+        out.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(body >> 20):
+            out.write(bytes(1 << 20))
+        out.write(bytes(1024))
+    return path
+
+
+def read_all(path: Path) -> None:
+    with path.open("rb") as file, archive.opened_archive(file, path.name) as tar:
+        for member in archive.members(tar, path.name):
+            while not isinstance(member.data, bytes) and member.data.read(1 << 20):
+                pass
+
+
+def test_an_archive_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_MEMBER", 64 << 20)
+    path = bomb(tmp_path / "bomb.tar.gz", tarfile.TarInfo("p-1/zeros"), 128 << 20)
+    assert path.stat().st_size < 1 << 20
+    within(32, lambda: read_all(path))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_bomb_in_a_header(tmp_path: Path, kind: bytes) -> None:
+    """tarfile reads an extended header into memory, whatever size it says it has."""
+    info = tarfile.TarInfo("p-1/long")
+    info.type = kind
+    within(64, lambda: read_all(bomb(tmp_path / "bomb.tar.gz", info, 256 << 20)))
+
+
+def test_a_member_is_never_held_whole(empty: Patchq) -> None:
+    """A file that a source tree may have: it goes through in pieces."""
+    path = bomb(empty.root / "p-1.tar.gz", tarfile.TarInfo("p-1/zeros"), 200 << 20)
+    empty.ok("pin", "p", "--archive", f"./{path.name}", "--ref", "v1")
+    code = f"""
+import resource, sys
+from kit import Patchq
+from pathlib import Path
+import patchq.pinning, patchq.archive, git
+done = Patchq(Path({str(empty.root)!r})).run("fetch")
+print(done.output, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+sys.exit(done.exit_code)
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[-1]) < 150 << 10  # KiB
+
+
+def test_more_members_than_any_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders count too: a million of them are small."""
+    monkeypatch.setattr(archive, "MAX_MEMBERS", 1000)
+    path = tmp_path / "many.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for number in range(1001):
+            info = tarfile.TarInfo(f"p-1/d{number}")
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+    with pytest.raises(FormatError, match="larger than any source tree"):
+        read_all(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["p-1/" + "a/" * 3000 + "x", "p-1/" + "n" * 300, "p-1/\udcff/../x", "p-1/.git/x", "p-1/a\0b"]
+)
+def test_names_that_no_tree_has(empty: Patchq, name: str) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for path in ("p-1/a.txt", name):
+            info = tarfile.TarInfo(path)
+            tar.addfile(info, io.BytesIO())
+    (empty.root / "p-1.tar.gz").write_bytes(out.getvalue())
+    empty.ok("pin", "p", "--archive", "./p-1.tar.gz", "--ref", "v1")
+    said = empty.run("fetch")
+    if "\0" in name:
+        return  # tar itself ends the name there
+    assert said.exit_code == 1
+    assert "nothing was imported" in said.output
+    assert git(empty.layout.store, "for-each-ref", "refs/patchq/base") == ""
+
+
+def test_odd_names_are_carried_and_shown_harmless(empty: Patchq) -> None:
+    """Control characters, marks that turn text around, bytes that are no UTF-8: in the tree as they are, never on a terminal."""
+    names = [
+        "p-1/\x1b[31mred",
+        "p-1/\u202eevil",
+        "p-1/new\nline",
+        'p-1/"quoted"',
+        "p-1/\udcff\udcfe",
+        "p-1/-rf",
+        "p-1/ space ",
+    ]
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name in names:
+            info = tarfile.TarInfo(name)
+            info.size = 2
+            tar.addfile(info, io.BytesIO(b"a\n"))
+    (empty.root / "p-1.tar.gz").write_bytes(out.getvalue())
+    empty.ok("pin", "p", "--archive", "./p-1.tar.gz", "--ref", "v1")
+    empty.ok("apply")
+    found = {os.fsencode(path.name) for path in empty.tree("p").iterdir() if path.name != ".git"}
+    assert found == {os.fsencode(name.split("/", 1)[1]) for name in names}
+    for path in empty.tree("p").iterdir():
+        if path.name != ".git":
+            path.write_bytes(b"b\n")
+    shown = empty.ok("new", "p", "odd", "-m", "Odd names\n\nWhy.") + empty.ok("status") + empty.ok("show", "odd")
+    assert not [c for c in shown if not c.isprintable() and c != "\n"]
+    empty.ok("apply")
+    # The patch file holds them quoted, as git does, and carries them.
+    git(empty.layout.store, "worktree", "remove", "--force", str(empty.tree("p")))
+    empty.layout.state("p").unlink()
+    empty.ok("apply")
+    assert {path.read_bytes() for path in empty.tree("p").iterdir() if path.name != ".git"} == {b"b\n"}
+
+
+LIMITS: dict[str, tuple[Callable[[Patchq], Path], int, str]] = {
+    "lock": (lambda p: p.layout.lock, 5 << 20, "upstream.lock"),
+    "series": (lambda p: p.layout.stack("up", "v1") / "series", 20 << 20, "series"),
+    "patch": (lambda p: p.patch_file("first"), 300 << 20, "first.patch"),
+}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_a_file_that_is_too_large_is_not_read(stack: Patchq, what: str) -> None:
+    """A sparse file of ten gigabytes costs nobody anything to send."""
+    place, size, name = LIMITS[what]
+    os.truncate(place(stack), 10 << 30)
+    start = time.monotonic()
+    out = stack.fails(1, "apply")
+    assert "are the most" in out
+    assert name in out
+    assert time.monotonic() - start < 5
+    os.truncate(place(stack), size)
+    assert "are the most" in stack.fails(1, "apply")
+
+
+def test_a_series_of_too_many(stack: Patchq) -> None:
+    path = stack.layout.stack("up", "v1") / "series"
+    path.write_text("".join(f"p{n}.patch\n" for n in range(series.MOST + 1)))
+    assert f"{series.MOST} are the most" in stack.fails(1, "apply")
+
+
+def test_a_state_of_another_shape_is_rebuilt(stack: Patchq) -> None:
+    for body in ({"version": 1}, {"version": 1, "patches": 3}, {"version": 1, "patches": [[1]], "pin": []}):
+        stack.layout.state("up").write_text(json.dumps(body))
+        assert "up" in stack.ok("apply")
+    stack.layout.state("up").write_text("[" * 100_000)
+    assert "move" in stack.fails(1, "apply")
