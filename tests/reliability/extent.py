@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
 from zlib import crc32
 
 LONG = os.environ.get("PATCHQ_RELIABILITY") == "long"
 
 
-def chosen(points: int, name: str, short: int = 10) -> Iterable[int]:
+def chosen(points: int, name: str, short: int = 10, every: int = 1) -> range:
     """Which of ``points`` (from 1) are tried: all in the long form, about ``short`` of them otherwise.
 
     The short form's are spread evenly, and begin elsewhere for each ``name``.
+
+    :param every: in the long form only each so-manieth, where a point takes seconds.
     """
-    if LONG or points <= short:
-        return range(1, points + 1)
-    step = points // short
+    step = every if LONG else max(1, points // short)
     return range(1 + crc32(name.encode()) % step, points + 1, step)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extent import LONG, chosen, record
+from extent import chosen, record
 from kit import Patchq, edit
 from meddling import FAULTS, check_answer, meddled
 from test_build import pair  # noqa: F401
@@ -41,9 +41,9 @@ def test_a_build_at_every_system_call(pair: Patchq, upstream: str, fault: Fault,
     after = wheels(pair)
     assert [name for name in after if name.endswith(".whl")]
     tried, faults = 0, []
-    points = chosen(whole.stops, f"build {upstream} {fault.name}", short=3 if upstream == "app" else 6)
-    # A backend makes a thousand system calls in a folder of its own, seconds each time.
-    for at in [*points][:: 40 if LONG and upstream == "app" else 1]:
+    # A backend makes hundreds of system calls in a folder of its own, seconds each time.
+    short, every = (3, 20) if upstream == "app" else (6, 1)
+    for at in chosen(whole.stops, f"build {upstream} {fault.name}", short, every):
         shutil.rmtree(pair.root)
         shutil.copytree(saved, pair.root, symlinks=True)
         outcome = meddled(pair, args, fault, at)

@@ -207,7 +207,7 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
     store, locked = project.store, project.lock.upstreams[pin["upstream"]].pins[pin["ref"]]
     if locked.commit != pin["commit"]:
         raise FormatError(f"the bundle's {pin['upstream']} is not the commit of its lock", hint="make it anew")
-    if not store.ref_or_none(locked.commit):
+    if not store.is_whole([locked.commit]):
         store.run("index-pack", "--stdin", "--fix-thin", data=pack.read_bytes())
         # Its parents are not here, as after a shallow fetch.
         shallow = store.folder / "shallow"

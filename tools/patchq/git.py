@@ -171,6 +171,15 @@ class Git:
         found = self.line("rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}", ok_codes=(0, 1, 128))
         return CommitId(found) if found else None
 
+    def is_whole(self, commits: Iterable[str]) -> bool:
+        """Whether every commit, tree and file that these commits consist of is here."""
+        data = "".join(f"{commit}\n" for commit in commits).encode()
+        try:
+            self.run("rev-list", "--objects", "--quiet", "--stdin", data=data)
+        except runner.CommandError:
+            return False
+        return True
+
     def refs(self, *prefixes: str) -> dict[str, str]:
         """All refs below the prefixes, with the ids they point at."""
         out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).decode()
@@ -373,18 +382,24 @@ def scratch(*others: Git) -> Iterator[Git]:
 def init_store(folder: Path) -> Git:
     """The bare repository that holds every upstream; made if it isn't there."""
     if not (folder / "HEAD").exists():
-        from git import Repo
+        from git import GitCommandError, Repo
 
         folder.parent.mkdir(parents=True, exist_ok=True)
         # Made beside and renamed: a store that is there is whole, whoever else makes it.
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as beside:
             new = Path(beside, "new")
-            with Repo.init(new, bare=True) as repo, repo.config_writer() as config:
-                # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
-                config.set_value("gc", "auto", 0)
-                config.set_value("core", "logAllRefUpdates", "false")
-                config.set_value("core", "autocrlf", "false")
-                config.set_value("core", "looseCompression", 1)
+            try:
+                with Repo.init(new, bare=True) as repo, repo.config_writer() as config:
+                    # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
+                    config.set_value("gc", "auto", 0)
+                    config.set_value("core", "logAllRefUpdates", "false")
+                    config.set_value("core", "autocrlf", "false")
+                    config.set_value("core", "looseCompression", 1)
+            except GitCommandError as error:
+                code = error.status if isinstance(error.status, int) else 1
+                raise runner.CommandError(
+                    ["git", "init", "--bare", str(folder)], code, b"", str(error).encode()
+                ) from None
             try:
                 new.rename(folder)
             except OSError:
@@ -473,7 +488,11 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
     for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
         options = ["--depth=1", "--no-tags", "--no-write-fetch-head", *(["--refetch"] if again else [])]
         try:
-            runner.run(["git", "fetch", "--quiet", *options, "--", url, spec], cwd=store.folder, env=_SAFE_TRANSPORTS)
+            # One pack, renamed when it is whole: loose objects could be left without what they refer to.
+            config = ["-c", "fetch.unpackLimit=1"]
+            runner.run(
+                ["git", *config, "fetch", "--quiet", *options, "--", url, spec], cwd=store.folder, env=_SAFE_TRANSPORTS
+            )
         except runner.CommandError as error:
             said = error.said
             continue

@@ -9,13 +9,12 @@ not exported are in no other place: if they are lost, that is said.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from patchq import fsio, runner
 from patchq.apply import plan
 from patchq.errors import PatchqError, SourceError
-from patchq.git import Git
 from patchq.lock import Pin
 from patchq.project import Project
 from patchq.sources import Base
@@ -26,16 +25,6 @@ from patchq.worktree import branch_of
 _LOOSE = re.compile(rb"\bobjects/[0-9a-f]{2}/[0-9a-f]{38}")
 
 
-def is_whole(store: Git, commits: Iterable[str]) -> bool:
-    """Whether every commit, tree and file that these commits consist of is in the store."""
-    data = "".join(f"{commit}\n" for commit in commits).encode()
-    try:
-        store.run("rev-list", "--objects", "--quiet", "--stdin", data=data)
-    except runner.CommandError:
-        return False
-    return True
-
-
 def heal(project: Project, bases: Sequence[Base], again: Callable[[Pin], Base]) -> list[str]:
     """Mend the store if ``bases`` or what is applied lack something; returns what was done, in words.
 
@@ -44,17 +33,17 @@ def heal(project: Project, bases: Sequence[Base], again: Callable[[Pin], Base]) 
     """
     store = project.store
     tips = _tips(project)
-    if is_whole(store, [*(b.commit for b in bases), *tips.values()]):
+    if store.is_whole([*(b.commit for b in bases), *tips.values()]):
         return []
     done = _set_aside(project)
     for base in bases:
-        if not is_whole(store, [base.commit]):
+        if not store.is_whole([base.commit]):
             again(base.pin)
             done.append(f"{base.pin.upstream} {base.pin.ref}: brought again from its {base.source}")
     for upstream, tip in tips.items():
-        if not is_whole(store, [tip]):
+        if not store.is_whole([tip]):
             done.append(_replay(project, upstream))
-    lost = [upstream for upstream, tip in tips.items() if not is_whole(store, [tip])]
+    lost = [upstream for upstream, tip in tips.items() if not store.is_whole([tip])]
     if lost:
         raise SourceError(
             f"the store has lost commits of {', '.join(lost)} that are in no patch file; "

@@ -104,12 +104,14 @@ class Fetcher:
     def _fetch(self, pin: Pin) -> Base:
         source = self.source or pin.source
         if source != "archive" and pin.commit and pin.url:
-            if self.store.ref_or_none(pin.commit):
+            begun = self.store.ref_or_none(pin.commit)
+            if begun and self.store.is_whole([pin.commit]):
                 self._check_signature(pin)
                 return self._keep_git(pin)
             if not self.offline:
                 try:
-                    return self._from_git(pin)
+                    # What a killed fetch has left is not all of it.
+                    return self._from_git(pin, again=bool(begun))
                 except Unreachable as error:
                     if not pin.archive or source == "git":
                         raise

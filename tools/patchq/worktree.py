@@ -258,10 +258,25 @@ class Worktree:
         return any(clean == side.blob for side in sides)
 
     def remove(self, *, force: bool = False) -> None:
-        """Take the worktree away; git refuses if it holds anything of the user's, unless told to."""
+        """Take the worktree away, whole or not at all.
+
+        :raises EditedTreeError: if it holds anything that is not in its commit, unless ``force`` is given.
+        """
         if self.exists:
             self._show_nested()
-            self.store.run("worktree", "remove", *(["--force"] if force else []), str(self.path))
+            if not force and (found := self.status()) and (found.edited or found.untracked):
+                names = ", ".join((*found.edited, *found.untracked)[:5])
+                raise EditedTreeError(
+                    f"{self.upstream}: the worktree holds {names}; it is kept as it is ({self.path})",
+                    hint="move what you need out of it, and run the command again",
+                )
+            # `git worktree remove` deletes file by file, its own record first: killed, it leaves half a tree
+            # that is nobody's. A rename is one step, and what lies in tmp is cleared.
+            aside = self.store.folder.parent / "tmp"
+            aside.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="removed-", dir=aside) as folder:
+                self.path.rename(Path(folder) / "tree")
+                self.store.run("worktree", "prune")
 
     def _hide_nested(self) -> None:
         """Put links where nested upstreams belong, and keep them out of people's `git status`."""

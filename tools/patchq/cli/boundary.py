@@ -53,7 +53,9 @@ class Boundary(click.Group):
             code = _show(error, as_json)
         except OSError as error:
             # A full disk, a folder that may not be written: of the machine, not of patchq.
-            code = _show(_of_the_machine(error), as_json) if error.errno in _OF_THE_MACHINE else _bug(error)
+            # tempfile calls a full /tmp a file that isn't there.
+            known = error.errno in _OF_THE_MACHINE or "usable temporary directory" in str(error)
+            code = _show(_of_the_machine(error), as_json) if known else _bug(error)
         except Exception as error:
             code = _bug(error)
         if standalone_mode:

@@ -1,0 +1,103 @@
+"""The long form of the reliability tests: every point, and minutes of fuzzing for each parser.
+
+    python tests/reliability/long_form.py [--results FOLDER] [--only WORD] [--merge]
+
+Runs the tests of this folder with nothing left out, writes what they found to
+``docs/reference/reliability.json`` and the tables of ``docs/reference/reliability.md`` from that.
+Two hours on two cores. A failure is told and nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+RESULTS = ROOT / "docs" / "reference" / "reliability.json"
+PAGE = ROOT / "docs" / "reference" / "reliability.md"
+
+
+def collect(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the tests wrote, by kind, in an order that doesn't depend on who was first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in folder.glob("*.json"):
+        row = json.loads(path.read_text())
+        found.setdefault(row.pop("kind"), []).append(row)
+    return {kind: sorted(rows, key=lambda r: json.dumps(r, sort_keys=True)) for kind, rows in sorted(found.items())}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(str(c) for c in row) + " |" for row in rows)])
+
+
+def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """The page's tables, by the name of their marker."""
+    verbs: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in found.get("killed", []):
+        verbs.setdefault(row["verb"], {})[row["fault"]] = row
+    faults = ("every process killed", "the process that is there killed", "the disk full from there on")
+
+    def cell(row: dict[str, Any] | None) -> str:
+        if row is None:
+            return ""
+        if "before" in row:
+            return f"{row['before'] + row['after']}: {row['before']} before, {row['after']} after"
+        return f"{row['tried']} of {row['points']}"
+
+    killed = [(verb, *(cell(rows.get(fault)) for fault in faults)) for verb, rows in sorted(verbs.items())]
+    fuzzed = [(r["parser"], r["seconds"], f"{r['inputs']:,}", r["edges"], r["findings"]) for r in found.get("fuzz", [])]
+    random = [(r["parser"], f"{r['inputs']:,}") for r in found.get("property", [])]
+    undone = [(f"{r['sequences']:,}", f"{r['undone']:,}") for r in found.get("undo", [])]
+    return {
+        "killed": table(("verb", *faults), killed),
+        "fuzz": table(("parser", "seconds", "inputs", "branches reached", "findings left"), fuzzed),
+        "property": table(("parser", "inputs"), random),
+        "undo": table(("sequences of verbs", "undone, each compared"), undone),
+    }
+
+
+def page(text: str, found: dict[str, list[dict[str, Any]]]) -> str:
+    """The page with its tables put in between their markers."""
+    for name, body in tables(found).items():
+        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)"
+        text, count = re.subn(pattern, lambda m, body=body: m[1] + body + m[2], text, flags=re.DOTALL)
+        assert count == 1, f"{PAGE} has no place for {name}"
+    return text
+
+
+def main() -> int:
+    """Run, and write the results; pytest's exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--results", type=Path, help="keep the single results here")
+    parser.add_argument("--only", default="", metavar="WORD", help="as pytest's -k; then nothing is written")
+    parser.add_argument("--merge", action="store_true", help="write what is in --results, without running")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as text:
+        folder = (given.results or Path(text)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        code = 0
+        if not given.merge:
+            env = {**os.environ, "PATCHQ_RELIABILITY": "long", "PATCHQ_RELIABILITY_RESULTS": str(folder)}
+            only = ["-k", given.only] if given.only else []
+            argv = [sys.executable, "-m", "pytest", "-n", "auto", "--dist=load", str(HERE), *only]
+            code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+        if code == 0 and not given.only:
+            found = collect(folder)
+            RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+            PAGE.write_text(page(PAGE.read_text(), found))
+        return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
