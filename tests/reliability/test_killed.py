@@ -90,7 +90,10 @@ def test_at_every_system_call(stack: Patchq, verb: str, fault: Fault, tmp_path: 
         shutil.copytree(saved, stack.root, symlinks=True)
         outcome = meddled(stack, args, fault, at)
         try:
-            assert outcome.at, "not reached"
+            if not outcome.at:  # git's own work differs by a call or two from run to run
+                assert (outcome.exit_code, user_sees(stack)) == (0, after), "not reached, and not done"
+                outcomes["after"] += 1
+                continue
             check_answer(outcome, fault)
             # The next command is one that changes nothing of its own.
             stack.ok("fetch")

@@ -49,7 +49,8 @@ def test_a_build_at_every_system_call(pair: Patchq, upstream: str, fault: Fault,
         outcome = meddled(pair, args, fault, at)
         tried += 1
         try:
-            check_answer(outcome, fault)
+            if outcome.at:
+                check_answer(outcome, fault)
             pair.ok("fetch")
             now = wheels(pair)
             assert set(now) <= set(after), f"left {set(now) - set(after)}"

@@ -158,27 +158,25 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
     """
     root = root.resolve()
     with _opened(bundle) as (manifest, folder):
-        own = root / LOCK_NAME
-        if own.exists():
-            if own.read_bytes() != (folder / "project" / LOCK_NAME).read_bytes():
-                raise UserError(
-                    f"{bundle.name} is of another {LOCK_NAME} than {root}'s",
-                    hint="make it anew from this project, or apply it in an empty folder",
-                )
-        else:
-            if root.exists() and any(root.iterdir()):
-                raise UserError(f"{root} holds something that is no project", hint="an empty folder, by --project DIR")
-            for path in sorted((folder / "project").rglob("*")):
-                if path.is_file():
-                    fsio.write_atomic(root / path.relative_to(folder / "project"), path.read_bytes())
+        own, bundled = root / LOCK_NAME, folder / "project"
+        if own.exists() and own.read_bytes() != (bundled / LOCK_NAME).read_bytes():
+            raise UserError(
+                f"{bundle.name} is of another {LOCK_NAME} than {root}'s",
+                hint="make it anew from this project, or apply it in an empty folder",
+            )
+        if not own.exists() and (other := _not_of(root, bundled)):
+            raise UserError(f"{root} holds {other} and is no project", hint="an empty folder, by --project DIR")
         project = Project(Layout(root), **options)
-        parse_lock(own.read_bytes(), str(own))
-        for path in sorted((folder / "archives").rglob("*")) if (folder / "archives").is_dir() else ():
-            if path.is_file() and index.cached(path.parent.name) is None:
-                kept = index.cache_folder() / "sha256" / path.parent.name / path.name
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                fsio.rename(path, kept)
         with project.locked("apply"):
+            if not own.exists():
+                # The lock comes last: with it this is a project, without it a folder to begin with again.
+                names = sorted(path.relative_to(bundled) for path in bundled.rglob("*") if path.is_file())
+                for name in sorted(names, key=lambda n: n.name == LOCK_NAME):
+                    fsio.write_atomic(root / name, (bundled / name).read_bytes())
+            parse_lock(own.read_bytes(), str(own))
+            for path in sorted((folder / "archives").rglob("*")) if (folder / "archives").is_dir() else ():
+                if path.is_file() and index.cached(path.parent.name) is None:
+                    index.keep(path, path.parent.name)
             for pin in manifest["pins"]:
                 if pin["source"] == "git":
                     _index_pack(project, pin, folder / "packs" / f"{pin['upstream']}.pack")
@@ -190,6 +188,18 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             hint="the same input gave another tree: report it",
         )  # fmt: skip
     return found
+
+
+def _not_of(root: Path, bundled: Path) -> str:
+    """Something in a folder that a killed unpacking of the bundle can't have left; empty if there is nothing."""
+    for path in sorted(root.rglob("*")) if root.exists() else ():
+        inside = path.relative_to(root)
+        ours = path.name.startswith(".") and path.name.endswith(fsio.UNFINISHED)
+        if (path.is_dir() and not path.is_symlink()) or ours or inside.parts[0] == ".patchq":
+            continue
+        if fsio.read_or_none(bundled / inside) != fsio.read_or_none(path):
+            return str(inside)
+    return ""
 
 
 def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:

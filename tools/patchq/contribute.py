@@ -66,7 +66,7 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
     missing = {path: data for path, data in stand_ins.items() if path not in entries}
 
     def read(wanted: Sequence[str]) -> Document | None:
-        return _find(store, entries, missing, lambda paths: [by[w] for w in wanted for by in (paths,) if w in by])
+        return _find(store, entries, missing, lambda paths: [paths[w] for w in wanted if w in paths])
 
     def bug_form(paths: dict[str, str]) -> list[str]:
         forms = sorted(p for p in paths if p.startswith(_FORMS) and "bug" in p)

@@ -17,7 +17,7 @@ from patchq.deps import dependencies
 from patchq.errors import PatchqError
 from patchq.forecast import forecast
 from patchq.inspect import PatchInfo, list_patches, status
-from patchq.ledger import Attempt, Cost, costs, parse
+from patchq.ledger import WRITTEN, Attempt, Cost, costs, parse
 from patchq.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
 from patchq.project import Project
 from patchq.prove import NOT_RUN, Verdict
@@ -26,7 +26,6 @@ from patchq.stack import Stack, ledger_path, load_stack
 
 #: Past so many patches the graph isn't looked for: `patchq deps` takes time with their square.
 MOST_FOR_GRAPH = 200
-CARRIED = "carried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +266,7 @@ def _matrix(
 def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
     if line is None:
         if name in stack.names:
-            return Cell(CARRIED, "written for this ref", stack.relative(project.layout, name))
+            return Cell(WRITTEN, "written for this ref", stack.relative(project.layout, name))
         return Cell("")
     a = line.attempt
     said = [f"from {a.from_ref}"] + [f"{f.path}" + (f" ({f.hunks} hunks)" if f.hunks else "") for f in a.files]

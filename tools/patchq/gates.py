@@ -121,20 +121,22 @@ def run_gates(
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
         plan = _plan(config, folder, changed)
-        failed = _run(folder, plan, changed)
+        results = _run(folder, plan, changed)
         mended = git.run("diff", "--no-color", "--no-ext-diff").decode("utf-8", "replace")
         before: dict[str, str] = {}
-        if any(state == FAILED for state, _ in failed.values()):
+        if any(state == FAILED for state, _ in results.values()):
             git.run("checkout", "--quiet", "--force", base)
             there = {p for p in changed if (folder / p).is_file()}
             before = {hook: state for hook, (state, _) in _run(folder, plan, there).items()}
-    for key, (state, said) in failed.items():
+    for key, (state, said) in results.items():
         if state == FAILED and "modified by this hook" in said:  # of several such, it is what all of them did
-            failed[key] = (state, said + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
+            results[key] = (state, said + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
     gates = [
-        Gate(hook.key, hook.tool, *failed[hook.key], before.get(hook.key, "") if failed[hook.key][0] == FAILED else "")
+        Gate(
+            hook.key, hook.tool, *results[hook.key], before.get(hook.key, "") if results[hook.key][0] == FAILED else ""
+        )
         for hook in plan
-        if hook.key in failed
+        if hook.key in results
     ]
     return gates + [Gate(hook.key, hook.tool, NOT_RUN, hook.missing) for hook in plan if hook.missing]
 

@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -154,6 +155,21 @@ def cached(sha256: str) -> Path | None:
                 return path
             path.unlink(missing_ok=True)  # it rotted, or somebody else wrote it
     return None
+
+
+def keep(path: Path, sha256: str) -> None:
+    """Put a file that has this hash into the cache: copied, since that may lie on another disk."""
+    root = cache_folder()
+    root.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
+    os.close(fd)
+    try:
+        shutil.copyfile(path, name)
+        target = root / "sha256" / sha256 / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fsio.rename(Path(name), target)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> Path:

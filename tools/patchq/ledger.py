@@ -18,6 +18,8 @@ VERSION = 1
 OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict")
 #: Those after which the stack of the new ref has the patch.
 CARRIED = OUTCOMES[:5]
+#: Of a patch that is in a ref's stack without having been carried there: it was written for that ref.
+WRITTEN = "carried"
 GRADES = ("", "identical", "contained", "edited")
 
 

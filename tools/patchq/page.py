@@ -8,12 +8,13 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from patchq.evidence import CARRIED, Evidence, Matrix, PatchView
+from patchq.evidence import Evidence, Matrix, PatchView
+from patchq.ledger import WRITTEN
 from patchq.measurements import Measurement
 from patchq.render import FOLDER, raw, render
 
@@ -22,7 +23,7 @@ MOST_LINES = 400
 #: Past so many nodes a drawing helps nobody; the table stays.
 MOST_NODES = 150
 _TONES = {
-    "k": ("clean", "offset", CARRIED, "proven", "passed"), "g": ("merged", "replayed", "resolved", "not run"),
+    "k": ("clean", "offset", WRITTEN, "proven", "passed"), "g": ("merged", "replayed", "resolved", "not run"),
     "h": ("absorbed",), "x": ("conflict", "obsolete", "failed", "not proven"),
 }  # fmt: skip
 _TONE = {word: tone for tone, words in _TONES.items() for word in words}
@@ -70,9 +71,8 @@ def _json(value: object) -> str:
     return text
 
 
-def _cells(matrix: Matrix, link: object) -> dict[str, object]:
+def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
     """What the cells of a matrix say, for the dialog: by row and column, only where there is something."""
-    assert callable(link)
     texts: dict[str, int] = {"": 0}  # the same words stand in many cells
     rows = [
         {

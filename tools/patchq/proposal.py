@@ -84,10 +84,6 @@ class TestRun:
     said: str = ""
 
 
-#: Of a ref whose own stack has the patches.
-CARRIED = "carried"
-
-
 @dataclass(frozen=True, slots=True)
 class Affected:
     """What the branch comes to as one patch on a ref: where it doesn't stop, what it mends is as it was."""

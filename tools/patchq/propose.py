@@ -5,6 +5,7 @@ Everything is made in the store and in memory; nothing leaves this machine, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,11 +23,12 @@ from patchq.gates import Gate, run_gates
 from patchq.git import CommitInfo, PathChange, TreeEntry, bare_repository, blob_id, fetch_history, scratch
 from patchq.header import Header, Ident, mail_safe, with_trailer, without_ours
 from patchq.inspect import read_ledgers, touched
+from patchq.ledger import WRITTEN
 from patchq.lock import ContributeConfig
 from patchq.overlap import Touch, by_commits, by_releases
 from patchq.paths import check_inside, check_name
 from patchq.project import Project
-from patchq.proposal import CARRIED, Affected, Check, Member, Owner, Proposal, branch_ref
+from patchq.proposal import Affected, Check, Member, Owner, Proposal, branch_ref
 from patchq.refs import older_first
 from patchq.selection import PROPOSABLE, Plan, alone, place
 from patchq.sources import Base, Fetcher, have_base
@@ -249,7 +251,7 @@ def _affected(
         landing = column.landings[0]
         outcome, grade = landing.outcome, ""
         if outcome in STOPS and ref in having:
-            outcome = CARRIED
+            outcome = WRITTEN
         elif outcome in STOPS:
             outcome, grade, _ = verdict(landing, sight(whole, base, [(ref, there)]), ref)
         found.append(Affected(ref, outcome, grade))
@@ -312,8 +314,6 @@ def _checks(
 
 
 def _title_check(title: str, style: str) -> Check:
-    import re
-
     if style == "tags":
         ok, said = re.match(r"(\[[^\[\]]+\])+ \S", title), "begins with tags like [Bugfix][Core]"
     else:
