@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,16 @@ class Signer:
         git(folder, *self.options, *args, env={"GNUPGHOME": self.home} if self.home else None)
 
 
-def pgp(folder: Path, who: str) -> Signer:
+def pgp(folder: Path, who: str, born: str = "now", expires: str = "never") -> Signer:
+    """A new OpenPGP key; with ``born``, one that was made and signs at another time."""
     folder.mkdir(mode=0o700)
-    gpg = ["gpg", "--homedir", str(folder), "--batch", "--quiet", "--passphrase", ""]
-    subprocess.run([*gpg, "--quick-gen-key", who, "ed25519", "sign", "never"], check=True, capture_output=True)
+    program = folder / "gpg"
+    program.write_text(f'#!/bin/sh\nexec gpg {"" if born == "now" else f"--faked-system-time {born}"} "$@"\n')
+    program.chmod(0o755)
+    gpg = [str(program), "--homedir", str(folder), "--batch", "--quiet", "--passphrase", ""]
+    subprocess.run([*gpg, "--quick-gen-key", who, "ed25519", "sign", expires], check=True, capture_output=True)
     public = subprocess.run([*gpg, "--armor", "--export", who], check=True, capture_output=True).stdout
-    return Signer(("-c", f"user.signingKey={who}", "-c", "gpg.program=gpg"), public, str(folder))
+    return Signer(("-c", f"user.signingKey={who}", "-c", f"gpg.program={program}"), public, str(folder))
 
 
 def ssh(folder: Path, who: str) -> Signer:
@@ -49,8 +54,6 @@ def signers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Si
     """Whose keys the keyring holds, and somebody else's of the same kind."""
     make = pgp if request.param == "pgp" else ssh
     # gpg's agent listens on a socket in its home, and a socket's path is short.
-    import tempfile
-
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         yield make(Path(short) / "a", "releaser@example.org"), make(Path(short) / "b", "mallory@example.org")
         for name in ("a", "b"):
@@ -144,6 +147,26 @@ def test_what_is_not_signed_by_the_keyring_is_refused(
     assert "refs/patchq/base/git/up/v2" not in git(patchq.layout.store, "for-each-ref")
     answer = json.loads(patchq.fails(1, "pin", "--check", "up", "--json"))
     assert [c["ok"] for c in answer["checked"] if c["source"] == "signature"] == [False, False]
+
+
+def test_an_expired_and_a_revoked_key(patchq: Patchq, upstream: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        expiring = pgp(Path(short) / "a", "a@example.org", "20200101T000000", "1y")
+        revoked = pgp(Path(short) / "b", "b@example.org")
+        expiring.sign(upstream, "tag", "-s", "v2", "-m", "two")
+        revoked.sign(upstream, "tag", "-s", "v3", "-m", "three")
+        gpg = ["gpg", "--homedir", revoked.home, "--batch", "--yes", "--quiet"]
+        (certificate,) = (Path(revoked.home) / "openpgp-revocs.d").iterdir()
+        # gpg disarms what it made for the day of need: a colon stands before the armour.
+        subprocess.run(
+            [*gpg, "--import"], input=certificate.read_text().replace(":-----", "-----"), text=True, check=True
+        )
+        public = subprocess.run([*gpg, "--armor", "--export"], capture_output=True, check=True).stdout
+        trust(patchq, expiring, Signer((), public))
+        assert "its key has expired" in patchq.fails(1, "pin", "up", "--ref", "v2")
+        assert "its key was revoked" in patchq.fails(1, "pin", "up", "--ref", "v3")
+        for home in (expiring.home, revoked.home):
+            subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], capture_output=True)
 
 
 def test_a_key_of_one_kind_says_nothing_of_the_other(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:

@@ -270,7 +270,8 @@ def write_stack(
             (written if before is not None else added).append(applied.name)
         remembered.append(remember(stack, applied, mail))
     names = [a.name for a in done]
-    removed = [n for n in stack.names if n not in names]
+    kept = set(names)
+    removed = [n for n in stack.names if n not in kept]
     for name in removed:
         change.files[stack.relative(layout, name)] = None
     if list(stack.names) != names:

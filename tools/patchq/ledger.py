@@ -160,10 +160,9 @@ def costs(ledger: Ledger) -> list[Cost]:
     by_patch: dict[str, list[Attempt]] = {}
     for attempt in ledger.attempts:
         by_patch.setdefault(attempt.patch, []).append(attempt)
-    latest = ledger.latest()
     found = []
     for patch, attempts in by_patch.items():
-        last = [a for (name, _), a in latest.items() if name == patch]
+        last = Ledger(tuple(attempts)).latest().values()
         hot = Counter(f.path for a in attempts for f in a.files)
         retired = next((a.onto for a in last if a.outcome == "absorbed"), "")
         stopped = sum(a.outcome not in CARRIED[:3] for a in attempts)
