@@ -235,6 +235,8 @@ def test_a_git_that_hangs_is_interrupted(stack: Patchq, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*RUN, str(stack.root), "apply", "--to", "first"], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, **env}, start_new_session=True,
+        # What runs in the background of a shell has it ignored, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + 30
     while not any("sleep" in name for name in children(process.pid)) and time.monotonic() < end:
