@@ -63,14 +63,13 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
     yield from (mark for mark in packs.glob("pack-*.keep") if _of_fast_import(mark))
     yield from store.glob("objects/??/tmp_obj_*")
     yield from store.glob("fast_import_crash_*")
+    # Only where nobody writes without the lock: a result, or a report, may be another process's just now.
     pattern = f".*{fsio.UNFINISHED}"
-    yield from layout.root.glob(pattern)
-    yield from layout.dist.glob(pattern)
-    yield from (layout.root / "patches").rglob(pattern)
-    yield from layout.private.glob(pattern)
-    for folder in layout.private.iterdir():
-        if folder not in (store, layout.private / "trees") and not folder.is_symlink():
-            yield from folder.rglob(pattern)
+    yield from layout.root.glob(f".{layout.lock.name}{pattern[1:]}")
+    for folder in (layout.root / "patches", layout.root / "measurements", layout.dist):
+        yield from folder.rglob(pattern)
+    for name in ("journal", "state", "rebase", "wheels"):
+        yield from (layout.private / name).rglob(pattern)
 
 
 def _of_fast_import(mark: Path) -> bool:
