@@ -36,10 +36,15 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, keyring: Pat
     if tag:
         raw = store.run("cat-file", "tag", tag)
         if b"-----BEGIN " in raw:
-            head = dict(line.split(b" ", 1) for line in raw.split(b"\n\n")[0].split(b"\n"))
-            if head[b"object"].decode() != commit or head[b"tag"].decode("utf-8", "replace") != ref:
-                name = head[b"tag"].decode("utf-8", "replace")
-                raise SourceError(f"the tag that {ref} names is signed as {name} of another commit", hint=hint)
+            head = raw.split(b"\n\n")[0]
+            named = re.search(rb"^tag (.+)$", head, re.MULTILINE)
+            if (
+                not re.match(rb"object %s\ntype commit\n" % commit.encode(), head)
+                or not named
+                or named[1] != ref.encode()
+            ):
+                name = named[1].decode("utf-8", "replace") if named else "nothing"
+                raise SourceError(f"the tag that {ref} names says that it is {name}, or of another commit", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, keyring, hint)}"
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
         raise SourceError(f"neither the tag {ref} nor its commit {commit} is signed", hint=hint)
