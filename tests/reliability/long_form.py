@@ -4,7 +4,7 @@
 
 Runs the tests of this folder with nothing left out, writes what they found to
 ``docs/reference/reliability.json`` and the tables of ``docs/reference/reliability.md`` from that.
-An hour on two cores. A failure is told and nothing is written.
+Forty minutes on two cores. A failure is told and nothing is written.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_a_rebase_at_every_system_call(
     after = go_on()
     tried, faults = 0, []
     # To go on to the end takes a second; each point is tried with what is worst, the others for some.
-    every = 5 if then == "gives up" else 1 if fault is Fault.KILL_ALL else 4
+    every = 12 if then == "gives up" else 2 if fault is Fault.KILL_ALL else 12
     for at in chosen(whole.stops, f"rebase {what} {fault.name} {then}", 5, every):
         shutil.rmtree(stack.root)
         shutil.copytree(saved, stack.root, symlinks=True)

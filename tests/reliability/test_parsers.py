@@ -87,7 +87,7 @@ def test_seeds_reach_the_parser(name: str) -> None:
 @pytest.mark.parametrize("name", parsers.PARSERS)
 def test_fuzzed_for_a_moment(name: str) -> None:
     """The long form gives each parser minutes."""
-    found = fuzz.fuzz(name, 60 if LONG else 2)
+    found = fuzz.fuzz(name, 30 if LONG else 2)
     assert found["findings"] == 0, f"{found['input']!r}\n{found['said']}"
     assert found["inputs"] > 20, found
     record("fuzz", **found)

@@ -189,7 +189,7 @@ def template(stack: Patchq, upstream: Path) -> Path:
 
 def test_as_many_undos_as_verbs(template: Path) -> None:
     Verbs.template, Verbs.undone = template, 0
-    count = 100 if LONG else 8
+    count = 60 if LONG else 8
     run_state_machine_as_test(
         Verbs,
         settings=settings(

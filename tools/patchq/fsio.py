@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,18 @@ def sync_folder(folder: Path) -> None:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``: written beside it, fsynced, renamed."""
+    write_all({path: data})
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Replace several files, each by one step of its own; when this returns, all of them last."""
+    for path, data in files.items():
+        _replace(path, data)
+    for folder in {path.parent for path in files}:
+        sync_folder(folder)
+
+
+def _replace(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=UNFINISHED, dir=path.parent)
     try:
@@ -44,7 +56,6 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
 
 
 def remove(path: Path) -> None:

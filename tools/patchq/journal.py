@@ -73,19 +73,21 @@ class Journal:
         for tree in change.trees:
             if tree.old and tree.new and not tree.adopt:
                 self.worktree(tree.upstream).rehearse(tree.old, tree.new)
+        kept: dict[Path, bytes] = {}
         record = {
             "version": VERSION,
             "verb": change.verb,
             "summary": change.summary,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "files": {
-                path: [self._keep(fsio.read_or_none(self.layout.root / path)), self._keep(data)]
+                path: [self._keep(fsio.read_or_none(self.layout.root / path), kept), self._keep(data, kept)]
                 for path, data in change.files.items()
             },
             "refs": change.refs,
             "trees": [[t.upstream, t.old, t.new, t.adopt] for t in change.trees],
             "undoes": undoes,
         }
+        fsio.write_all(kept)
         fsio.write_atomic(self.pending, fsio.dump_json(record))
         self._carry_out(record, resumed=False)
 
@@ -110,13 +112,10 @@ class Journal:
         for tree in trees:
             self._move_tree(tree, resumed=resumed)
         self.store.update_refs(moves)
-        for path, (_, after) in files.items():
-            full = self.layout.root / path
-            data = self._kept(after)
-            if data is None:
-                fsio.remove(full)
-            else:
-                fsio.write_atomic(full, data)
+        contents = {self.layout.root / path: self._kept(after) for path, (_, after) in files.items()}
+        for full in (path for path, data in contents.items() if data is None):
+            fsio.remove(full)
+        fsio.write_all({path: data for path, data in contents.items() if data is not None})
         self._finish(record)
 
     def _move_tree(self, tree: TreeMove, *, resumed: bool) -> None:
@@ -161,13 +160,14 @@ class Journal:
         """Those of the files that are the user's; what lies in .patchq is patchq's own memory."""
         return [(path, ends) for path, ends in files.items() if not path.startswith(self.layout.private.name + "/")]
 
-    def _keep(self, data: bytes | None) -> str | None:
+    def _keep(self, data: bytes | None, new: dict[Path, bytes]) -> str | None:
+        """The digest of a content, which is added to ``new`` if the journal hasn't got it yet."""
         if data is None:
             return None
         digest = hashlib.sha256(data).hexdigest()
         path = self._object(digest)
         if not path.exists():
-            fsio.write_atomic(path, data)
+            new[path] = data
         return digest
 
     def _kept(self, digest: str | None) -> bytes | None:
