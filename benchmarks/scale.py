@@ -135,7 +135,7 @@ def by_patches(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, 
                 "drop one": command(patchq, "drop", middle),
                 "undo": command(patchq, "undo"),
                 "move one": command(patchq, "move", middle, "--first"),
-                "deps": command(patchq, "deps") if count <= 1000 else {},
+                "deps": command(patchq, "deps"),
                 "report --markdown": command(patchq, "report", "--markdown", str(here / "r.md")),
             },
         )

@@ -6,6 +6,7 @@ What a patch says of itself (``Requires:``) is shown beside that; it may mean mo
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -19,16 +20,12 @@ from patchq.types import TreeId
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of one patch, as ``upstream/name``: all that it needs, those that nothing between them needs, and what it says.
-
-    :ivar commutes: the other patches of its stack that neither need it nor are needed by it.
-    """
+    """Of one patch, as ``upstream/name``: all it needs, those that nothing between them needs, and what it says."""
 
     patch: str
     needs: tuple[str, ...]
     direct: tuple[str, ...]
     requires: tuple[str, ...]
-    commutes: tuple[str, ...]
 
 
 def dependencies(project: Project, names: Sequence[str] = (), set_name: str = "") -> list[Needs]:
@@ -57,17 +54,27 @@ def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     for name in names:
         needs = all_needs[name]
         indirect = {far for near in needs for far in all_needs[near]}
-        free = [n for n in names if n != name and n not in needs and name not in all_needs[n]]
         found.append(
             Needs(
                 f"{upstream}/{name}",
                 tuple(f"{upstream}/{n}" for n in needs),
                 tuple(f"{upstream}/{n}" for n in needs if n not in indirect),
                 tuple(requires[name]),
-                tuple(f"{upstream}/{n}" for n in free),
             )
         )
     return found
+
+
+def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
+    """For each patch the others of its stack that neither need it nor are needed by it; as many as their square."""
+    stacks: dict[str, list[Needs]] = {}
+    for needs in found:
+        stacks.setdefault(needs.patch.split("/")[0], []).append(needs)
+    return {
+        one.patch: [o.patch for o in stack if o is not one and o.patch not in one.needs and one.patch not in o.needs]
+        for stack in stacks.values()
+        for one in stack
+    }
 
 
 def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
@@ -97,6 +104,10 @@ class _Graph:
         self.commits = carried.commits
         self.trees = [store.tree_of([carried.base])[0], *(info.tree for _, info in carried.commits)]
         self.touched = _touched(store, self.trees, carried.commits)
+        self.by_path: dict[bytes, list[int]] = {}
+        for number, paths in enumerate(self.touched):
+            for path in paths:
+                self.by_path.setdefault(path, []).append(number)
         self.merged: dict[tuple[int, TreeId], TreeId | None] = {}
 
     def needs(self, numbers: Sequence[int]) -> list[str]:
@@ -106,24 +117,25 @@ class _Graph:
         the gap: where that conflicts, the patch is needed. So is what it needs in turn.
         """
         kept = sorted(numbers)
-        for other in range(kept[-1] - 1, -1, -1):
-            if other in numbers:
+        # Only what shares a path with one that is kept and comes after it can be in its way.
+        waiting = {other for k in kept for other in self._sharing(k)}
+        while waiting:
+            other = max(waiting)
+            waiting.remove(other)
+            if other in kept:
                 continue
             block = [k for k in kept if k > other]
-            if self._apart(other, block):
-                continue
             onto: TreeId | None = self.trees[other]
             for member in block:
                 onto = self._carry(member, onto) if onto is not None else None
             if onto is None:
-                kept.append(other)
-                kept.sort()
+                insort(kept, other)
+                waiting |= self._sharing(other)
         return [self.commits[k][0] for k in kept if k not in numbers]
 
-    def _apart(self, other: int, block: Sequence[int]) -> bool:
-        """Whether a patch touches no path that those of the block touch, nor one above or below it."""
-        mine = self.touched[other]
-        return not any(mine & self.touched[member] for member in block)
+    def _sharing(self, number: int) -> set[int]:
+        """The earlier patches that touch a path that this one touches, or one above or below it."""
+        return {other for path in self.touched[number] for other in self.by_path[path] if other < number}
 
     def _carry(self, number: int, onto: TreeId) -> TreeId | None:
         key = (number, onto)

@@ -17,11 +17,12 @@ def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> 
 
     Found by carrying each without the others, in memory; what patches say in Requires: is shown beside.
     """
-    from patchq.deps import as_dot, dependencies
+    from patchq.deps import as_dot, commuting, dependencies
 
     found = dependencies(open_project(as_json or dot), names, set_name)
     if as_json:
-        emit("deps", {"patches": [asdict(n) for n in found]})
+        free = commuting(found)
+        emit("deps", {"patches": [{**asdict(n), "commutes": free[n.patch]} for n in found]})
     elif dot:
         click.echo(as_dot(found), nl=False)
     else:
