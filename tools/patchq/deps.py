@@ -103,7 +103,7 @@ class _Graph:
         self.store, self.upstream = store, carried.stack.pin.upstream
         self.commits = carried.commits
         self.trees = [store.tree_of([carried.base])[0], *(info.tree for _, info in carried.commits)]
-        self.touched = _touched(store, self.trees, carried.commits)
+        self.touched = _touched(store, carried.commits)
         self.by_path: dict[bytes, list[int]] = {}
         for number, paths in enumerate(self.touched):
             for path in paths:
@@ -148,17 +148,15 @@ class _Graph:
         return self.merged[key]
 
 
-def _touched(
-    store: Git, trees: Sequence[TreeId], commits: Sequence[tuple[str, CommitInfo]]
-) -> Sequence[frozenset[bytes]]:
+def _touched(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> Sequence[frozenset[bytes]]:
     """The paths that each patch touches; of one that is added or removed, itself and its folders as folders too.
 
     Folders matter where a file takes the place of a folder, or where git follows a renamed one.
     """
     found = []
-    for before, (_, info) in zip(trees, commits, strict=False):
+    for changes in store.changes_of([info.commit for _, info in commits]):
         paths: set[bytes] = set()
-        for change in store.changes(before, info.tree):
+        for change in changes:
             paths.add(change.path)
             if change.old is None or change.new is None:
                 parts = change.path.split(b"/")
