@@ -225,6 +225,9 @@ class Worktree:
         after = self.store.list_tree(new)
         moved = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
         suspects = [p for p in moved if p not in self.nested]
+        # Of a copied or restored project every file looks modified until git has looked at it again, and
+        # would be written anew below, whether or not it moves.
+        self.git.run("update-index", "--refresh", ok_codes=(0, 1))
         differ = self.git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all").split(b"\0")
         suspects += [p for p in differ if p and p not in moved and p not in self.nested]
         blobs = self.store.read_blobs(
