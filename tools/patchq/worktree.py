@@ -265,6 +265,9 @@ class Worktree:
 
         :raises EditedTreeError: if it holds anything that is not in its commit, unless ``force`` is given.
         """
+        self._forget_unfinished()
+        if not self.exists and self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()  # of one that was only begun
         if self.exists:
             self._show_nested()
             if not force and (found := self.status()) and (found.edited or found.untracked):
