@@ -27,12 +27,13 @@ PAGE = ROOT / "docs" / "reference" / "reliability.md"
 
 
 def collect(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the tests wrote, by kind, in an order that doesn't depend on who was first."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in folder.glob("*.json"):
+    """What the tests wrote, by kind, in an order that doesn't depend on who was first; of a test run twice the last."""
+    found: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
         row = json.loads(path.read_text())
-        found.setdefault(row.pop("kind"), []).append(row)
-    return {kind: sorted(rows, key=lambda r: json.dumps(r, sort_keys=True)) for kind, rows in sorted(found.items())}
+        which = tuple(str(row.get(key, "")) for key in ("verb", "fault", "parser"))
+        found.setdefault(row.pop("kind"), {})[which] = row
+    return {kind: [rows[which] for which in sorted(rows)] for kind, rows in sorted(found.items())}
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -70,8 +71,8 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
 def page(text: str, found: dict[str, list[dict[str, Any]]]) -> str:
     """The page with its tables put in between their markers."""
     for name, body in tables(found).items():
-        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)"
-        text, count = re.subn(pattern, lambda m, body=body: m[1] + body + m[2], text, flags=re.DOTALL)
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
+        text, count = re.subn(pattern, lambda m, body=body: f"{m[1]}{body}\n{m[2]}", text, flags=re.DOTALL)
         assert count == 1, f"{PAGE} has no place for {name}"
     return text
 

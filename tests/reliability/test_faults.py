@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from extent import record
 from kit import Patchq, edit, git
 from patchq import fsio, index, sources
 from test_hostile import GOOD, tarball
@@ -471,8 +470,3 @@ def test_a_verb_says_what_mends_the_store(stack: Patchq) -> None:
     assert "`patchq fetch` mends the store" in out, out
     assert "This is a bug" not in out
     assert json.loads(stack.run("fetch", "--json").output)["pins"]
-
-
-def test_figures() -> None:
-    """For the report of the long form."""
-    record("faults", store=len(STORE) * 2, index=8, folders=10, disk=4)
