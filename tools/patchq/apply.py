@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from patchq import fsio
 from patchq.engine import Engine, Incoming
 from patchq.errors import UserError
-from patchq.git import CommitInfo, Git
+from patchq.git import CommitInfo
 from patchq.header import parse as parse_mail
 from patchq.journal import Change, TreeMove
 from patchq.project import Project
@@ -18,9 +18,6 @@ from patchq.sources import Base, Fetcher
 from patchq.stack import Remembered, Stack, State, find_patch, load_stack, load_state, pin_key
 from patchq.types import AppliedPatch, CommitId, StackResult, TreeId
 from patchq.worktree import branch_of
-
-#: Each cold apply adds a pack; past this many they become one.
-MAX_PACKS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +180,7 @@ def _perform(project: Project, plans: Sequence[Plan], heads: dict[str, CommitId 
         add_move(project, change, item.stack.pin.upstream, heads[item.stack.pin.upstream], item.before, item.after)
     project.journal.perform(change)
     if any(p.reused < len(p.after.patches) for p in plans):
-        _join_packs(project.store)
+        project.store.join_packs()
 
 
 def add_move(
@@ -202,13 +199,6 @@ def add_move(
     elif before != after:
         # Only stat keys differ: a note to ourselves, not an operation that could be undone.
         fsio.write_atomic(path, after.dump())
-
-
-def _join_packs(store: Git) -> None:
-    packs = list((store.folder / "objects" / "pack").glob("*.pack"))
-    if len(packs) > MAX_PACKS:
-        # Unreachable objects stay: undo may need them.
-        store.run("repack", "-a", "-d", "-k", "-q")
 
 
 def current(project: Project, upstream: str) -> tuple[Stack, State]:

@@ -39,6 +39,8 @@ _SAFE_TRANSPORTS = {
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "60",
 }
+#: Packs past which they become one.
+MAX_PACKS = 50
 #: What git says where the store lacks something, or holds something damaged.
 _LOST = re.compile(
     r"bad object|unable to read|missing (?:blob|tree|commit)|is corrupt|could not (?:read|parse)|bad tree"
@@ -170,6 +172,12 @@ class Git:
         """The commit that ``ref`` points at, or None where there is no such ref."""
         found = self.line("rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}", ok_codes=(0, 1, 128))
         return CommitId(found) if found else None
+
+    def join_packs(self) -> None:
+        """Make one pack of many: each fetch and each cold apply adds one, and every git looks into all of them."""
+        if len(list((self.folder / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
+            # Unreachable objects stay: undo may need them.
+            self.run("repack", "-a", "-d", "-k", "-q")
 
     def is_whole(self, commits: Iterable[str]) -> bool:
         """Whether every commit, tree and file that these commits consist of is here."""

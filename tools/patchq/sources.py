@@ -151,6 +151,8 @@ class Fetcher:
             raise
         self.say(f"{pin.upstream}: fetching {pin.ref} from {url}")
         fetch_commit(self.store, url, pin.commit, pin.ref, again=again)
+        if not again:  # a store that is being mended may lack what its refs name
+            self.store.join_packs()
         self._check_signature(pin)
         return self._keep_git(pin)
 
