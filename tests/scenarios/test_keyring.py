@@ -191,6 +191,12 @@ def test_a_keyring_that_is_none(patchq: Patchq, upstream: Path, tmp_path: Path, 
     assert "keyring" in patchq.fails(1, "pin", "up", "--ref", "v2")
 
 
+def test_what_is_applied_already_is_asked_too(stack: Patchq, tmp_path: Path) -> None:
+    """A keyring that comes later: the remembered base is no way around it."""
+    trust(stack, ssh(tmp_path / "a", "releaser@example.org"))
+    assert "neither the tag v1 nor its commit" in stack.fails(1, "apply")
+
+
 def test_a_keyring_lies_in_the_project(patchq: Patchq) -> None:
     text = patchq.layout.lock.read_text().replace("[upstreams.up]\n", '[upstreams.up]\nkeyring = "../keys"\n', 1)
     patchq.layout.lock.write_text(text)

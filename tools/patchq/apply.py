@@ -94,7 +94,9 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
     known: dict[str, Base] = {}
     for stack in stacks:
         state = states[stack.pin.upstream]
-        if state and state.ref == stack.pin.ref and state.pin_key == pin_key(stack.pin):
+        # Where a keyring is configured the fetcher is asked: it knows whether this one has checked the pin.
+        signed = project.lock.upstreams[stack.pin.upstream].keyring
+        if state and state.ref == stack.pin.ref and state.pin_key == pin_key(stack.pin) and not signed:
             known[stack.pin.upstream] = Base(stack.pin, state.base, state.source)
     rest = [s.pin for s in stacks if s.pin.upstream not in known]
     if rest:
