@@ -33,8 +33,9 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from patchq import diff, index
-from patchq.absorbed import IDENTICAL, FileSight, blocks, judge, look
+from patchq.carry.absorbed import IDENTICAL, FileSight, blocks, judge, look
+from patchq.formats import diff
+from patchq.sources import index
 
 TUNING = {
     "flashinfer-python": [

@@ -24,9 +24,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from patchq import archive, index, wheel  # noqa: E402
-from patchq.git import init_store  # noqa: E402
-from patchq.project import Project  # noqa: E402
+from patchq.build import wheel  # noqa: E402
+from patchq.git.repository import init_store  # noqa: E402
+from patchq.project.project import Project  # noqa: E402
+from patchq.sources import archive, index  # noqa: E402
 
 
 def median(work: Callable[[], object], runs: int, before: Callable[[], object] = lambda: None) -> float:

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from patchq.paths import ref_to_folder
+from patchq.system.paths import ref_to_folder
 
 ENV = {
     "GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "n@n", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "n@n",

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from carrying import copy_project, git, rebase
 
-from patchq.apply import apply, carried_stacks
-from patchq.carry import STOPS
-from patchq.edit import new
-from patchq.forecast import forecast
-from patchq.project import Project
+from patchq.carry.carry import STOPS
+from patchq.carry.forecast import forecast
+from patchq.project.project import Project
+from patchq.stacks.apply import apply, carried_stacks
+from patchq.stacks.edit import new
 
 
 def fill_up(project: Project, upstream: str, ref: str, count: int) -> None:
@@ -53,8 +53,8 @@ def fill_up(project: Project, upstream: str, ref: str, count: int) -> None:
 FORECAST = """
 import resource, sys
 from pathlib import Path
-from patchq.forecast import forecast
-from patchq.project import Project
+from patchq.carry.forecast import forecast
+from patchq.project.project import Project
 forecast(Project.find(Path(sys.argv[1]), wait=600), sys.argv[2], sys.argv[3:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
 """

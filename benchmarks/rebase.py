@@ -18,10 +18,10 @@ from pathlib import Path
 
 from carrying import copy_project, git, rebase
 
-from patchq.apply import carried_stacks
-from patchq.forecast import forecast
-from patchq.paths import ref_to_folder
-from patchq.project import Project
+from patchq.carry.forecast import forecast
+from patchq.project.project import Project
+from patchq.stacks.apply import carried_stacks
+from patchq.system.paths import ref_to_folder
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "scenarios")]
 
 from playwright.sync_api import sync_playwright  # noqa: E402
 
-from patchq.evidence import gather  # noqa: E402
-from patchq.page import html  # noqa: E402
-from patchq.project import Project  # noqa: E402
+from patchq.project.project import Project  # noqa: E402
+from patchq.report.evidence import gather  # noqa: E402
+from patchq.report.page import html  # noqa: E402
 from test_report_page import large  # noqa: E402
 
 OPENED = "(() => { const n = performance.getEntriesByType('navigation')[0]; return n.loadEventEnd - n.startTime; })()"

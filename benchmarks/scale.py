@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests")]
 from kit import Patchq, git  # noqa: E402
-from patchq.ledger import Attempt  # noqa: E402
+from patchq.formats.ledger import Attempt  # noqa: E402
 
 ENV = {**{k: v for k, v in os.environ.items() if not k.startswith("GIT_")}, "PYTHONPATH": str(ROOT / "tools")}
 MAIL = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001

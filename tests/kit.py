@@ -10,8 +10,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from patchq.cli import cli
-from patchq.paths import Layout
-from patchq.project import Project
+from patchq.project.project import Project
+from patchq.system.paths import Layout
 
 ROOT = Path(__file__).resolve().parent.parent
 

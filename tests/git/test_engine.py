@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit import Patchq, commit_files, edit, git, numbered
-from patchq import diff
-from patchq.diff import Mismatch, Unsupported
+from patchq.formats import diff
+from patchq.formats.diff import Mismatch, Unsupported
 
 
 def by_git(content: bytes, patch: bytes, folder: Path) -> bytes | None:

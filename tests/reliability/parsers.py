@@ -14,12 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import ROOT
-from patchq import archive as archives
-from patchq import bundle, diff, edit, fsio, header, ledger, lock, measurements, rerere, series, stack
-from patchq.diff import Mismatch, Unsupported
+from patchq.carry import rerere
 from patchq.errors import PatchqError
-from patchq.git import Git, Stage, TreeEntry, init_store
-from patchq.types import BlobId
+from patchq.formats import diff, header, ledger, lock, measurements, series
+from patchq.formats.diff import Mismatch, Unsupported
+from patchq.git.repository import Git, Stage, TreeEntry, init_store
+from patchq.names import BlobId
+from patchq.project import stack
+from patchq.sources import archive as archives
+from patchq.stacks import edit
+from patchq.store import bundle
+from patchq.system import fsio
 
 WHERE = "input"
 

@@ -20,7 +20,9 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, edit, git
-from patchq import fsio, index, sources
+from patchq.sources import index
+from patchq.sources import pins as sources
+from patchq.system import fsio
 from test_hostile import GOOD, tarball
 from test_killed import user_sees
 

@@ -114,7 +114,7 @@ def test_at_every_system_call(stack: Patchq, verb: str, fault: Fault, tmp_path: 
 
 def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
     """Git itself killed while it writes files: some old, one cut short, one new, a stale index.lock."""
-    from patchq.worktree import Worktree
+    from patchq.git.worktree import Worktree
 
     def dies(self: Worktree, old: object, new: object) -> None:
         (self.path / "a.txt").write_bytes(b"line 1\nline 2\n")
@@ -136,7 +136,7 @@ def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: pyte
 
 
 def test_an_edit_after_the_kill_is_kept(stack: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
-    from patchq.journal import Journal
+    from patchq.project.journal import Journal
 
     child = os.fork()
     if child == 0:
@@ -155,7 +155,7 @@ def test_apply_after_the_kill_reads_what_was_finished(
     stack: Patchq, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
 ) -> None:
     """The stack is read under the lock: what stood in the series before the recovery is history."""
-    from patchq.journal import Journal
+    from patchq.project.journal import Journal
 
     child = os.fork()
     if child == 0:

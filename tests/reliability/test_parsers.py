@@ -22,8 +22,9 @@ import fuzz
 import parsers
 from extent import LONG, record
 from kit import Patchq, git
-from patchq import archive, series
 from patchq.errors import FormatError
+from patchq.formats import series
+from patchq.sources import archive
 
 #: Those that start git for each input.
 SLOW = {"import", "resolutions"}
@@ -178,7 +179,7 @@ def test_a_member_is_never_held_whole(empty: Patchq) -> None:
 import sys
 from kit import Patchq
 from pathlib import Path
-import patchq.pinning, patchq.archive
+import patchq.store.pinning, patchq.sources.archive
 done = Patchq(Path({str(empty.root)!r})).run("fetch")
 # Not getrusage: that begins with what the process had that started this one.
 print(done.output, Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])

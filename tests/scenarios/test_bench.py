@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq
-from patchq import verify
+from patchq.environment import verify
 
 TABLE = (
     "| engine | model | config | test | t/s |\n|---|---|---|---|---|\n| vLLM | gpt-oss | all | tg32 | 48.6 ± 0.2 |\n"
@@ -24,7 +24,9 @@ def table(tmp_path: Path) -> Path:
 
 def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> None:
     """What a look at the environment finds; the look itself is tested with real wheels elsewhere."""
-    monkeypatch.setattr("patchq.bench.verify", lambda python, wanted, expected: verify.Verdict(python, packages, ()))
+    monkeypatch.setattr(
+        "patchq.report.bench.verify", lambda python, wanted, expected: verify.Verdict(python, packages, ())
+    )
 
 
 def package(state: str = "patched", *problems: str, patches: tuple[str, ...] = ("up/first",)) -> verify.Package:

@@ -15,7 +15,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from kit import Patchq, commit_files, edit, git
-from patchq import wheel
+from patchq.build import wheel
 
 SETUP = b"""[build-system]
 requires = ["setuptools"]
@@ -68,7 +68,7 @@ def pair(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patc
         ["git", "archive", "--prefix=lib-1.0/", "-o", str(index / "lib-1.0.tar.gz"), "v1.0"], cwd=lib, check=True
     )
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    from patchq.index import pip_settings
+    from patchq.sources.index import pip_settings
 
     pip_settings.cache_clear()
     empty.ok("pin", "lib", "--url", str(lib), "--ref", "v1.0", "--archive", "lib==1.0")

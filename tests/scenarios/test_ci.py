@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kit import ROOT, Patchq, commit_files, git, numbered
-from patchq.report import annotation
+from patchq.proofs.verdicts import annotation
 
 
 @pytest.fixture

@@ -116,10 +116,10 @@ def test_nothing_is_touched_and_a_stack_that_is_not_applied_will_do(stack: Patch
 @pytest.mark.index
 def test_of_the_real_stacks_it_is_enough_and_minimal() -> None:
     """Each patch's needs, and it, are carried onto the bare base; without any one of them they are not."""
-    from patchq.apply import carried_stacks
     from patchq.errors import ConflictError
-    from patchq.project import Project
-    from patchq.replay import pick
+    from patchq.git.replay import pick
+    from patchq.project.project import Project
+    from patchq.stacks.apply import carried_stacks
 
     project = Project.find(Path(__file__).parents[2], wait=600)
     done = subprocess.run(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git
-from patchq import fsio
+from patchq.system import fsio
 
 MAIL = b"""From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: Eve <eve@example.org>

@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import pytest
 
 from kit import Patchq
-from patchq.evidence import Cell, Evidence, Matrix, gather
-from patchq.inspect import PatchInfo
-from patchq.page import html, markdown
+from patchq.report.evidence import Cell, Evidence, Matrix, gather
+from patchq.report.page import html, markdown
+from patchq.stacks.views import PatchInfo
 
 pytestmark = pytest.mark.chromium
 HOSTILE = "<script>hacked=1</script><img src=x onerror=hacked=1>\"'</script></title>{{ 7*7 }}|[a](javascript:1)@all"

@@ -7,12 +7,12 @@ import sys
 import time
 
 from kit import Patchq
-from patchq import fsio
+from patchq.system import fsio
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from patchq import fsio
+from patchq.system import fsio
 with fsio.lock(Path(sys.argv[1]), verb="holding", wait=5):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -48,7 +48,8 @@ def test_a_child_that_outlives_its_patchq_keeps_the_lock(stack: Patchq) -> None:
     code = f"""
 import os, subprocess, sys
 from pathlib import Path
-from patchq import fsio, runner
+from patchq.system import fsio
+from patchq.system import runner
 with fsio.lock(Path({str(lock)!r}), verb="apply", wait=5):
     child = subprocess.Popen(["sleep", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(runner.inherited_fds))
     print(child.pid, flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, commit_files, edit, git, numbered
-from patchq import sources
+from patchq.sources import pins as sources
 from test_hostile import GOOD, tarball
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from patchq.testing import arrange
+from patchq.proofs.plugin import arrange
 
 ROOT = Path(__file__).resolve().parents[2]
 
 if "PATCHQ_TREES" not in os.environ:
-    from patchq.apply import apply
-    from patchq.project import Project
+    from patchq.project.project import Project
+    from patchq.stacks.apply import apply
 
     _project = Project.find(ROOT, wait=600)
     apply(_project)

@@ -1,9 +1,11 @@
-"""Imports go down the layers only; one module each imports click, jinja2 and subprocess."""
+"""Imports go down the floors only, packages keep to each other's faces, and one place each has the doors."""
 
 from __future__ import annotations
 
 import ast
-from graphlib import TopologicalSorter
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,106 +13,163 @@ import pytest
 import patchq
 
 PACKAGE = Path(patchq.__file__).parent
-#: docs/explanation/architecture.md shows this table. A module may import from its own layer, without
-#: cycles, and from those below; those of the use cases (SIBLINGS) not from each other.
-LAYERS = [
-    {"errors", "types"},
-    {"runner", "fsio", "paths", "machine", "leftovers"},
-    {"series", "header", "diff", "lock", "signatures", "bodies", "ledger", "absorbed", "measurements"},
-    {"git", "index", "worktree"},
-    {"journal", "keyring", "fastimport", "archive", "sources", "stack", "wheel", "replay", "backend"},
-    {"project", "engine", "merges"},
-    {"apply"},
-    {"export", "applied", "carry", "refs", "rerere", "rebase_state", "stops", "contribute", "heal"},
-    {
-        "edit",
-        "build",
-        "check",
-        "inspect",
-        "pinning",
-        "scaffold",
-        "verify",
-        "deps",
-        "doctor",
-        "rangediff",
-        "forecast",
-        "rebase",
-        "blame",
-        "ptx",
-        "probe",
-        "sbom",
-        "prove",
-        "testing",
-        "drift",
-        "gates",
-        "bundle",
-        "overlap",
-    },
-    {"cluster", "report", "upstream_tests", "render", "proposal", "bench", "evidence"},
-    {"selection", "trials", "propose", "dossier", "bugreport", "submit", "page", "compose"},
+#: docs/explanation/architecture.md shows this table. A package imports those of lower floors, and of its own
+#: floor those that don't import it back.
+FLOORS = [
+    {"errors", "names", "__init__"},
+    {"system"},
+    {"formats"},
+    {"git"},
+    {"sources"},
+    {"project"},
+    {"stacks", "environment"},
+    {"store", "carry", "drift", "proofs", "build"},
+    {"report", "contribute"},
     {"cli"},
 ]
-SIBLINGS = LAYERS[-4] - {"sbom"}
+#: What stands beside the packages: data that everything may name, and names that are public.
+ALONE = {"__init__", "__main__", "errors", "names", "testing"}
 #: Names that only one place may import.
 DOORS = {
     "git": set(),
-    "subprocess": {"runner", "testing"},
+    "subprocess": {"system.runner", "proofs.plugin"},
     "click": {"cli"},
     "rich": {"cli"},
-    "requests": {"index"},
-    "distributed": {"cluster"},
-    "jinja2": {"render"},
+    "requests": {"sources.index"},
+    "distributed": {"proofs.cluster"},
+    "jinja2": {"formats.render"},
 }
+FILES = sorted(PACKAGE.rglob("*.py"))
+PACKAGES = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
 
 
 def module_of(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
-    return relative.parts[0].removesuffix(".py")
+    """``carry.rebase``; a package's own file is the package."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
+def room_of(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imports(path: Path) -> list[tuple[str, str]]:
+    """What a file imports, as (module, name); no name for ``import module``."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | ({f"patchq.{a.name}" for a in node.names} if node.module == "patchq" else set())
+            found += [(node.module, alias.name) for alias in node.names]
     return found
 
 
-FILES = [
-    p for p in sorted(PACKAGE.rglob("*.py")) if p.name not in ("__init__.py", "__main__.py") or p.parent.name == "cli"
-]
+def own(path: Path) -> list[tuple[str, str]]:
+    """The modules of patchq that a file imports, with the name taken of each; no name for the module as a whole."""
+    found = []
+    for module, name in imports(path):
+        parts = module.split(".")
+        if parts[0] != "patchq":
+            continue
+        if (PACKAGE.joinpath(*parts[1:], name).with_suffix(".py")).exists() or (
+            len(parts) == 1 and (PACKAGE / name).is_dir()
+        ):
+            found.append((".".join([*parts[1:], name]), ""))
+        else:
+            found.append((".".join(parts[1:]) or "__init__", name))
+    return found
 
 
-def own(path: Path) -> set[str]:
-    names = {i.split(".")[1] for i in imports(path) if i.startswith("patchq.")}
-    return {n for n in names if n != "__version__"}
+def floor(room: str) -> int:
+    return next(i for i, rooms in enumerate(FLOORS) if room in rooms)
 
 
-def level(module: str) -> int:
-    found = [i for i, layer in enumerate(LAYERS) if module in layer]
-    assert found, f"{module} is in no layer"
-    return found[0]
+def test_every_module_is_in_a_package() -> None:
+    assert {module_of(p) for p in FILES if p.parent == PACKAGE} - {"__init__"} <= ALONE
+    assert {room for rooms in FLOORS for room in rooms} == (ALONE | set(PACKAGES)) - {"__main__", "testing"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_imports_go_down(path: Path) -> None:
-    module = module_of(path)
-    for other in own(path) - {module}:
-        assert level(other) <= level(module), f"{module} imports {other}, which lies above it"
-        assert not ({module, other} <= SIBLINGS), f"{module} and {other} are siblings"
+    room = room_of(module_of(path))
+    if room in ("__main__", "testing"):
+        return
+    for other, _ in own(path):
+        assert floor(room_of(other)) <= floor(room), f"{module_of(path)} imports {other}, which lies above it"
 
 
-def test_no_cycles() -> None:
-    graph: dict[str, set[str]] = {}
-    for path in FILES:
-        graph.setdefault(module_of(path), set()).update(own(path) - {module_of(path)})
-    tuple(TopologicalSorter(graph).static_order())
+def test_no_two_packages_import_each_other() -> None:
+    edges = {(room_of(module_of(p)), room_of(other)) for p in FILES for other, _ in own(p)}
+    assert not {(a, b) for a, b in edges if a < b and (b, a) in edges}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_packages_keep_to_each_others_faces(path: Path) -> None:
+    room = room_of(module_of(path))
+    for module, name in own(path):
+        if room_of(module) == room or "." not in module:
+            continue
+        package, leaf = module.split(".", 1)
+        face = importlib.import_module(f"patchq.{package}")
+        assert leaf in face.__all__, f"{module_of(path)} imports {module}, which is not on its package's face"
+        assert not name.startswith("_"), f"{module_of(path)} imports {module}.{name}"
+
+
+@pytest.mark.parametrize("package", sorted(set(PACKAGES) - {"cli"}))
+def test_a_face_computes_nothing(package: str) -> None:
+    """A docstring, and the modules that others may use."""
+    path = PACKAGE / package / "__init__.py"
+    docstring, names = ast.parse(path.read_text()).body
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(names, ast.Assign)
+    face = importlib.import_module(f"patchq.{package}")
+    assert face.__doc__
+    there = {p.stem for p in path.parent.glob("*.py")} - {"__init__"}
+    assert {n for n in there if not n.startswith("_")} == set(face.__all__)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_one_door_each(path: Path) -> None:
     for name, allowed in DOORS.items():
-        if name in {i.split(".")[0] for i in imports(path)}:
-            assert module_of(path) in allowed, f"{path.name} imports {name}"
+        if name in {module.split(".")[0] for module, _ in imports(path)}:
+            assert {module_of(path), room_of(module_of(path))} & allowed, f"{module_of(path)} imports {name}"
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name not in ("__main__.py", "testing.py")], ids=module_of)
+def test_importing_a_module_imports_nothing_above_it(path: Path) -> None:
+    """As it happens, not as it is written: each module in an interpreter of its own."""
+    module = module_of(path)
+    name = "patchq" if module == "__init__" else f"patchq.{module}"
+    script = f"import {name}, sys; print('\\n'.join(m for m in sys.modules if m.startswith('patchq.')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    for loaded in done.stdout.split():
+        assert floor(room_of(loaded.removeprefix("patchq."))) <= floor(room_of(module)), loaded
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_files_and_functions_are_small(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is over 60 lines"
+
+
+def test_help_imports_no_verb() -> None:
+    script = (
+        "import sys; from patchq.cli import cli; cli.main(['--help'], standalone_mode=False);"
+        "print([m for m in sys.modules if m.startswith('patchq.cli.commands.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_table_of_verbs_is_what_the_verbs_say() -> None:
+    from patchq.cli import VERBS, cli
+
+    for verb, (module, summary) in VERBS.items():
+        command = importlib.import_module(f"patchq.cli.commands.{module}").command
+        assert command.name == verb
+        assert command.get_short_help_str(1000) == summary
+    there = {p.stem for p in (PACKAGE / "cli" / "commands").glob("*.py")} - {"__init__"}
+    assert there == {module for module, _ in VERBS.values()}
+    assert cli.list_commands(None) == list(VERBS)  # type: ignore[arg-type]

@@ -11,38 +11,38 @@ import click
 from patchq import __version__
 from patchq.cli.boundary import Boundary
 
-#: verb: module. A module is imported only when its verb runs, or when help lists them all.
+#: verb: module in patchq.cli.commands, and its line of help. A module is imported only when its verb runs.
 VERBS = {
-    "init": "init",
-    "pin": "pin",
-    "fetch": "fetch",
-    "import": "import_",
-    "apply": "apply",
-    "status": "status",
-    "list": "list_",
-    "show": "show",
-    "new": "new",
-    "export": "export",
-    "deps": "deps",
-    "diff": "diff",
-    "drop": "drop",
-    "forecast": "forecast",
-    "ledger": "ledger",
-    "issue": "issue",
-    "pr": "pr",
-    "move": "move",
-    "rebase": "rebase",
-    "undo": "undo",
-    "check": "check",
-    "test": "test",
-    "drift": "drift",
-    "bench": "bench",
-    "report": "report",
-    "build": "build",
-    "bundle": "bundle",
-    "compose": "compose",
-    "verify-installed": "verify_installed",
-    "doctor": "doctor",
+    "init": ("init", "Begin a project."),
+    "pin": ("pin", "Add or move a pin, or check them all."),
+    "fetch": ("fetch", "Bring the pins into the store."),
+    "import": ("import_", "Adopt patches from elsewhere."),
+    "apply": ("apply", "Apply the stacks, all of them or none."),
+    "status": ("status", "Where each stack and its worktree stand."),
+    "list": ("list_", "The patches of each stack, in order."),
+    "show": ("show", "What one patch says and touches."),
+    "new": ("new", "Make a patch of your edits."),
+    "export": ("export", "Write commits back to the stack."),
+    "deps": ("deps", "Which patches really need which."),
+    "diff": ("diff", "Two versions of stacks beside each other."),
+    "drop": ("drop", "Take a patch out of its stack."),
+    "forecast": ("forecast", "What carrying a stack onto other refs would come to."),
+    "ledger": ("ledger", "What became of each patch on each ref that it was carried to."),
+    "issue": ("issue", "Make an upstream bug report of what a patch mends."),
+    "pr": ("pr", "Make an upstream pull request of patches: a branch, its mails, and a dossier."),
+    "move": ("move", "Put a patch elsewhere in its stack."),
+    "rebase": ("rebase", "Carry a stack to another ref, as patches/NAME/REF/, and pin it."),
+    "undo": ("undo", "Take back the last operation of patchq."),
+    "check": ("check", "Check the hygiene of all stacks."),
+    "test": ("test", "Run the proofs of the patches."),
+    "drift": ("drift", "Find what applies but changed meaning."),
+    "bench": ("bench", "Measurements, each tied to the build that it was measured on."),
+    "report": ("report", "The evidence: the last results of the proofs, and as a page or JSON all else that is known."),
+    "build": ("build", "Build wheels of the applied stacks into dist/."),
+    "bundle": ("bundle", "Write all that a site without a network needs into one file."),
+    "compose": ("compose", "Write the containers of a set: Dockerfile, Dockerfile.dev, compose.yaml."),
+    "verify-installed": ("verify_installed", "Check what an environment really runs."),
+    "doctor": ("doctor", "Look at this machine and the project."),
 }
 
 
@@ -55,9 +55,14 @@ class Verbs(Boundary):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"patchq.cli.{VERBS[cmd_name]}")
+        module = importlib.import_module(f"patchq.cli.commands.{VERBS[cmd_name][0]}")
         command: click.Command = module.command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Help is the table's own: it imports no verb."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from patchq.project import Project
-from patchq.types import show_path
+from patchq.names import show_path
+from patchq.project.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
 

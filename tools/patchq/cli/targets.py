@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from patchq.errors import UserError
-from patchq.project import Project
+from patchq.project.project import Project
 
 
 def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dict[str, str], str]:
     """Distribution to import name, and the stack id that they should be of (empty: any)."""
-    from patchq.applied import applied_stack_id
+    from patchq.stacks.applied import applied_stack_id
 
     ctx = click.get_current_context()
     try:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from patchq.cli.common import emit
-from patchq.project import Project
+from patchq.project.project import Project
 
 if TYPE_CHECKING:
-    from patchq.prove import Verdict
+    from patchq.proofs.prove import Verdict
 
 _COLOURS = {"proven": "green", "passed": "green", "not run": "yellow"}
 
@@ -28,8 +28,8 @@ def read_results(project: Project) -> list[Verdict] | None:
     :raises StateError: if the file is damaged.
     """
     from patchq.errors import StateError
-    from patchq.fsio import load_state, read_or_none
-    from patchq.report import parse_proofs
+    from patchq.proofs.verdicts import parse_proofs
+    from patchq.system.fsio import load_state, read_or_none
 
     path = results_file(project)
     data = read_or_none(path)
@@ -45,9 +45,9 @@ def write_reports(
     project: Project, verdicts: Sequence[Verdict], junit: Path | None, sarif: Path | None, set_name: str,
     stops: Sequence[tuple[str, str, str, str]] = (),
 ) -> None:  # fmt: skip
-    """Write the files that were asked for; ``stops`` as :func:`patchq.report.sarif_bytes` takes them."""
-    from patchq import report
-    from patchq.fsio import write_atomic
+    """Write the files that were asked for; ``stops`` as :func:`patchq.proofs.verdicts.sarif_bytes` takes them."""
+    from patchq.proofs import verdicts as report
+    from patchq.system.fsio import write_atomic
 
     if junit:
         write_atomic(junit.resolve(), report.junit(verdicts))
@@ -59,7 +59,7 @@ def write_reports(
 
 def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:
     """A line a patch, and what to type where it isn't proven."""
-    from patchq import report
+    from patchq.proofs import verdicts as report
 
     if as_json:
         emit(schema, report.proofs_json(verdicts))

@@ -1,0 +1,89 @@
+"""The ledger: what is written is read, what is damaged is told and kept, branches merge by union."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from patchq.formats.ledger import GRADES, OUTCOMES, Attempt, FileOutcome, add, changed_lines, costs, hot_files, parse
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
+FILES = st.lists(st.builds(FileOutcome, WORDS, st.integers(0, 9)), max_size=3).map(tuple)
+ATTEMPTS = st.builds(
+    Attempt, WORDS, WORDS, WORDS, WORDS, st.sampled_from(OUTCOMES), WORDS, WORDS, FILES, st.sampled_from(GRADES),
+    st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.integers(0, 99), st.text(max_size=9),
+)  # fmt: skip
+
+
+def attempt(patch: str, onto: str, outcome: str, time: str = "2026-01-01T00:00:00Z", **rest: object) -> Attempt:
+    return Attempt(patch, "0" * 40, "v1", onto, outcome, "patchq 0", time, **rest)  # type: ignore[arg-type]
+
+
+@given(st.lists(ATTEMPTS, max_size=6))
+def test_what_is_written_is_read(attempts: list[Attempt]) -> None:
+    data = add(b"", attempts)
+    assert parse(data).attempts == tuple(dict.fromkeys(attempts))
+    assert parse(data).problems == ()
+    assert add(data, attempts) == data
+
+
+@given(st.lists(ATTEMPTS, max_size=4), st.lists(ATTEMPTS, max_size=4), st.randoms())
+def test_two_branches_merge_by_union(mine: list[Attempt], theirs: list[Attempt], dice: random.Random) -> None:
+    lines = add(b"", mine).splitlines(keepends=True) + add(b"", theirs).splitlines(keepends=True)
+    dice.shuffle(lines)
+    assert set(parse(b"".join(lines)).attempts) == {*mine, *theirs}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{half", "Expecting"),
+        (b"[]", "is not a JSON object"),
+        (b'{"v": 2}', "has format 2, which a newer patchq wrote"),
+        (b'{"v": 1, "patch": "a"}', "lacks patch_id, from_ref, onto, outcome, tool, time"),
+        (attempt("a", "v2", "clean").line().replace(b'"clean"', b'"lost"'), "has the unknown outcome 'lost'"),
+        (attempt("a", "v2", "clean").line().replace(b"}", b', "x": 1}'), "has unknown fields x"),
+        (attempt("a", "v2", "clean").line().replace(b"}", b', "lines": "two"}'), "has a field of the wrong type"),
+        (attempt("a", "v2", "clean").line().replace(b"}", b', "files": [{"path": "a"}]}'), "is malformed"),
+        (b"<<<<<<< HEAD", "Expecting value"),
+        (b"\xff\xfe", "codec can't decode"),
+    ],
+)
+def test_a_damaged_line_is_told_by_its_number_and_kept(line: bytes, said: str) -> None:
+    good = attempt("a", "v2", "clean").line()
+    data = good + line.rstrip(b"\n") + b"\n" + attempt("b", "v2", "clean").line()
+    found = parse(data)
+    assert [a.patch for a in found.attempts] == ["a", "b"]
+    ((number, words),) = [(p.number, p.said) for p in found.problems]
+    assert number == 2
+    assert said in words
+    assert add(data, [attempt("c", "v2", "clean")]).startswith(data)
+
+
+def test_a_last_line_without_an_end_is_not_glued_to() -> None:
+    data = attempt("a", "v2", "clean").line().rstrip(b"\n")
+    assert [a.patch for a in parse(add(data, [attempt("b", "v2", "clean")])).attempts] == ["a", "b"]
+
+
+def test_the_dearest_is_first_and_the_last_word_counts() -> None:
+    file = (FileOutcome("hot.py", 2),)
+    ledger = parse(
+        add(b"", [
+            attempt("cheap", "v2", "clean"),
+            attempt("dear", "v2", "conflict", "2026-01-01T00:00:00Z", files=file),
+            attempt("dear", "v2", "resolved", "2026-01-02T00:00:00Z", files=file, lines=7),
+            attempt("dear", "v3", "replayed", files=file),
+            attempt("gone", "v2", "absorbed", grade="identical"),
+        ])
+    )  # fmt: skip
+    found = {c.patch: (c.tried, c.survived, c.stopped, c.lines, c.retired) for c in costs(ledger)}
+    assert next(iter(found)) == "dear"
+    assert found == {"dear": (2, 2, 3, 7, ""), "gone": (1, 0, 1, 0, "v2"), "cheap": (1, 1, 0, 0, "")}
+    assert hot_files(ledger) == [("hot.py", 3, 1)]
+
+
+def test_changed_lines_are_those_that_the_two_don_t_share() -> None:
+    assert changed_lines([b"+a", b"+b", b"+b"], [b"+b", b"+c"]) == 3

@@ -1,0 +1,63 @@
+"""The subprocess door: whose errors are told, and which environment children see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit import ROOT
+from patchq.system import runner
+
+
+def test_an_error_while_feeding_is_not_hidden_by_the_dead_child() -> None:
+    """The buffer's BrokenPipeError, raised when the pipe is closed, must not replace the real error."""
+    with pytest.raises(ValueError, match="the real one"), runner.feed(["sleep", "60"]) as process:
+        assert process.stdin
+        process.stdin.write(b"still in the buffer")
+        process.kill()
+        process.wait()
+        raise ValueError("the real one")
+
+
+def test_a_child_that_dies_while_fed_tells_its_own_words() -> None:
+    argv = [sys.executable, "-c", "import sys; sys.exit('its own words')"]
+    with pytest.raises(runner.CommandError, match="its own words"), runner.feed(argv) as process:
+        assert process.stdin
+        for _ in range(100):
+            process.stdin.write(b"x" * 65536)
+
+
+def test_gits_variables_are_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere")
+    out = runner.run(["env"]).stdout.decode()
+    assert "/nowhere" not in out
+    assert "GIT_TERMINAL_PROMPT=0" in out
+
+
+def test_a_failure_shows_command_code_and_words() -> None:
+    with pytest.raises(runner.CommandError) as caught:
+        runner.run(["sh", "-c", "echo words >&2; exit 3"])
+    assert caught.value.code == 3
+    assert "words" in caught.value.message
+    assert "sh -c" in caught.value.message
+    with pytest.raises(runner.CommandError) as caught:
+        runner.run(["no-such-program"])
+    assert caught.value.code == 127
+
+
+def test_a_hanging_command_ends(tmp_path: Path) -> None:
+    with pytest.raises(runner.CommandError, match=r"no answer in 0\.2 s"):
+        runner.run(["sleep", "60"], timeout=0.2)
+
+
+def test_a_reader_that_leaves_is_no_bug() -> None:
+    command = f"{sys.executable} -m patchq --help | head -1"
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
+    assert done.stdout.startswith("Usage")
+    assert "bug" not in done.stderr

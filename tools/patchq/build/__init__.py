@@ -1,0 +1,3 @@
+"""Trees to wheels and containers, each with what it is made of."""
+
+__all__ = ["backend", "build", "compose", "sbom", "wheel"]

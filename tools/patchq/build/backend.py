@@ -1,0 +1,70 @@
+"""Wheels made from source by a tree's own PEP 517 backend."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from patchq.errors import BuildError
+from patchq.system import runner
+
+
+def ccache_environment() -> dict[str, str]:
+    """Compilers through ccache, for CMake builds, where it is installed."""
+    if not shutil.which("ccache"):
+        return {}
+    return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
+
+
+def build_wheel(
+    name: str, source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool
+) -> Path:
+    """Build a wheel of a source tree; returns it.
+
+    :param name: what the messages call it.
+    :param requires: what is installed to build with instead of what the backend asks for.
+    :param isolated: in an environment of its own.
+    :raises BuildError: with the end of what the backend said.
+    """
+    from build import BuildBackendException, BuildException, ProjectBuilder
+    from build import FailedProcessError as Failed
+    from build.env import DefaultIsolatedEnv
+
+    log: list[bytes] = []
+
+    def run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+        done = runner.run(
+            cmd, cwd=Path(cwd) if cwd else None, env={**env, **(extra_environ or {})}, ok_codes=range(-64, 256)
+        )
+        log.append(done.stdout + done.stderr)
+        if done.returncode:
+            raise runner.CommandError(cmd, done.returncode, done.stdout, done.stderr)
+
+    try:
+        with warnings.catch_warnings():
+            # What a backend warns its own developers of is not for whoever builds a stack.
+            warnings.simplefilter("ignore")
+            if not isolated:
+                return Path(ProjectBuilder(source, sys.executable, run).build("wheel", out))
+            with DefaultIsolatedEnv(installer="pip") as environment:
+                builder = ProjectBuilder.from_isolated_env(environment, source, run)
+                environment.install(set(requires) or builder.build_system_requires)
+                if not requires:
+                    environment.install(builder.get_requires_for_build("wheel"))
+                return Path(builder.build("wheel", out))
+    except runner.ProcessFailed:
+        what = ", ".join(sorted(requires)) or "what its backend asks for"
+        raise BuildError(
+            f"the build of {name} failed: pip can't install {what}",
+            hint="without a network: install it here, and build with --no-isolation",
+        ) from None
+    except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
+        said = error.said if isinstance(error, runner.CommandError) else str(error)
+        tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
+        raise BuildError(
+            f"the build of {name} failed: {said}\n" + "\n".join(tail),
+            hint="what it misses can be installed here and used with --no-isolation",
+        ) from None

@@ -1,0 +1,76 @@
+"""``compose``: containers for a set, from the lock: one for work on mounted trees, one with the built wheels alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats.render import render
+from patchq.project.project import Project
+from patchq.stacks.applied import applied_stack_id
+from patchq.system import fsio
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package whose files come from a mounted tree; ``links``: where in it other folders of the tree belong."""
+
+    upstream: str
+    distribution: str
+    package: str
+    links: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A folder that outlives its container."""
+
+    volume: str
+    path: str
+
+
+def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]:
+    """Write the files of a set's containers into a folder of the project; returns them.
+
+    :raises UserError: if the lock says nothing of what the set runs in, or the folder is not the project's.
+    """
+    set_name = project.choose_set(set_name)
+    environment = project.lock.environments.get(set_name)
+    if environment is None:
+        raise UserError(
+            f"upstream.lock doesn't say what the set {set_name} runs in",
+            hint=f'[environments."{set_name}"] image = …; docs/how-to/containers.md has one',
+        )
+    root, folder = project.layout.root, folder.resolve()
+    if root not in (folder, *folder.parents):
+        raise UserError(f"{folder} is not in the project", hint="the images are built from the project's files")
+    packages = [
+        Package(pin.upstream, build.distribution, build.package, tuple(build.links.items()))
+        for pin in project.lock.pins_of(set_name)
+        if (build := project.lock.upstreams[pin.upstream].build)
+    ]
+    name = re.sub(r"[^a-z0-9_-]+", "-", set_name.lower()).strip("-_") or "patched"
+    values = {
+        "name": name, "image": environment.image, "requires": environment.requires,
+        "env": sorted(environment.env.items()), "serve": environment.serve or ("python3", "-V"),
+        "port": environment.port, "gpu": environment.gpu, "packages": packages,
+        "stack_id": applied_stack_id(project, set_name),
+        "caches": [Cache(_volume(name, path), path) for path in environment.caches],
+        "folder": folder.relative_to(root).as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),
+        "trees": Path(os.path.relpath(project.layout.private / "trees", folder)).as_posix(),
+    }  # fmt: skip
+    written = []
+    files = {f: f for f in ("Dockerfile", "Dockerfile.dev", "dev.sh", "compose.yaml")}
+    files |= {f"{f}.dockerignore": "ignore" for f in ("Dockerfile", "Dockerfile.dev")}
+    for file, template in files.items():
+        path = folder / file
+        fsio.write_atomic(path, render(f"compose/{template}.j2", **values).encode())
+        written.append(path)
+    return written
+
+
+def _volume(name: str, path: str) -> str:
+    return f"{name}-{re.sub(r'[^a-z0-9]+', '-', path.lower()).strip('-')}"

@@ -1,0 +1,314 @@
+"""Wheels rewritten without recompressing what stays, and with bytes that depend on nothing else.
+
+An overlay copies the unchanged members of a release wheel as raw compressed ranges; only the
+members that change are written, stored uncompressed, since the bytes of a deflate stream differ
+from one zlib to the next.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import csv
+import hashlib
+import io
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+
+from patchq.errors import BuildError, UserError
+from patchq.system import fsio
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")
+
+
+@dataclass(frozen=True, slots=True)
+class WheelInfo:
+    """An opened wheel's names: ``dist_info`` is its metadata folder."""
+
+    path: Path
+    members: tuple[str, ...]
+    dist_info: str
+    metadata: str
+
+    @property
+    def name(self) -> str:
+        """The distribution's name, as its metadata spells it."""
+        return HeaderParser().parsestr(self.metadata)["Name"] or ""
+
+    @property
+    def version(self) -> str:
+        """The distribution's version."""
+        return HeaderParser().parsestr(self.metadata)["Version"] or ""
+
+
+def inspect_wheel(path: Path) -> WheelInfo:
+    """Read a wheel's table of contents and metadata.
+
+    :raises BuildError: if it isn't a wheel.
+    """
+    try:
+        with zipfile.ZipFile(path) as zf:
+            return _info(zf, path)
+    except zipfile.BadZipFile as error:
+        raise BuildError(f"{path.name} is damaged: {error}", hint="get it again: `patchq fetch`") from None
+
+
+def _info(zf: zipfile.ZipFile, path: Path) -> WheelInfo:
+    members = tuple(zf.namelist())
+    folders = {m.split("/")[0] for m in members if m.endswith(".dist-info/METADATA") and m.count("/") == 1}
+    if len(folders) != 1:
+        raise BuildError(f"{path.name} has no single .dist-info", hint="is it a wheel?")
+    dist_info = folders.pop()
+    return WheelInfo(path, members, dist_info, zf.read(f"{dist_info}/METADATA").decode())
+
+
+def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
+    """METADATA with another version, and each sibling's requirement replaced by an exact one.
+
+    ``pins`` map canonical distribution names to versions. Only header lines are touched.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    head, gap, body = metadata.partition("\n\n")
+    lines = []
+    for line in head.split("\n"):
+        if line.startswith("Version: "):
+            line = f"Version: {version}"
+        elif line.startswith("Requires-Dist: "):
+            try:
+                wanted = Requirement(line[15:])
+            except InvalidRequirement:
+                lines.append(line)
+                continue
+            pinned = pins.get(canonicalize_name(wanted.name))
+            if pinned:
+                extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
+                marker = f" ; {wanted.marker}" if wanted.marker else ""
+                line = f"Requires-Dist: {wanted.name}{extras}=={pinned}{marker}"
+        lines.append(line)
+    return "\n".join(lines) + gap + body
+
+
+def wheel_name(old: str, version: str) -> str:
+    """A wheel's file name with another version; its tags stay."""
+    parts = old.split("-")
+    return "-".join([parts[0], version, *parts[2:]])
+
+
+def record_line(name: str, data: bytes) -> tuple[str, str, str]:
+    """A line of RECORD."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return (name, f"sha256={digest}", str(len(data)))
+
+
+def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], own: str) -> bytes:
+    """RECORD without ``gone``, with ``new`` members, and ``own`` (itself) last."""
+    dropped = {*gone, *new}
+    rows = [tuple(r) for r in csv.reader(io.StringIO(record)) if r and r[0] not in dropped]
+    rows += [record_line(name, data) for name, data in sorted(new.items())]
+    rows = [r for r in rows if r[0] != own] + [(own, "", "")]
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode()
+
+
+def overlay(
+    source: Path, target: Path, version: str, pins: Mapping[str, str], files: Mapping[str, bytes], gone: Iterable[str]
+) -> None:
+    """Write ``target``: the wheel ``source`` with ``files`` in place of or beside its own.
+
+    The metadata folder is renamed for ``version``, METADATA and RECORD are rewritten; everything
+    else is copied as raw bytes. ``target`` appears only when it is complete.
+
+    :raises BuildError: if ``source`` is no wheel that can be copied like that.
+    """
+    with zipfile.ZipFile(source) as zf:
+        info = _info(zf, source)
+        new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
+        old_meta = [m for m in info.members if m.startswith(info.dist_info + "/")]
+        moved = {m: zf.read(m) for m in old_meta if not m.endswith("/")}
+        record_name = f"{info.dist_info}/RECORD"
+        record = moved.pop(record_name).decode()
+        for signature in (f"{record_name}.jws", f"{record_name}.p7s"):
+            moved.pop(signature, None)
+        fresh = {new_info + m[len(info.dist_info) :]: data for m, data in moved.items()}
+        fresh[f"{new_info}/METADATA"] = rewrite_metadata(info.metadata, version, pins).encode()
+        fresh.update(files)
+        dropped = {*old_meta, *gone, *files}
+        own = f"{new_info}/RECORD"
+        fresh[own] = rewrite_record(record, dropped, {k: v for k, v in fresh.items() if k != own}, own)
+        kept = [i for i in zf.infolist() if i.filename not in dropped]
+    _write(target, lambda out: _copy_members(source, out, kept), fresh)
+
+
+def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], extra: Mapping[str, bytes]) -> None:
+    """Write ``target``: a built wheel with its members sorted, dates fixed, ``extra`` added.
+
+    What a build leaves in a wheel by chance (order, time, permissions of the builder's files) is
+    taken out; METADATA gets the version and the siblings' pins.
+    """
+    info = inspect_wheel(source)
+    new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
+    with zipfile.ZipFile(source) as zf:
+        contents: dict[str, bytes] = {}
+        executable = set()
+        for item in zf.infolist():
+            name = item.filename
+            if name.endswith("/"):
+                continue
+            data = zf.read(item)
+            if name.startswith(info.dist_info + "/"):
+                name = new_info + name[len(info.dist_info) :]
+            contents[name] = data
+            if item.external_attr >> 16 & 0o100:
+                executable.add(name)
+    contents[f"{new_info}/METADATA"] = rewrite_metadata(info.metadata, version, pins).encode()
+    contents.update(extra)
+    own = f"{new_info}/RECORD"
+    contents.pop(own, None)
+    contents[own] = rewrite_record("", (), contents, own)
+    ordered = {name: contents[name] for name in sorted(contents, key=lambda n: (n.startswith(new_info), n == own, n))}
+    _write(target, None, ordered, executable)
+
+
+def _write(
+    target: Path,
+    copy: Callable[[Path], None] | None,
+    files: Mapping[str, bytes],
+    executable: Iterable[str] = (),
+) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.parent / f".{target.name}{fsio.UNFINISHED}"
+    runnable = set(executable)
+    try:
+        if copy:
+            copy(beside)
+        with zipfile.ZipFile(beside, "a" if copy else "w", zipfile.ZIP_STORED) as zf:
+            for name, data in files.items():
+                item = zipfile.ZipInfo(name, _EPOCH)
+                item.create_system = 3
+                item.external_attr = (0o100755 if name in runnable else 0o100644) << 16
+                zf.writestr(item, data)
+        # Not fsynced: half a gigabyte to disk takes longer than all else, and a wheel is made again
+        # at no loss. Its hash is in the record that says it is complete.
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _copy_members(source: Path, target: Path, kept: list[zipfile.ZipInfo]) -> None:
+    """Copy members as they lie in ``source``, neighbours in one go, with a new table of contents."""
+    with source.open("rb") as src, target.open("wb") as out:
+        central = bytearray()
+        runs: list[list[int]] = []
+        position = 0
+        for item in sorted(kept, key=lambda i: i.header_offset):
+            start, end = item.header_offset, _end_of(src, item)
+            central += _central_entry(item, position)
+            position += end - start
+            if runs and runs[-1][1] == start:
+                runs[-1][1] = end
+            else:
+                runs.append([start, end])
+        if position + len(central) >= 0xFFFFFFFF or len(kept) >= 0xFFFF:
+            raise BuildError(f"{source.name} is larger than 4 GB", hint="use `--profile source`")
+        for start, end in runs:
+            _copy_range(src, out, start, end - start)
+        out.write(central)
+        out.write(_END.pack(b"PK\5\6", 0, 0, len(kept), len(kept), len(central), position, 0))
+
+
+def _end_of(src: io.BufferedReader, item: zipfile.ZipInfo) -> int:
+    src.seek(item.header_offset)
+    fields = _LOCAL.unpack(src.read(_LOCAL.size))
+    if fields[0] != b"PK\3\4":
+        raise BuildError(f"{item.filename}: no local header", hint="get the wheel again")
+    end = item.header_offset + _LOCAL.size + fields[9] + fields[10] + item.compress_size
+    if item.flag_bits & 0x08:
+        # Sizes follow the data, with or without their own signature.
+        src.seek(end)
+        end += 16 if src.read(4) == b"PK\7\10" else 12
+    return int(end)
+
+
+def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:
+    name = item.filename.encode("utf-8")
+    flags = item.flag_bits | (0x800 if not item.filename.isascii() else 0)
+    year, month, day, hour, minute, second = item.date_time
+    date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
+    version = item.create_version | item.create_system << 8
+    return _CENTRAL.pack(
+        b"PK\1\2", version, item.extract_version, flags, item.compress_type, time, date, item.CRC,
+        item.compress_size, item.file_size, len(name), 0, 0, 0, item.internal_attr, item.external_attr, offset,
+    ) + name  # fmt: skip
+
+
+def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size: int) -> None:
+    """Copy in the kernel where it can: then the data needn't pass through this process."""
+    out.flush()
+    done = 0
+    try:
+        while done < size:
+            count = os.copy_file_range(src.fileno(), out.fileno(), size - done, start + done)
+            if not count:
+                break
+            done += count
+    except OSError:
+        pass
+    out.seek(0, os.SEEK_END)
+    src.seek(start + done)
+    while done < size:
+        chunk = src.read(min(1 << 22, size - done))
+        if not chunk:
+            raise BuildError("the wheel ends too early", hint="get it again")
+        out.write(chunk)
+        done += len(chunk)
+
+
+def set_version(data: bytes, version: str) -> bytes:
+    """A version module with the text assigned to ``__version__`` replaced; the rest stays as it is."""
+    tree = ast.parse(data)
+    lines = data.split(b"\n")
+    for node in ast.walk(tree):
+        names = [t.id for t in node.targets if isinstance(t, ast.Name)] if isinstance(node, ast.Assign) else []
+        value = node.value if isinstance(node, ast.Assign) else None
+        if "__version__" in names and isinstance(value, ast.Constant) and isinstance(value.value, str):
+            row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
+            lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
+            return b"\n".join(lines)
+    raise BuildError("the version file assigns no text to __version__", hint="mend version-file in upstream.lock")
+
+
+def choose_wheel(names: Sequence[str], tag: str) -> str:
+    """The release wheel whose file name holds ``tag``; without one, the best for this machine.
+
+    :raises UserError: if none or several do.
+    """
+    from packaging.tags import sys_tags
+    from packaging.utils import parse_wheel_filename
+
+    if tag:
+        found = [n for n in names if tag in n]
+        if len(found) != 1:
+            raise UserError(
+                f"{len(found)} release wheels have {tag!r} in their name", hint=f"they are {', '.join(names)}"
+            )
+        return found[0]
+    order = {t: i for i, t in enumerate(sys_tags())}
+    ranked = sorted((min((order[t] for t in parse_wheel_filename(n)[3] if t in order), default=-1), n) for n in names)
+    fitting = [n for rank, n in ranked if rank >= 0]
+    if not fitting:
+        raise UserError(
+            "no release wheel is for this machine", hint=f"--wheel one of {', '.join(names)}, or --profile source"
+        )
+    return fitting[0]

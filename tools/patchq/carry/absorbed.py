@@ -1,0 +1,237 @@
+"""Is a patch already upstream? Graded, with what was found where; never a yes on a guess.
+
+The unit is the block: lines removed and lines added in one place, without context. A block is there if upstream
+itself made that change after the base: its added lines stand together more often than they did, its removed ones
+less often. Blank lines and indentation don't count, so that what moved or was reindented is found; what stood in
+the file all along never is. A block that isn't unlike all else (a line or two, or what is there twice) needs a
+neighbour of its own as well: the same line may have come for another reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from patchq.formats import diff
+
+IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
+#: Lines of some letters from which a block that is there once is told apart from all else by itself.
+_DISTINCT_LINES, _LETTERS = 3, 4
+#: The share of a change from which on it is shown as edited, and the one that must be left when it has landed
+#: and later versions went over it.
+_HALF, _LEFT = 0.5, 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines removed and added in one place, and the nearest lines around them; all without blanks."""
+
+    removed: tuple[bytes, ...]
+    added: tuple[bytes, ...]
+    above: bytes = b""
+    below: bytes = b""
+
+
+class Text:
+    """A version of a file as lines that count."""
+
+    def __init__(self, content: bytes | None) -> None:
+        self.there = content is not None
+        self.lines = [line for line in (_plain(raw) for raw in diff.split_lines(content or b"")) if line]
+
+    @cached_property
+    def _places(self) -> dict[bytes, list[int]]:
+        found: dict[bytes, list[int]] = {}
+        for at, line in enumerate(self.lines):
+            found.setdefault(line, []).append(at)
+        return found
+
+    def find(self, lines: Sequence[bytes]) -> list[int]:
+        """Where these lines stand together."""
+        if not lines:
+            return []
+        size, want = len(lines), list(lines)
+        rarest = min(range(size), key=lambda n: len(self._places.get(lines[n], ())))
+        starts = (at - rarest for at in self._places.get(lines[rarest], ()))
+        return [at for at in starts if at >= 0 and self.lines[at : at + size] == want]
+
+    def count(self, line: bytes) -> int:
+        """How often a line is there."""
+        return len(self._places.get(line, ()))
+
+    def line(self, at: int) -> bytes:
+        """A line, or nothing outside the file."""
+        return self.lines[at] if 0 <= at < len(self.lines) else b""
+
+
+@lru_cache(maxsize=128)
+def _text(content: bytes | None) -> Text:
+    """A version; the patches of a stack look at the same ones."""
+    return Text(content)
+
+
+def _plain(line: bytes) -> bytes:
+    return b" ".join(line.split())
+
+
+def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
+    """The blocks of a file's hunks."""
+    found = []
+    for hunk in hunks:
+        old, new = hunk.old, hunk.new
+        for kind, i, j, k, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if kind == "equal":
+                continue
+            removed, added = (tuple(t for t in map(_plain, side) if t) for side in (old[i:j], new[k:end]))
+            if removed != added:
+                above = next((t for t in map(_plain, reversed(new[:k])) if t), b"")
+                below = next((t for t in map(_plain, new[end:]) if t), b"")
+                found.append(Block(removed, added, above, below))
+    return found
+
+
+def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
+    """Whether upstream made this change between two versions of the file.
+
+    :param times: how often the patch makes it.
+    """
+    if not block.added:
+        if len(now.find(block.removed)) > len(base.find(block.removed)) - times:
+            return False
+        # All that is left of a removal is that what stood around it now stands together.
+        return any(now.line(at + 1) == block.below for at in now.find([block.above])) if block.above else True
+    places, before = now.find(block.added), len(base.find(block.added))
+    if len(places) < before + times:
+        return False
+    if block.removed and len(now.find(block.removed)) > max(0, len(base.find(block.removed)) - times):
+        return False
+    unique = not before and len(places) == times
+    telling = {line for line in block.added if len(re.sub(rb"\W", b"", line)) >= _LETTERS}
+    if unique and len(telling) >= _DISTINCT_LINES:
+        return True
+    size, needed = len(block.added), 1 if unique else 2
+    neighbours = [(now.line(at - 1) == block.above) + (now.line(at + size) == block.below) for at in places]
+    return sum(n >= needed for n in neighbours) >= times
+
+
+def share(found: Sequence[Block], base: Text, now: Text) -> float:
+    """Which part of the blocks' lines upstream has added or removed as well, each line for itself."""
+    added = Counter(line for b in found for line in b.added)
+    removed = Counter(line for b in found for line in b.removed)
+    total = sum(added.values()) + sum(removed.values())
+    have = sum(_counted(n, base.count(line), now.count(line)) for line, n in added.items())
+    if added and not have:
+        return 0.0  # that lines are gone which the patch replaces says nothing
+    have += sum(_counted(n, now.count(line), base.count(line)) for line, n in removed.items())
+    return have / total if total else 0.0
+
+
+def _counted(times: int, before: int, after: int) -> int:
+    """How many of a line's changes are there; where it stands for other reasons too, all or none."""
+    more = max(0, min(times, after - before))
+    return more if not before or more == times else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileSight:
+    """What was seen of one file's part of a patch.
+
+    :ivar where: the label of the version at which it was first seen; empty where it never was.
+    :ivar share: which part of its lines upstream has at the last version.
+    :ivar reverted: it was there, and is not any more.
+    """
+
+    path: str
+    grade: str
+    where: str
+    share: float
+    reverted: bool = False
+
+
+def look(
+    path: str,
+    hunks: Sequence[diff.Hunk],
+    patched: bytes | None,
+    base: bytes | None,
+    versions: Sequence[tuple[str, bytes | None]],
+) -> FileSight:
+    """Look for one file's part of a patch in upstream's versions of it.
+
+    :param patched: the file as the patch leaves it; None where the patch removes it.
+    :param base: the file as upstream had it when the patch was written.
+    :param versions: upstream's later versions with what to call them, oldest first, the last one the target.
+    """
+    target = versions[-1][1]
+    if patched is None or base is None or not hunks:
+        # A file that comes or goes, or has no lines: only the very same result is a sign.
+        same = [label for label, content in versions if content == patched]
+        if target == patched and base != patched:
+            return FileSight(path, IDENTICAL, same[0], 1.0)
+        if patched is None or target is None or base is not None:
+            return FileSight(path, ABSENT, same[0] if same else "", 0.0, bool(same))
+    before, now = _text(base), _text(target)
+    parts = blocks(hunks)
+    if not parts:
+        return FileSight(path, ABSENT, "", 0.0)
+    left = share(parts, before, now)
+    for label, content in versions:
+        if content is None:
+            continue
+        if content == patched and content != base:
+            grade = IDENTICAL
+        elif all(is_there(block, before, _text(content), parts.count(block)) for block in set(parts)):
+            grade = CONTAINED
+        else:
+            continue
+        if content is target or content == target or left > _LEFT:
+            return FileSight(path, grade, label, left)
+        return FileSight(path, EDITED if left > 0 else ABSENT, label, left, True)
+    return FileSight(path, EDITED if left >= _HALF else ABSENT, "", left)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts."""
+
+    grade: str
+    where: str
+    files: tuple[FileSight, ...]
+
+    @property
+    def retirable(self) -> bool:
+        """Whether it is there in full; else a person has to say."""
+        return self.grade in (IDENTICAL, CONTAINED)
+
+    @property
+    def said(self) -> str:
+        """The evidence, in words."""
+        words = []
+        for f in self.files:
+            if f.reverted:
+                words.append(f"{f.path}: was there at {f.where}, and is not any more")
+            elif f.grade in (IDENTICAL, CONTAINED):
+                words.append(f"{f.path}: {f.grade} since {f.where}")
+            else:
+                words.append(f"{f.path}: {round(100 * f.share)} % of its lines are there")
+        return "; ".join(words)
+
+
+def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
+    """A patch from its files: all of them must be there.
+
+    :param labels: of the versions, oldest first.
+    """
+    if not files:
+        return Sight(ABSENT, "", ())
+    order = (IDENTICAL, CONTAINED, EDITED, ABSENT)
+    worst = max((f.grade for f in files), key=order.index)
+    if worst == ABSENT and any(f.grade != ABSENT or f.reverted for f in files):
+        # Part of it landed, or all did and was taken back: that is worth a look, and no more.
+        worst = EDITED
+    seen = [f.where for f in files if f.where]
+    where = max(seen, key=list(labels).index) if worst in (IDENTICAL, CONTAINED) and seen else ""
+    return Sight(worst, where, tuple(files))

@@ -1,0 +1,378 @@
+"""``rebase``: a stack carried onto another ref, as ``patches/<upstream>/<ref>/``.
+
+Patches land in memory, in their order. One that stops is parked in a worktree of its own, beside the applied
+one, with markers that name patch and ref; the stack that it comes from stays as it is, applied. What has been
+done is one state file, written before anything else moves: the worktree can always be made again from it. The
+new stack, its pin, the ledger and the resolutions are written at the end, by one change of the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from patchq import __version__
+from patchq.carry import rerere, stops
+from patchq.carry.carry import ABSORBED, STOPS, Column, Landing, Patch, carry, read_patches, write_commits
+from patchq.carry.state import (
+    ABORTING,
+    CARRYING,
+    FINISHING,
+    Progress,
+    Result,
+    Step,
+    Stop,
+    load,
+    result,
+    save,
+    state_path,
+    stop_worktree,
+)
+from patchq.carry.stops import Prove
+from patchq.errors import BuildError, UserError
+from patchq.formats import ledger as ledgers
+from patchq.formats.header import Ident
+from patchq.formats.lock import Pin, Upstream, with_pin
+from patchq.formats.lock import parse as parse_lock
+from patchq.git.repository import CommitInfo
+from patchq.git.worktree import branch_of
+from patchq.names import CommitId, TreeId
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.refs import complete_pin, pin_at, pins_between
+from patchq.project.stack import State, find_patch, ledger_path, load_stack, pin_key
+from patchq.stacks.apply import carried_stacks
+from patchq.stacks.export import Entry, write_stack
+from patchq.system import fsio
+from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
+
+# The verbs
+
+
+def start(
+    project: Project, upstream: str, ref: str, *, prove: Prove, set_name: str = "", new_set: str = "",
+    retire: bool = False, leave_out: bool = False, only: Sequence[str] = (),
+) -> Result:  # fmt: skip
+    """Carry a set's stack of an upstream onto a ref, up to the first patch that stops.
+
+    Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; what the
+    ledger says is absorbed there is not tried again.
+
+    :param new_set: the set that is to hold the new pin; one named after the ref by default.
+    :param retire: retire what upstream has, if its proof passes on the bare new upstream.
+    :param leave_out: leave out what stops, instead of stopping.
+    :param only: of the patches that the ref's stack lacks, carry these; all by default.
+    :raises UserError: if a rebase of this upstream is under way, or a patch of ``only`` is not in the stack.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("rebase"):
+        if state_path(project, upstream).exists() and not _over(project, load(project, upstream)):
+            raise UserError(
+                f"a rebase of {upstream} is under way", hint="`patchq rebase NAME --continue`, `--skip` or `--abort`"
+            )
+        stacks = project.stacks(set_name, [upstream])
+        chosen = {find_patch(stacks, name)[1] for name in only}
+        pin = stacks[0].pin
+        if pin.ref == ref:
+            return Result(upstream, ref, ref, "nothing", notes=(f"{upstream} is at {ref} in the set {set_name}",))
+        (carried,) = carried_stacks(project, stacks, set_name)
+        onto = complete_pin(project, pin, pin_at(project, pin, ref))
+        target = load_stack(project.layout, onto)
+        base = stops.base_of(project, onto)
+        there = carried_stacks(project, [target], set_name)[0] if target.names else None
+        commits = {name: info.commit for name, info in carried.commits}
+        commits |= {name: info.commit for name, info in there.commits} if there else {}
+        retired = _retired(project, upstream, onto.ref) - set(target.names)
+        order = [n for n in _merged_order(stacks[0].names, target.names) if n not in retired]
+        if only:
+            order = [n for n in order if n in chosen or n in target.names]
+        if set(order) <= set(target.names):
+            note = f"{upstream} {onto.ref} has all that there is to carry"
+            return Result(upstream, pin.ref, onto.ref, "nothing", notes=(note,))
+        progress = Progress(
+            upstream, set_name, _choose_set(project, set_name, new_set, onto), pin.ref, onto, carried.base, base.commit,
+            base.source, tuple(order), dict(commits), target.names, retire, leave_out,
+        )  # fmt: skip
+        return _run(project, progress, prove)
+
+
+def resume(
+    project: Project, upstream: str, *, prove: Prove, check_proof: bool = True, retire: bool = False, how: str = ""
+) -> Result:
+    """Take what the worktree holds as the stopped patch, and go on.
+
+    :param check_proof: run the patch's proof on it, and stay stopped if it fails.
+    :param retire: retire this patch instead: upstream has it, or something else that does the same, says a person,
+        and the proof says so too.
+    :param how: what to write into the ledger of the resolution.
+    :raises ConflictError: if files still hold conflict markers.
+    :raises BuildError: if the proof fails.
+    :raises UserError: if nothing is left of the patch, or none of it was seen upstream and ``how`` doesn't say
+        what does the same there.
+    """
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        stop = _stop(progress)
+        if stop is None:
+            return _end(project, progress, prove)
+        worktree = stop_worktree(project, progress)
+        if retire:
+            step = stops.retire_on_word(project, progress, stop, prove, how)
+            return _go_on(project, progress, step, worktree.snapshot(), prove)
+        step = stops.resolved(project, progress, stop, worktree, how)
+        if check_proof:
+            state, said = stops.run_proof(project, progress, stop.patch, CommitId(step.commit), prove)
+            if state in ("failed", "error"):
+                raise BuildError(
+                    f"{upstream}/{stop.patch} is resolved, but its proof {state}: {said}",
+                    hint=f"mend it in {worktree.path} and `--continue`; `--no-proof` takes it as it is",
+                )
+            step = replace(step, proof=stops.proof_word(state, said))
+        files = rerere.record(
+            project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
+            stops.conflicting(project, stop, step.commit), rerere.recorded(project.layout, upstream),
+        )  # fmt: skip
+        project.journal.perform(
+            Change(
+                "rebase",
+                f"resolution of {upstream}/{stop.patch}",
+                {p.relative_to(project.layout.root).as_posix(): data for p, data in files.items()},
+            )
+        )
+        return _go_on(project, progress, step, project.store.tree_of([step.commit])[0], prove)
+
+
+def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
+    """Leave the stopped patch out of the new stack, and go on.
+
+    :param how: what to write into the ledger.
+    """
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        stop = _stop(progress)
+        if stop is None:
+            return _end(project, progress, prove)
+        files = stop_worktree(project, progress).snapshot()
+        return _go_on(project, progress, stops.left_out(stop, how), files, prove)
+
+
+def abort(project: Project, upstream: str) -> Result:
+    """Give the rebase up: nothing of it stays but the resolutions recorded so far."""
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        notes = []
+        worktree = stop_worktree(project, progress)
+        if worktree.exists and progress.stop and progress.stop.ready and progress.phase == CARRYING:
+            tree = worktree.snapshot()
+            if tree != project.store.tree_of([progress.stop.parked])[0]:
+                nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+                kept = project.store.commit_tree(tree, [progress.tip], nobody, f"{progress.stop.patch}, as it was\n")
+                notes.append(f"the worktree's files are kept as the commit {kept} of {project.layout.store}")
+        progress.phase = ABORTING
+        save(project, progress)
+        _clean_up(project, progress)
+        return Result(upstream, progress.from_ref, progress.onto.ref, "aborted", notes=tuple(notes))
+
+
+# Carrying
+
+
+def _run(project: Project, progress: Progress, prove: Prove) -> Result:
+    """Land what lands; stop at what doesn't, or finish."""
+    while True:
+        names = progress.order[len(progress.done) :]
+        if not names:
+            return _finish(project, progress)
+        patches = _patches(project, progress, names)
+        (column,) = carry(project.store, patches, [progress.tip], progress.old_base)
+        if not _land(project, progress, patches, column, prove):
+            return result(project, progress, "stopped")
+
+
+def _go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
+    """Take a step for the stopped patch; ``files`` is what the worktree holds."""
+    progress.files, progress.stop = str(files), None
+    progress.done.append(step)
+    return _run(project, progress, prove)
+
+
+def _land(project: Project, progress: Progress, patches: Sequence[Patch], column: Column, prove: Prove) -> bool:
+    """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
+    landings = [column.landings[n] for n in range(len(patches))]
+    run: list[tuple[Patch, Landing]] = []
+    upstream = stops.Upstream(project, progress, patches)
+    recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
+    for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
+        if landing.outcome not in STOPS:
+            run.append((patch, landing))
+            continue
+        _commit(project, progress, run, column)
+        run = []
+        progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
+        step = stops.retire(project, progress, progress.stop, prove) if progress.retire else None
+        if step is None and (recorded or not progress.leave_out):
+            parked = stops.parked_commit(project, progress, patch, landing, column)
+            progress.stop = replace(progress.stop, parked=parked)
+        if step is None and landing.stages and recorded:
+            step = stops.replay(project, progress, patch, prove)
+        if step is None and progress.leave_out:
+            step = stops.left_out(progress.stop)
+        if step is None:
+            stops.park(project, progress)
+            return False
+        progress.stop = None
+        progress.done.append(step)
+        if step.commit:  # replayed: those after it are carried onto it
+            save(project, progress)
+            return True
+    _commit(project, progress, run, column)
+    save(project, progress)
+    return True
+
+
+def _stop(progress: Progress) -> Stop | None:
+    """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
+    return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
+
+
+def _over(project: Project, progress: Progress) -> Result | None:
+    """End what a kill left almost ended: a rebase that is through, or given up."""
+    if progress.phase == FINISHING:
+        return _finish(project, progress)
+    if progress.phase == ABORTING:
+        _clean_up(project, progress)
+        return Result(progress.upstream, progress.from_ref, progress.onto.ref, "aborted")
+    return None
+
+
+def _end(project: Project, progress: Progress, prove: Prove) -> Result:
+    """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
+    if over := _over(project, progress):
+        return over
+    progress.stop = None
+    return _run(project, progress, prove)
+
+
+def _patches(project: Project, progress: Progress, names: Sequence[str]) -> list[Patch]:
+    """The patches to carry, each from the stack that it is taken from."""
+    infos = {i.commit: i for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names))}
+    return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
+
+
+def _commit(project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column) -> None:
+    """Make commits of landings, and steps."""
+    commits = write_commits(
+        project.store, progress.tip, [(p.commit, landing.changes) for p, landing in run], column.contents
+    )
+    for (patch, landing), commit in zip(run, commits, strict=True):
+        progress.done.append(Step(patch.name, landing.outcome, commit, known=patch.name in progress.target))
+
+
+# The end
+
+
+def _finish(project: Project, progress: Progress) -> Result:
+    """Write the new stack, its pin, and what was learnt; then take the worktree away."""
+    layout, onto = project.layout, progress.onto
+    kept = [s for s in progress.done if s.commit]
+    change = Change("rebase", f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
+    notes: list[str] = []
+    if kept:
+        stack = load_stack(layout, onto)
+        infos = {i.commit: i for i in project.store.log(f"{progress.base}..{progress.tip}")}
+        names = {f"{progress.upstream}/{s.patch}" for s in kept}
+        entries = []
+        for step in kept:
+            info, gone = _without_requires(infos[CommitId(step.commit)], progress.upstream, names)
+            entries.append(Entry(step.patch, info))
+            notes += [f"{step.patch}: Requires: {name} is taken out, as {onto.ref} has no such patch" for name in gone]
+        (tree,) = project.store.tree_of([progress.tip])
+        state = State(
+            progress.new_set, onto.ref, pin_key(onto), progress.base, progress.source, progress.base, tree, ()
+        )
+        write_stack(project, change, stack, state, entries, None, move=False)
+        parent = project.lock.upstreams[progress.upstream]
+        lock = with_pin(
+            layout.lock.read_bytes(), Upstream(parent.name, parent.url, parent.into), onto, progress.new_set,
+            like=progress.set_name,
+        )  # fmt: skip
+        parse_lock(lock)
+        change.files[LOCK_NAME] = lock
+    if progress.phase != FINISHING:
+        progress.phase, progress.attempts = FINISHING, _attempts(project, progress)
+        save(project, progress)
+    ledger = ledger_path(layout, progress.upstream)
+    change.files[ledger.relative_to(layout.root).as_posix()] = ledgers.add(
+        fsio.read_or_none(ledger) or b"", progress.attempts
+    )
+    project.journal.perform(change)
+    project.__dict__.pop("lock", None)
+    found = replace(result(project, progress, "done"), notes=tuple(notes))
+    _clean_up(project, progress)
+    return found
+
+
+def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
+    """A commit whose ``Requires:`` of this upstream are of these patches, and those that are taken out."""
+    lines, gone = [], []
+    for line in info.message.splitlines(keepends=True):
+        name = line.removeprefix("Requires:").strip()
+        if line.startswith(f"Requires: {upstream}/") and name not in names:
+            gone.append(name)
+        else:
+            lines.append(line)
+    return replace(info, message="".join(lines)), gone
+
+
+def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
+    """The ledger's lines for what was carried now."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    between = pins_between(
+        project.lock.upstreams[progress.upstream], stops.source_pin(project, progress), progress.onto
+    )
+    new = [s for s in progress.done if not s.known]
+    ids = project.store.patch_ids_of([CommitId(progress.commits[s.patch]) for s in new])
+    return [
+        ledgers.Attempt(
+            s.patch, pid, progress.from_ref, progress.onto.ref, s.outcome, f"patchq {__version__}", now,
+            tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files), s.grade, s.evidence,
+            # Between two releases nobody looked, so it may have been an earlier one.
+            progress.onto.ref if s.files and not between else "", s.how, s.lines, s.proof,
+        )
+        for s, pid in zip(new, (pid or "0" * 40 for pid in ids), strict=True)
+    ]  # fmt: skip
+
+
+def _clean_up(project: Project, progress: Progress) -> None:
+    worktree = stop_worktree(project, progress)
+    worktree.remove(force=True)
+    branch = branch_of(worktree.upstream)
+    now = project.store.ref_or_none(branch)
+    if now:
+        project.store.update_refs([(branch, now, None)])
+    fsio.remove(state_path(project, progress.upstream))
+
+
+def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:
+    """The set for the new pin: as asked, else one that has it already, else one named after it."""
+    if new_set:
+        return check_name(new_set, "a set")
+    having = [n for n, refs in project.lock.sets.items() if refs.get(onto.upstream) == onto.ref]
+    return next(iter(having), f"{set_name}-{onto.upstream}-{ref_to_folder(onto.ref).replace('%', '-')}")
+
+
+def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
+    """The source's order, with what only the target has after the patch that it follows there."""
+    order = list(source)
+    for n, name in enumerate(target):
+        if name not in order:
+            at = order.index(target[n - 1]) + 1 if n else 0
+            order.insert(at, name)
+    return order
+
+
+def _retired(project: Project, upstream: str, ref: str) -> set[str]:
+    """The patches that the ledger says upstream has at a ref."""
+    data = fsio.read_or_none(ledger_path(project.layout, upstream)) or b""
+    return {patch for (patch, onto), a in ledgers.parse(data).latest().items() if onto == ref and a.outcome == ABSORBED}

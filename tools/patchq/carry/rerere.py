@@ -1,0 +1,132 @@
+"""Resolutions that are remembered: git's own rerere, its cache committed beside the patches.
+
+What a project has recorded lies in ``patches/<upstream>/rr-cache``, in rerere's own format, but cut down to what
+the resolution changed and three lines around it, as in a patch: rerere's merge needs no more, and a project
+doesn't come to hold upstream's files. rerere itself works in a repository of its own that is made for one conflict,
+so that both directions depend on nothing but what they are given: a kill in between, or another rebase, can't
+confuse it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from patchq.formats.diff import split_lines
+from patchq.git.repository import Git, Stage
+from patchq.system import fsio
+from patchq.system.paths import Layout
+
+_ON = ("rerere.enabled=true", "rerere.autoUpdate=false")
+_MARKER = re.compile(rb"^(?:<{7}|>{7})(?: |$)", re.MULTILINE)
+
+
+#: Lines of a conflict that is recorded. A longer one is a rewrite, which doesn't come a second time, and to keep it
+#: would be to keep upstream's code.
+LONGEST = 200
+
+
+def recorded(layout: Layout, upstream: str) -> Path:
+    """Where an upstream's resolutions are committed."""
+    return layout.root / "patches" / upstream / "rr-cache"
+
+
+def is_settled(content: bytes) -> bool:
+    """Whether a file holds no conflict markers."""
+    return not _MARKER.search(content)
+
+
+def mark_conflicts(git: Git, stages: Sequence[Stage]) -> None:
+    """Make an index say which paths conflict."""
+    lines = [b"0 %s\t%s\0" % (b"0" * 40, path) for path in sorted({s.path for s in stages})]
+    lines += [b"%s %s %d\t%s\0" % (s.entry.mode, s.entry.blob.encode(), s.number, s.path) for s in stages]
+    git.run("update-index", "-z", "--index-info", data=b"".join(lines))
+
+
+def replay(store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], folder: Path) -> dict[bytes, bytes]:
+    """The files that what is recorded in ``folder`` resolves.
+
+    :param parked: the conflicting files, with markers.
+    """
+    if not folder.is_dir():
+        return {}
+    with _repository(store, stages, parked) as git:
+        for path in sorted(folder.glob("*/p*image*")):
+            target = git.folder / ".git" / "rr-cache" / path.parent.name / path.name
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(path.read_bytes())
+        git.run("rerere", config=_ON)
+        found = {path: (git.folder / os.fsdecode(path)).read_bytes() for path in parked}
+    # Where the same words conflict in two places, rerere may put back the one conflict for the other.
+    return {path: content for path, content in found.items() if content != parked[path] and is_settled(content)}
+
+
+def record(
+    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], resolved: Mapping[bytes, bytes], folder: Path
+) -> dict[Path, bytes]:
+    """The files to write below ``folder``, which say how conflicts were resolved.
+
+    :param parked: the conflicting files, with markers; ``resolved``: the same ones afterwards.
+    """
+    found: dict[Path, bytes] = {}
+    with _repository(store, stages, parked) as git:
+        git.run("rerere", config=_ON)
+        for path, content in resolved.items():
+            (git.folder / os.fsdecode(path)).write_bytes(content)
+        git.run("rerere", config=_ON)
+        for case in sorted((git.folder / ".git" / "rr-cache").iterdir()):
+            before, after = (fsio.read_or_none(case / name) for name in ("preimage", "postimage"))
+            if before is None or after is None:
+                continue
+            before, after = cut_down(before, after)
+            if before.count(b"\n") > LONGEST:
+                continue
+            suffix = _variant(folder / case.name, before)
+            found[folder / case.name / f"preimage{suffix}"] = before
+            found[folder / case.name / f"postimage{suffix}"] = after
+    return found
+
+
+def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
+    """Two versions of a file where they differ, with three lines around."""
+    old, new = split_lines(before), split_lines(after)
+    before_parts, after_parts = [], []
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
+        for _, i, j, k, end in group:
+            before_parts += old[i:j]
+            after_parts += new[k:end]
+    return b"".join(before_parts), b"".join(after_parts)
+
+
+def _variant(case: Path, preimage: bytes) -> str:
+    """rerere's suffix for a conflict: the same words in another file are a variant of their own."""
+    number = 0
+    while True:
+        suffix = f".{number}" if number else ""
+        known = fsio.read_or_none(case / f"preimage{suffix}")
+        if known is None or known == preimage:
+            return suffix
+        number += 1
+
+
+@contextmanager
+def _repository(store: Git, stages: Sequence[Stage], files: Mapping[bytes, bytes]) -> Iterator[Git]:
+    """A repository in the middle of these conflicts."""
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        git = Git(Path(text))
+        git.run("init", "--quiet", "--template=", ".")
+        (git.folder / ".git" / "objects" / "info").mkdir(exist_ok=True)
+        alternates = git.folder / ".git" / "objects" / "info" / "alternates"
+        alternates.write_text(f"{(store.folder / 'objects').resolve()}\n")
+        (git.folder / ".git" / "rr-cache").mkdir()
+        mark_conflicts(git, [s for s in stages if s.path in files])
+        for path, content in files.items():
+            target = git.folder / os.fsdecode(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        yield git

@@ -1,0 +1,169 @@
+"""What a rebase under way is: the one state file that all else can be made from again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats import ledger as ledgers
+from patchq.formats.lock import Pin
+from patchq.git.worktree import Worktree
+from patchq.names import CommitId
+from patchq.project.project import Project
+from patchq.system import fsio
+from patchq.system.paths import ref_to_folder
+
+VERSION = 1
+#: Of a rebase: patches are landing, the new stack is being written, it is being given up.
+CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What became of one patch. ``commit`` is empty where the new stack doesn't have it."""
+
+    patch: str
+    outcome: str
+    commit: str = ""
+    files: tuple[tuple[str, int], ...] = ()
+    grade: str = ""
+    evidence: str = ""
+    how: str = ""
+    lines: int = 0
+    proof: str = ""
+    known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A patch that waits for a person.
+
+    :ivar conflicts: of path and the lines at which conflicts begin; see :class:`patchq.carry.carry.FileConflict`.
+    :ivar parked: the commit whose tree the worktree was given, markers included.
+    :ivar carries: how many of the patches after it would land as things stand; ``stops``: how many would not.
+    :ivar ready: whether the worktree holds it, and is the user's.
+    :ivar replayed: the tree to which what was recorded for it led; no proof has said that it is right.
+    """
+
+    patch: str
+    outcome: str
+    conflicts: tuple[tuple[str, tuple[int, ...]], ...]
+    parked: str
+    stages: tuple[tuple[str, str, str, int], ...]
+    grade: str = ""
+    evidence: str = ""
+    said: str = ""
+    carries: int = 0
+    stops: int = 0
+    ready: bool = False
+    replayed: str = ""
+
+
+@dataclass(slots=True)
+class Progress:
+    """A rebase under way, as the state file has it."""
+
+    upstream: str
+    set_name: str
+    new_set: str
+    from_ref: str
+    onto: Pin
+    old_base: CommitId
+    base: CommitId
+    source: str
+    order: tuple[str, ...]
+    commits: dict[str, str]
+    target: tuple[str, ...]
+    retire: bool = False
+    leave_out: bool = False
+    phase: str = CARRYING
+    files: str = ""
+    done: list[Step] = field(default_factory=list)
+    stop: Stop | None = None
+    attempts: list[ledgers.Attempt] = field(default_factory=list)
+
+    @property
+    def tip(self) -> CommitId:
+        """The commit of the last patch that has landed."""
+        return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry."""
+
+    upstream: str
+    from_ref: str
+    onto: str
+    state: str
+    steps: tuple[Step, ...] = ()
+    left: int = 0
+    stop: Stop | None = None
+    worktree: str = ""
+    set_name: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def result(project: Project, progress: Progress, state: str) -> Result:
+    """What to tell of a rebase in a state."""
+    stop = progress.stop if state == "stopped" else None
+    folder = str(stop_worktree(project, progress).path) if stop else ""
+    left = len(progress.order) - len(progress.done)
+    return Result(
+        progress.upstream, progress.from_ref, progress.onto.ref, state, tuple(progress.done), left, stop, folder,
+        progress.new_set,
+    )  # fmt: skip
+
+
+def under_way(project: Project) -> list[Result]:
+    """The rebases under way, as they stand."""
+    names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
+    return [result(project, load(project, name), "stopped") for name in names]
+
+
+def stop_worktree(project: Project, progress: Progress) -> Worktree:
+    """The worktree of the patch that stops, beside the applied one."""
+    return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
+
+
+def state_path(project: Project, upstream: str) -> Path:
+    """Where the state of an upstream's rebase is, while one is under way."""
+    return project.layout.private / "rebase" / f"{upstream}.json"
+
+
+def save(project: Project, progress: Progress) -> None:
+    """Write the state; a kill leaves the old one or the new one."""
+    fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))
+
+
+def load(project: Project, upstream: str) -> Progress:
+    """Read the state.
+
+    :raises UserError: if no rebase of the upstream is under way.
+    """
+    path = state_path(project, upstream)
+    data = fsio.read_or_none(path)
+    if data is None:
+        raise UserError(f"no rebase of {upstream} is under way", hint=f"`patchq rebase {upstream} --onto REF`")
+    raw = fsio.load_state(data, path, VERSION)
+    raw.pop("version")
+    stop = raw.pop("stop")
+    done = [Step(**{**s, "files": tuple((p, n) for p, n in s["files"])}) for s in raw.pop("done")]
+    files = [
+        ledgers.Attempt(**{**a, "files": tuple(ledgers.FileOutcome(**f) for f in a["files"])})
+        for a in raw.pop("attempts")
+    ]
+    found = Progress(
+        **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
+        done=done, attempts=files,
+    )  # fmt: skip
+    if stop:
+        found.stop = Stop(
+            **{
+                **stop,
+                "conflicts": tuple((path, tuple(lines)) for path, lines in stop["conflicts"]),
+                "stages": tuple((p, mode, blob, n) for p, mode, blob, n in stop["stages"]),
+            }
+        )
+    return found

@@ -1,0 +1,304 @@
+"""A patch that doesn't land: parked for a person, resolved by one or by what was recorded, retired, left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from patchq.carry import rerere
+from patchq.carry.absorbed import Sight
+from patchq.carry.carry import (
+    ABSORBED,
+    CONFLICT,
+    OBSOLETE,
+    STOPS,
+    Column,
+    Landing,
+    Patch,
+    look_at,
+    sight,
+    verdict,
+    write_commits,
+)
+from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
+from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
+from patchq.formats import ledger as ledgers
+from patchq.formats.lock import Pin
+from patchq.git.repository import PathChange, Stage, TreeEntry, blob_id
+from patchq.git.worktree import Worktree, branch_of
+from patchq.names import BlobId, CommitId, ProofRequest, show_path
+from patchq.project.project import Project
+from patchq.project.refs import pins_between
+from patchq.project.stack import load_stack
+from patchq.sources.pins import Base, Fetcher
+from patchq.system import fsio
+
+RESOLVED, REPLAYED = "resolved", "replayed"
+
+#: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
+Prove = Callable[[ProofRequest], tuple[str, str]]
+
+
+def stop_at(
+    progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream
+) -> Stop:  # fmt: skip
+    """What to tell of a patch that doesn't land; nothing is parked yet."""
+    outcome, grade, evidence = verdict(landing, upstream.look(patch), progress.onto.ref)
+    return Stop(
+        patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), "",
+        tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
+        grade, evidence,
+        carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
+    )  # fmt: skip
+
+
+def parked_commit(project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column) -> CommitId:
+    """What the worktree is to hold of a patch that stops: its markers name the ref and the patch."""
+    changes, contents = list(landing.changes), dict(column.contents)
+    ours = f"{progress.upstream} {progress.onto.ref}"
+    theirs = f"{patch.name} (written for {progress.from_ref})"
+    for n, change in enumerate(changes):
+        if change.new and any(s.path == change.path for s in landing.stages) and change.new.blob in contents:
+            text = contents[change.new.blob]
+            for label, words in zip(landing.labels, (ours, theirs), strict=True):
+                text = text.replace(b" " + label.encode(), b" " + words.encode())
+            blob = blob_id(text)
+            contents[blob] = text
+            changes[n] = PathChange(change.path, change.old, TreeEntry(change.new.mode, blob))
+    (parked,) = write_commits(project.store, progress.tip, [(patch.commit, changes)], contents)
+    return parked
+
+
+class Upstream:
+    """Upstream's releases from the old ref to the new one, as far as they are pinned and here; read when asked."""
+
+    def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch]) -> None:
+        self.project, self.progress, self.patches = project, progress, patches
+
+    @cached_property
+    def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
+        project, progress = self.project, self.progress
+        versions: list[tuple[str, CommitId]] = []
+        old = source_pin(project, progress)
+        for pin in pins_between(project.lock.upstreams[progress.upstream], old, progress.onto):
+            try:
+                versions.append((pin.ref, base_of(project, pin, offline=True).commit))
+            except SourceError:
+                continue
+        versions.append((progress.onto.ref, progress.base))
+        commits = [progress.old_base, *(commit for _, commit in versions)]
+        first, *rest = look_at(project.store, self.patches, commits, progress.old_base)
+        first.read(edit.new for patch in self.patches for edit in patch.edits)
+        return first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)]
+
+    def look(self, patch: Patch) -> Sight:
+        """Look for a patch in them."""
+        base, versions = self._columns
+        return sight(patch, base, versions)
+
+
+def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:
+    """Retire a patch that upstream has in full and whose proof passes without it; None where it stops after all."""
+    if stop.outcome != ABSORBED:
+        return None
+    state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
+    if state != "passed":
+        word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, said)}"
+        progress.stop = replace(stop, said=f"not retired: {word}")
+        return None
+    return _retired(stop)
+
+
+def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
+    """Retire a patch that a person says upstream has, if its proof passes without it.
+
+    :raises UserError: if none of it was seen upstream and ``how`` doesn't say what does the same there.
+    :raises BuildError: if its proof doesn't pass on the bare upstream.
+    """
+    name = f"{progress.upstream}/{stop.patch}"
+    if not stop.grade and not how:
+        raise UserError(
+            f"nothing of {name} was seen in {progress.onto.ref}",
+            hint="`--how TEXT` says what does the same there; `--skip` leaves it out",
+        )
+    state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
+    if state != "passed":
+        raise BuildError(
+            f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
+            f"{proof_word(state, said)}",
+            hint="resolve it and `--continue`, or `--skip` leaves it out",
+        )
+    return _retired(stop, how)
+
+
+def _retired(stop: Stop, how: str = "") -> Step:
+    return Step(
+        stop.patch, ABSORBED, "", _files(stop), stop.grade, stop.evidence,
+        how or f"retired: upstream has it ({stop.evidence})", proof="passed on the bare upstream",
+    )  # fmt: skip
+
+
+def run_proof(
+    project: Project, progress: Progress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
+) -> tuple[str, str]:
+    """Run a patch's proof on a commit; how it went, and what was said.
+
+    :param bare: the commit is upstream itself, with no patch.
+    """
+    stack = load_stack(project.layout, source_pin(project, progress))
+    header = (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
+    request = ProofRequest(progress.set_name, progress.upstream, patch, header.values("Proof"), header.needs, tip, bare)
+    if not request.files:
+        return "not run", "the patch names no proof"
+    return prove(request)
+
+
+def proof_word(state: str, said: str) -> str:
+    """How a proof went, as the ledger has it."""
+    return state if state == "passed" else f"{state}: {said}"
+
+
+def left_out(stop: Stop, how: str = "") -> Step:
+    """The step of a stopped patch that the new stack doesn't have; it is not said to be upstream's."""
+    outcome = stop.outcome if stop.outcome in (OBSOLETE, CONFLICT) else CONFLICT
+    return Step(stop.patch, outcome, "", _files(stop), stop.grade, stop.evidence, how or "left out")
+
+
+def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
+    return tuple((path, len(lines)) for path, lines in stop.conflicts)
+
+
+def park(project: Project, progress: Progress) -> None:
+    """Bring the worktree to the stop; from here on it is the user's."""
+    stop = progress.stop
+    assert stop
+    save(project, progress)
+    worktree = stop_worktree(project, progress)
+    branch = branch_of(worktree.upstream)
+    now = project.store.ref_or_none(branch)
+    if now != progress.tip:
+        project.store.update_refs([(branch, now, progress.tip)])
+    tree = stop.replayed or project.store.tree_of([stop.parked])[0]
+    worktree.create(progress.tip)
+    # The first time, the next one, or after a kill: each file is as it was, as it is to be, or half way.
+    worktree.resume(CommitId(progress.files) if progress.files else None, CommitId(tree))
+    rerere.mark_conflicts(worktree.git, stop_stages(stop))
+    progress.files = str(tree)
+    progress.stop = replace(stop, ready=True)
+    save(project, progress)
+
+
+def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
+    """The files of a tree that both sides changed, of those that conflict."""
+    stages = stop_stages(stop)
+    both = [path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}]
+    entries = project.store.list_tree(tree, both) if both else {}
+    contents = project.store.read_blobs(e.blob for e in entries.values())
+    return {path: contents[e.blob] for path, e in entries.items()}
+
+
+def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> Step | None:
+    """Resolve a conflict by what was recorded, if that resolves all of it and the proof agrees."""
+    stop = progress.stop
+    assert stop
+    parked = conflicting(project, stop, stop.parked)
+    resolved = rerere.replay(
+        project.store, stop_stages(stop), parked, rerere.recorded(project.layout, progress.upstream)
+    )
+    if not resolved or set(resolved) != set(_paths(stop)):
+        return None
+    entries = project.store.list_tree(stop.parked, sorted(resolved))
+    blobs = {path: blob_id(content) for path, content in resolved.items()}
+    changes = [PathChange(path, None, TreeEntry(e.mode, blobs[path])) for path, e in entries.items()]
+    (on_parked,) = write_commits(
+        project.store, CommitId(stop.parked), [(patch.commit, changes)], {blobs[p]: c for p, c in resolved.items()}
+    )
+    (tree,) = project.store.tree_of([on_parked])
+    commit = project.store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
+    how = "the recorded resolution of " + ", ".join(show_path(p) for p in sorted(resolved))
+    state, said = run_proof(project, progress, stop.patch, commit, prove)
+    if state == "passed":
+        lines = _changed_lines(project, patch.commit.commit, commit)
+        return Step(patch.name, REPLAYED, commit, _files(stop), how=f"by {how}", lines=lines, proof=state)
+    if state == "not run":
+        said = f"{how} resolves it, and no proof says that it is right ({said}): look at it"
+        progress.stop = replace(stop, replayed=str(tree), said=said)
+    else:
+        progress.stop = replace(stop, said=f"{how} was tried, and with it its proof {state}: {said}")
+    return None
+
+
+def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, how: str) -> Step:
+    """What the worktree holds, as the stopped patch.
+
+    :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
+    :raises UserError: if nothing is left of the patch.
+    """
+    files = {p: fsio.read_or_none(worktree.path / os.fsdecode(p)) for p in _paths(stop)}
+    open_paths = [p for p, content in files.items() if content is not None and not rerere.is_settled(content)]
+    if open_paths:
+        conflicts = [
+            Conflict(progress.upstream, stop.patch, show_path(p), "still has conflict markers") for p in open_paths
+        ]
+        names = ", ".join(c.path for c in conflicts)
+        raise ConflictError(
+            f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}", conflicts,
+            hint=f"resolve them in {worktree.path}, then `patchq rebase {progress.upstream} --continue`",
+        )  # fmt: skip
+    unmerged = {e.split(b"\t", 1)[1] for e in worktree.git.run("ls-files", "-u", "-z").split(b"\0") if e}
+    undecided = sorted(p for p in unmerged if {s.number for s in stop_stages(stop) if s.path == p} < {1, 2, 3})
+    tree = worktree.snapshot()
+    if undecided and tree == project.store.tree_of([stop.parked])[0]:
+        names = ", ".join(show_path(p) for p in undecided)
+        raise ConflictError(
+            f"{progress.upstream}/{stop.patch}: {names}: one side changed it, the other removed it or has its own",
+            [Conflict(progress.upstream, stop.patch, show_path(p), "is not decided") for p in undecided],
+            hint=f"`git rm` or `git add` it in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
+        )
+    if tree == project.store.tree_of([progress.tip])[0]:
+        raise UserError(
+            f"nothing is left of {progress.upstream}/{stop.patch}",
+            hint="`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
+        )
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
+    lines = _changed_lines(project, info.commit, commit)
+    outcome = REPLAYED if tree == stop.replayed else RESOLVED
+    return Step(stop.patch, outcome, commit, _files(stop), stop.grade, stop.evidence, how, lines)
+
+
+def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
+    sides = []
+    for text in project.store.diffs_of([old, new]):
+        sides.append(
+            [line for line in text.split(b"\n") if line[:1] in b"+-" and not line.startswith((b"+++", b"---"))]
+        )
+    return ledgers.changed_lines(*sides)
+
+
+def stop_stages(stop: Stop) -> list[Stage]:
+    """The conflicting paths as git's index has them: base, ours and the patch's, by number."""
+    return [Stage(os.fsencode(p), TreeEntry(mode.encode(), BlobId(blob)), n) for p, mode, blob, n in stop.stages]
+
+
+def _paths(stop: Stop) -> list[bytes]:
+    return sorted({os.fsencode(path) for path, *_ in stop.stages})
+
+
+def source_pin(project: Project, progress: Progress) -> Pin:
+    """The pin that the stack is carried from.
+
+    :raises UserError: if it was removed from the lock meanwhile.
+    """
+    pins = project.lock.upstreams[progress.upstream].pins
+    if progress.from_ref not in pins:
+        raise UserError(f"{progress.upstream} {progress.from_ref} is not pinned any more", hint="`--abort`")
+    return pins[progress.from_ref]
+
+
+def base_of(project: Project, pin: Pin, *, offline: bool = False) -> Base:
+    """A pin's base, fetched if it isn't here."""
+    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
+    return fetcher.fetch([pin])[0]

@@ -1,0 +1,1 @@
+"""One file a verb: it parses, makes one call into the core, and prints."""

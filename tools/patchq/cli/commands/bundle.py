@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("bundle")
+@click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--wheels", is_flag=True, help="With the release's wheels, which overlays are built over.")
+@set_option
+@json_option
+def command(target: Path, wheels: bool, set_name: str, as_json: bool) -> None:
+    """Write all that a site without a network needs into one file.
+
+    Lock, stacks, proofs, and each pin's archive or commit. There: `patchq apply --from-bundle FILE`.
+    """
+    from patchq.store.bundle import make_bundle
+
+    made = make_bundle(open_project(as_json), target, set_name=set_name, wheels=wheels)
+    if as_json:
+        emit("bundle", asdict(made))
+        return
+    for upstream, ref, source in made.pins:
+        click.echo(f"{upstream} {ref}: {'its commit' if source == 'git' else 'its archive'}")
+    click.echo(f"{made.path}: set {made.set_name}, {made.files} files, {made.size} bytes, sha256 {made.sha256}")

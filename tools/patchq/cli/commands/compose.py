@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("compose")
+@click.option("--output", "folder", type=click.Path(path_type=Path), help="Where to.  [default: deploy]")
+@set_option
+@json_option
+def command(folder: Path | None, set_name: str, as_json: bool) -> None:
+    """Write the containers of a set: Dockerfile, Dockerfile.dev, compose.yaml.
+
+    From the lock: the set's [environments] table, and the applied stack's id. `dev` has the patched trees mounted,
+    `serve` the built wheels alone.
+    """
+    from patchq.build.compose import compose
+
+    project = open_project(as_json)
+    written = compose(project, folder or project.layout.root / "deploy", set_name=set_name)
+    shown = [path.relative_to(project.layout.root).as_posix() for path in written]
+    if as_json:
+        emit("compose", {"files": shown})
+        return
+    for path in shown:
+        click.echo(path)
+    click.echo(f"next: patchq build, then docker compose -f {shown[3]} run --rm dev, or up serve")

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("deps")
+@click.argument("names", nargs=-1)
+@click.option("--dot", is_flag=True, help="The graph for Graphviz.")
+@set_option
+@json_option
+def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> None:
+    """Which patches really need which.
+
+    Found by carrying each without the others, in memory; what patches say in Requires: is shown beside.
+    """
+    from patchq.stacks.deps import as_dot, commuting, dependencies
+
+    found = dependencies(open_project(as_json or dot), names, set_name)
+    if as_json:
+        free = commuting(found)
+        emit("deps", {"patches": [{**asdict(n), "commutes": free[n.patch]} for n in found]})
+    elif dot:
+        click.echo(as_dot(found), nl=False)
+    else:
+        for n in found:
+            upstream = n.patch.split("/")[0] + "/"
+            needed = [other.removeprefix(upstream) for other in n.direct]
+            said = [other for other in n.requires if other not in n.needs]
+            words = [f"needs {', '.join(needed)}"] if needed else []
+            words += [f"says it requires {', '.join(said)}"] if said else []
+            click.echo(f"{n.patch}: {'; '.join(words) or 'needs none'}")

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("diff")
+@click.argument("old")
+@click.argument("new", default=".")
+@click.option("--stat", is_flag=True, help="Only which patches, not what differs.")
+@set_option
+@json_option
+def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> None:
+    """Two versions of stacks beside each other.
+
+    OLD and NEW are NAME@REF for the stack of a pin, a git revision of the project for all stacks of the
+    set, or . for all as they are here.
+    """
+    from patchq.stacks.rangediff import SAME, compare
+
+    found = compare(open_project(as_json), old, new, set_name)
+    if as_json:
+        emit("diff", {"pairs": [asdict(p) for p in found]})
+        return
+    for p in found:
+        if p.kind == SAME and p.old == p.new and not p.moved:
+            continue
+        name = p.new or p.old
+        was = f", was {p.old}" if p.old and p.new and p.old != p.new else ""
+        words = "moved" if p.moved and p.kind == SAME else p.kind + (", moved" if p.moved else "")
+        click.echo(f"{p.upstream}/{name}: {'renamed' if words == SAME else words}{was}")
+        if p.text and not stat:
+            click.echo("".join(f"    {line}\n" for line in p.text.splitlines()), nl=False)
+    same = sum(p.kind == SAME for p in found)
+    click.echo(f"{same} of {len(found)} are the same")

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from patchq.cli.common import emit, json_option, set_option, show_table
+
+if TYPE_CHECKING:
+    from patchq.environment.ptx import Cell, Instruction
+
+
+@click.command("doctor")
+@click.option("--python", default="", metavar="PATH", help="Also verify what is installed for this interpreter.")
+@click.option("--arch", "archs", multiple=True, metavar="ARCH", help="Probe its PTX instructions: sm_121f.")
+@click.option("--nvcc", "nvccs", multiple=True, metavar="PATH", help="With --arch: this nvcc too.")
+@click.option(
+    "--mounted", type=click.Path(path_type=Path), metavar="DIR", help="Only whether imports come from the trees there."
+)
+@set_option
+@json_option
+def command(
+    python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], mounted: Path | None, set_name: str, as_json: bool
+) -> None:
+    """Look at this machine and the project.
+
+    Git, disk, nvcc and its targets, the store; with --python at an environment too. With --arch, only at
+    which PTX instructions of the stacks' kernels each nvcc assembles, for each suffix.
+    """
+    if archs:
+        _probe(archs, nvccs, as_json)
+        return
+    from patchq.cli.commands.verify_installed import show
+    from patchq.cli.targets import packages_to_verify
+    from patchq.environment.doctor import examine
+    from patchq.environment.doctor import mounted as mounted_findings
+    from patchq.environment.verify import verify
+    from patchq.errors import UserError
+    from patchq.project.project import Project
+
+    try:
+        project: Project | None = Project.find(Path(click.get_current_context().obj["project"]))
+    except UserError:
+        project = None
+    if mounted:
+        if project is None:
+            raise UserError("no project says what is mounted", hint="--project DIR")
+        found = mounted_findings(project, mounted, python or sys.executable)
+    else:
+        found = examine(project)
+    verdict = verify(python, *packages_to_verify((), set_name)) if python and not mounted else None
+    bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
+    if as_json:
+        emit("doctor", {
+            "ok": not bad, "findings": [asdict(f) for f in found],
+            "installed": asdict(verdict) if verdict else None,
+        })  # fmt: skip
+    else:
+        for f in found:
+            mark = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}[f.level]
+            click.echo(f"{mark} {f.topic}: {f.said}" + (f"\n        {f.hint}" if f.hint else ""))
+        if verdict:
+            show(verdict)
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> None:
+    """The matrix of instructions, targets and toolkits; exit 1 if an asked target lacks one that is needed."""
+    from patchq.environment.ptx import INSTRUCTIONS, lacking, probe, toolkits
+    from patchq.errors import UserError
+
+    found = toolkits(nvccs)
+    if not found:
+        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name one: --nvcc PATH")
+    cells = probe(archs, found)
+    lacks = {arch: lacking(cells, arch) for arch in archs}
+    if as_json:
+        emit("doctor", {
+            "ok": not any(lacks.values()), "toolkits": [asdict(t) for t in found],
+            "cells": [asdict(c) for c in cells], "lacking": lacks,
+        })  # fmt: skip
+    else:
+        _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
+        for arch, names in lacks.items():
+            click.echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
+    if any(lacks.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _show_matrix(releases: list[str], cells: list[Cell], about: dict[str, Instruction]) -> None:
+    targets = list(dict.fromkeys(c.target for c in cells))
+    said = {(c.toolkit, c.target, c.instruction): c.said for c in cells}
+    for release in releases:
+        rows = []
+        for name, instruction in about.items():
+            marks = ["-" if said[release, t, name] else "yes" for t in targets]
+            rows.append((name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks))
+        show_table(("instruction", "for", *targets), rows, f"nvcc {release}")
+        for text in dict.fromkeys(text for (its, *_), text in said.items() if its == release and text):
+            click.echo(f"  {text}")
+        click.echo("")

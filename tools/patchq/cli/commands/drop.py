@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import json_option, open_project, set_option, show_exported
+
+
+@click.command("drop")
+@click.argument("patch")
+@set_option
+@json_option
+def command(patch: str, set_name: str, as_json: bool) -> None:
+    """Take a patch out of its stack."""
+    from patchq.stacks.edit import drop
+
+    show_exported(drop(open_project(as_json), patch, set_name=set_name), as_json, "drop")

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import json_option, open_project, show_exported
+
+
+@click.command("export")
+@click.argument("upstream")
+@click.option("--amend", default="", metavar="PATCH", help="Fold what you edited and did not commit into PATCH.")
+@json_option
+def command(upstream: str, amend: str, as_json: bool) -> None:
+    """Write commits back to the stack.
+
+    Amended, reordered and reworded commits keep their patches' names; fixup!, squash! and amend!
+    commits are folded into the ones they name.
+    """
+    from patchq.stacks.export import export
+
+    show_exported(export(open_project(as_json), upstream, amend=amend), as_json, "export")

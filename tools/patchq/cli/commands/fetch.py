@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+
+
+@click.command("fetch")
+@click.argument("names", nargs=-1)
+@set_option
+@click.option("--all", "every", is_flag=True, help="Every pin of the lock, not just a set's.")
+@click.option("--source", type=click.Choice(["git", "archive"]), help="Only from there.")
+@offline_option
+@json_option
+def command(
+    names: tuple[str, ...], set_name: str, every: bool, source: str | None, offline: bool, as_json: bool
+) -> None:
+    """Bring the pins into the store.
+
+    From git, by commit; from the release archive where the git host can't be reached.
+    """
+    from patchq.store.pinning import fetch
+
+    bases = fetch(open_project(as_json), names, set_name=set_name, every=every, source=source or "", offline=offline)
+    if as_json:
+        emit("fetch", {"pins": [
+            {"upstream": b.pin.upstream, "ref": b.pin.ref, "source": b.source, "base": b.commit} for b in bases
+        ]})  # fmt: skip
+        return
+    for b in bases:
+        click.echo(f"{b.pin.upstream:<12} {b.pin.ref:<10} {b.source:<8} {b.commit}")

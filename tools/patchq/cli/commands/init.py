@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from patchq.cli.common import emit, json_option
+
+
+@click.command("init")
+@click.argument("directory", default=".", type=click.Path(path_type=Path))
+@json_option
+def command(directory: Path, as_json: bool) -> None:
+    """Begin a project."""
+    from patchq.project.scaffold import init
+
+    made = init(directory)
+    if as_json:
+        emit("init", {"project": str(directory.resolve()), "made": made})
+        return
+    for path in made:
+        click.echo(f"made {path}")
+    click.echo("next: patchq pin NAME --url URL --ref REF")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("issue")
+@click.argument("patch")
+@click.option(
+    "--onto", default="", metavar="REF", help="Upstream's ref.  [default: its default branch or newest release]"
+)
+@click.option("--write", "target", type=click.Path(path_type=Path), help="Also write it as a document, there.")
+@click.option("--no-run", is_flag=True, help="Don't run the evidence.")
+@click.option("--open", "opening", is_flag=True, help="Open it with gh, after asking.")
+@set_option
+@json_option
+def command(
+    patch: str, onto: str, target: Path | None, no_run: bool, opening: bool, set_name: str, as_json: bool
+) -> None:
+    """Make an upstream bug report of what a patch mends.
+
+    Its reproducer, versions, and what is seen on upstream's ref as it is, by the questions of upstream's own form.
+    Nothing is sent without --open.
+    """
+    from patchq.contribute.bugreport import bug_report, title, write_report
+    from patchq.contribute.proposal import repository_of
+    from patchq.contribute.submit import open_issue
+    from patchq.errors import UserError
+
+    project = open_project(as_json)
+    report = bug_report(project, patch, onto=onto, set_name=set_name, run=not no_run)
+    folder = write_report(project, report, target)
+    url = ""
+    if opening:
+        if not repository_of(report.url):
+            raise UserError(f"{report.url!r} is no address of a git host", hint="send title.txt and body.md by hand")
+        click.echo(f"{title(report)}\n  to {repository_of(report.url)}", err=True)
+        click.confirm("Open this issue?", abort=True, err=True)
+        url = open_issue(project, report)
+    if as_json:
+        body = asdict(report)
+        body.pop("rules")
+        emit("issue", {**body, "title": title(report), "folder": str(folder), "opened": url})
+        return
+    click.secho(title(report), bold=True)
+    click.echo(
+        f"{report.upstream} {report.ref}" + (f", reproducer {report.reproducer_name}" if report.reproducer else "")
+    )
+    for name, row in report.facts:
+        click.echo(f"  {name}: " + ", ".join(f"{c}: {v}" for c, v in zip(report.columns, row, strict=True)))
+    for line in report.outcomes:
+        click.echo(f"  {line}")
+    if no_run:
+        click.echo("  not run: the evidence")
+    click.echo(url or f"{folder}: title.txt, body.md, and owner.toml for whoever sends it")

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import json_option, open_project, set_option, show_exported
+
+
+@click.command("move")
+@click.argument("patch")
+@click.option("--before", default="", metavar="PATCH")
+@click.option("--after", default="", metavar="PATCH")
+@click.option("--first", is_flag=True, help="To the bottom of the stack.")
+@set_option
+@json_option
+def command(patch: str, before: str, after: str, first: bool, set_name: str, as_json: bool) -> None:
+    """Put a patch elsewhere in its stack.
+
+    Refused where it doesn't commute with those it passes.
+    """
+    from patchq.stacks.edit import move
+
+    if bool(before) + bool(after) + first != 1:
+        raise click.UsageError("move takes one of --before, --after and --first")
+    show_exported(move(open_project(as_json), patch, before=before, after=after, set_name=set_name), as_json, "move")

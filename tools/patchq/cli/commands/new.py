@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import json_option, open_project, show_exported
+
+
+@click.command("new")
+@click.argument("upstream")
+@click.argument("name")
+@click.option("--message", "-m", default="", help="Subject and body.  [default: from the name]")
+@click.option("--topic", default="", help="Its Topic:.")
+@click.option("--proof", default="", metavar="PATH", help="Its Proof:, a test under tests/stacks/.")
+@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
+@click.option("--signoff", "-s", is_flag=True, help="Sign off as its author.")
+@json_option
+def command(
+    upstream: str, name: str, message: str, topic: str, proof: str, author: str, signoff: bool, as_json: bool
+) -> None:
+    """Make a patch of your edits.
+
+    Of everything edited and added in the worktree of UPSTREAM, on top of its stack; an empty one
+    where nothing was.
+    """
+    from patchq.stacks.edit import new
+
+    result = new(
+        open_project(as_json), upstream, name, message=message, topic=topic, proof=proof, author=author, signoff=signoff
+    )
+    show_exported(result, as_json, "new")

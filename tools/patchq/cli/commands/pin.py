@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("pin")
+@click.argument("name", required=False)
+@click.option("--url", default="", help="A git URL, a repository or a plain folder.")
+@click.option("--ref", default="", help="A tag, a branch or another name of the commit.")
+@click.option("--commit", default="", help="The full commit id, where the host can't be asked.")
+@click.option("--archive", default="", metavar="PROJECT==VERSION", help="Its release archive, or a tar file's path.")
+@click.option("--subdir", default="", metavar="PATH", help="Where in the archive the tree lies.")
+@click.option("--into", default="", metavar="PARENT:PATH", help="Where in another upstream it is nested.")
+@click.option("--check", is_flag=True, help="Verify the lock against its sources instead.")
+@set_option
+@json_option
+def command(
+    name: str | None, url: str, ref: str, commit: str, archive: str, subdir: str, into: str, check: bool,
+    set_name: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Add or move a pin, or check them all."""
+    from patchq.store.pinning import check_pins, pin
+
+    project = open_project(as_json)
+    if check:
+        found = check_pins(project, [name] if name else [])
+        if as_json:
+            emit("pin", {"checked": [{"pin": c.pin, "source": c.source, "ok": c.ok, "said": c.said} for c in found]})
+        else:
+            for c in found:
+                click.echo(f"{c.pin} {c.source}: {c.said}")
+        if not all(c.ok for c in found if c.ok is not None):
+            raise click.exceptions.Exit(1)
+        return
+    if not name or not ref:
+        raise click.UsageError("pin needs NAME and --ref (or --check)")
+    pinned = pin(
+        project, name, url=url, ref=ref, commit=commit, archive=archive, subdir=subdir, into=into, set_name=set_name
+    )
+    done = pinned.pin
+    if as_json:
+        emit("pin", {
+            "upstream": name, "ref": ref, "commit": done.commit, "archive": done.archive, "sha256": done.sha256,
+            "moved": [{"what": what, "old": old, "new": new} for what, old, new in pinned.moved],
+        })  # fmt: skip
+        return
+    click.echo(f"{name} {ref}: " + (f"commit {done.commit}" if done.commit else "no commit"))
+    if done.archive:
+        click.echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {len(done.wheels)} wheels")
+    for what, old, new in pinned.moved:
+        click.echo(f"  moved: {what} was {old}, is {new or 'nothing'}")

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.contribute.proposal import Proposal
+from patchq.project.project import Project
+
+
+@click.command("pr")
+@click.argument("patches", nargs=-1)
+@click.option("--topic", default="", metavar="TOPIC", help="All patches of a topic that may be proposed.")
+@click.option("--upstream", default="", metavar="NAME", help="Of this upstream.")
+@click.option(
+    "--onto", default="", metavar="REF", help="Upstream's ref.  [default: its default branch or newest release]"
+)
+@click.option("--title", default="", metavar="TEXT", help="The title.  [default: the subject]")
+@click.option("--name", default="", metavar="NAME", help="What the branch and its folder are called.")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier says so.")
+@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of what it touches, however many.")
+@click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier says so.")
+@click.option("--push", "remote", default="", metavar="REMOTE", help="Push the branch to this address of your fork.")
+@click.option("--open", "opening", is_flag=True, help="Then open it with gh, after asking.")
+@click.option("--status", "asking", is_flag=True, help="Ask gh what became of what was submitted, and write it down.")
+@click.option("--url", default="", metavar="URL", help="With --status: the patches were submitted there, by hand.")
+@set_option
+@json_option
+def command(
+    patches: tuple[str, ...], topic: str, upstream: str, onto: str, title: str, name: str, no_proof: bool,
+    no_gates: bool, upstream_tests: bool, remote: str, opening: bool, asking: bool, url: str, set_name: str,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Make an upstream pull request of patches: a branch, its mails, and a dossier.
+
+    The fewest patches that they need go onto upstream's own ref; proofs and upstream's linters run there. Nothing is
+    sent without --push or --open. Exit code 5 if it is made but not ready to be sent.
+    """
+    from patchq.contribute.dossier import folder_of, read_owner, write_dossier
+    from patchq.contribute.propose import propose
+    from patchq.contribute.submit import open_pull_request, push, ready_to_open
+    from patchq.stacks.export import slug
+
+    project = open_project(as_json)
+    if asking:
+        _status(project, patches, url, set_name, as_json)
+        return
+    if bool(patches) == bool(topic):
+        raise click.UsageError("PATCH…, or --topic TOPIC")
+    name = name or topic or slug(patches[0].rpartition("/")[2])
+    made = propose(
+        project, patches, topic=topic, upstream=upstream, onto=onto, title=title, name=name,
+        owner=read_owner(folder_of(project, name)), proof=not no_proof, gates=not no_gates,
+        every_test=upstream_tests, set_name=set_name,
+    )  # fmt: skip
+    folder = write_dossier(project, made)
+    state = None
+    pushed = push(project, made, remote) if remote else None
+    if opening:
+        argv = ready_to_open(project, made)
+        click.echo(f"{made.title}\n  to {made.repository} from {argv[argv.index('--head') + 1]}", err=True)
+        click.confirm("Open this pull request?", abort=True, err=True)
+        state = open_pull_request(project, made, argv)
+    if as_json:
+        from patchq.contribute.dossier import as_json as body
+
+        emit("pr", {**body(made), "folder": str(folder), "pushed": pushed and asdict(pushed),
+                    "opened": state and asdict(state)})  # fmt: skip
+    else:
+        _show(made, folder)
+        if pushed:
+            click.echo(f"pushed {pushed.commit[:12]} as {pushed.branch} to {pushed.remote}")
+        if state:
+            click.echo(f"{state.url}\n{', '.join(state.patches)}: {state.status}")
+    if made.problems:
+        raise click.exceptions.Exit(5)
+
+
+def _show(made: Proposal, folder: Path) -> None:
+    click.secho(made.title, bold=True)
+    commits = f"{made.branch_size} commit{'s' if made.branch_size > 1 else ''}"
+    click.echo(f"{commits} from {made.from_ref} onto {made.upstream} {made.onto} ({made.why_onto})")
+    for m in made.members:
+        why = "" if m.chosen else ", needed"
+        click.echo(f"  {m.patch}: {m.outcome}{why}{', upstream has it: left out' if m.absent else ''}")
+    for said, status in made.elsewhere:
+        click.echo(f"  requires {said}: {status}")
+    for v in made.verdicts:
+        click.echo(f"  {v.state}: {v.said}")
+    for t in made.tests:
+        click.echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
+    if made.upstreams:
+        worse = sum(len(f.regressions) for f in made.upstreams)
+        click.echo(f"  upstream's own tests: {len(made.upstreams)} files, {worse} regressions")
+    passed = [g for g in made.gates if g.state == "passed"]
+    click.echo(
+        f"  upstream's hooks: {len(passed)} of {len(made.gates)} passed" + (made.no_gates and f": {made.no_gates}")
+    )
+    for line in made.not_run:
+        click.echo(f"  not run: {line}")
+    for line in made.problems:
+        click.secho(f"  not ready: {line}", fg="red")
+    if not made.owner.complete:
+        click.echo(f"  its owner is still to fill {folder / 'owner.toml'}")
+    click.echo(f"{folder}: the mails, title.txt, body.md, dossier.md")
+
+
+def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str, as_json: bool) -> None:
+    from patchq.contribute.submit import record, refresh, submitted
+    from patchq.errors import UserError
+    from patchq.project.stack import find_patch
+
+    stacks = project.stacks(project.choose_set(set_name))
+    chosen = {(s.pin.upstream, n) for s, n in (find_patch(stacks, p) for p in patches)}
+    if url:
+        upstreams = {u for u, _ in chosen}
+        if len(upstreams) != 1:
+            raise click.UsageError("--url needs the patches of one upstream that were submitted there")
+        states = [record(project, upstreams.pop(), tuple(n for _, n in sorted(chosen)), url, "OPEN", "")]
+    else:
+        found = submitted(project)
+        wanted = {k: n for k, n in found.items() if not chosen or any((k[0], name) in chosen for name in n)}
+        if not wanted:
+            raise UserError("no patch says that it is submitted", hint="`patchq pr PATCH --status --url URL`")
+        states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]
+    if as_json:
+        emit("pr-status", {"pull_requests": [asdict(s) for s in states]})
+        return
+    for s in states:
+        written = f"; written into {', '.join(s.refs)}" if s.refs else "; as before"
+        click.echo(f"{', '.join(s.patches)}: {s.status}{written}")

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from functools import partial
+
+import click
+
+from patchq.carry.state import Result, Step, Stop
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("rebase")
+@click.argument("name", required=False)
+@click.option("--onto", "ref", default="", metavar="REF", help="A pinned ref, a tag, or a release.")
+@click.option("--continue", "resume", is_flag=True, help="Take what the worktree holds, and go on.")
+@click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack, and go on.")
+@click.option("--abort", is_flag=True, help="Give it up; recorded resolutions stay.")
+@click.option(
+    "--retire",
+    is_flag=True,
+    help="Retire what upstream has, if its proof passes without the patch; with --continue: the stopped patch.",
+)
+@click.option("--leave-out", is_flag=True, help="Leave out all that stops, instead of stopping.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PATCH",
+    help="Carry this one of those that the ref's stack lacks; may be repeated.",
+)
+@click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
+@click.option("--how", default="", metavar="TEXT", help="What to write into the ledger of a resolution or a skip.")
+@click.option("--new-set", default="", metavar="SET", help="The set for the new pin.  [default: SET-NAME-REF]")
+@set_option
+@json_option
+def command(
+    name: str | None, ref: str, resume: bool, skip: bool, abort: bool, retire: bool, leave_out: bool,
+    only: tuple[str, ...], no_proof: bool, how: str, new_set: str, set_name: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Carry a stack to another ref, as patches/NAME/REF/, and pin it.
+
+    Stops at each patch that doesn't land, in a worktree beside the applied one. Nothing of the old ref changes.
+    Exit code 3 at a stop.
+    """
+    from patchq.carry import rebase
+    from patchq.carry.state import under_way
+    from patchq.errors import UserError
+    from patchq.proofs.prove import prove_at
+
+    if sum((bool(ref), resume, skip, abort)) != 1:
+        raise click.UsageError("one of --onto REF, --continue, --skip and --abort")
+    project = open_project(as_json)
+    if name is None:
+        names = [found.upstream for found in under_way(project)]
+        if len(names) != 1 or ref:
+            raise UserError(
+                "which upstream?", hint="`patchq rebase NAME …`; under way: " + (", ".join(names) or "none")
+            )
+        (name,) = names
+    prove = partial(prove_at, project)
+    told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
+    if ref:
+        found = rebase.start(
+            project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out,
+            only=only,
+        )  # fmt: skip
+    elif resume:
+        found = rebase.resume(project, name, prove=prove, check_proof=not no_proof, retire=retire, how=how)
+    else:
+        found = rebase.skip(project, name, prove=prove, how=how) if skip else rebase.abort(project, name)
+    if as_json:
+        emit("rebase", asdict(found))
+    else:
+        _show(found, told)
+    if found.state == "stopped":
+        raise click.exceptions.Exit(3)
+
+
+def _show(found: Result, told: int) -> None:
+    """Print it; its first steps were told when it stopped."""
+    for note in found.notes:
+        click.echo(note)
+    if found.state == "nothing":
+        return
+    head = f"{found.upstream} {found.from_ref} onto {found.onto}"
+    if found.state == "aborted":
+        click.echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
+        return
+    for step in found.steps[told:]:
+        if step.outcome not in ("clean", "offset") and not step.known:
+            _show_step(step)
+    counts = Counter(step.outcome for step in found.steps)
+    words = ", ".join(f"{n} {word}" for word, n in counts.items())
+    kept = sum(bool(s.commit) for s in found.steps)
+    if found.stop:
+        click.echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
+        _show_stop(found, found.stop)
+        return
+    click.echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
+    if kept:
+        click.echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`")
+
+
+def _show_step(step: Step) -> None:
+    parts = [step.outcome]
+    parts += [f"{path} ({n})" if n else path for path, n in step.files]
+    parts += [part for part in (step.how, step.proof and f"proof {step.proof}") if part]
+    click.echo(f"{step.patch}: " + "; ".join(parts))
+
+
+def _show_stop(found: Result, stop: Stop) -> None:
+    click.secho(f"{stop.patch} stops: {stop.outcome}", fg="yellow", bold=True)
+    for path, lines in stop.conflicts:
+        at = ":" + ",".join(str(n) for n in lines) if lines else ""
+        click.echo(f"  {path}{at}")
+    if stop.evidence:
+        click.echo(f"  upstream has it, {stop.grade or 'in part'}: {stop.evidence}")
+    if stop.said:
+        click.echo(f"  {stop.said}")
+    if stop.carries or stop.stops:
+        click.echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
+    if stop.outcome == "absorbed" and not stop.stages:
+        click.echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
+        return
+    click.echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
+    how = "" if stop.grade else " --how TEXT"
+    click.echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
+
+
+@click.command("report")
+@click.option("--html", "page", type=click.Path(path_type=Path), help="Write the evidence as one page there.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Append a summary there: $GITHUB_STEP_SUMMARY.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML there.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="Write SARIF there.")
+@click.option("--look-ahead", is_flag=True, help="Forecast what the ledgers don't say of the pinned refs.")
+@set_option
+@json_option
+def command(
+    page: Path | None, markdown: Path | None, junit: Path | None, sarif: Path | None, look_ahead: bool,
+    set_name: str, as_json: bool,
+) -> None:  # fmt: skip
+    """The evidence: the last results of the proofs, and as a page or JSON all else that is known.
+
+    Sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, what was not run.
+    """
+    from patchq.errors import UserError
+    from patchq.proofs.verdicts import proofs_json
+    from patchq.system.fsio import read_or_none, write_atomic
+
+    project = open_project(as_json)
+    last = read_results(project)
+    files = (page, markdown, junit, sarif)
+    if last is None and not (any(files) or as_json):
+        raise UserError("there are no results yet", hint="`patchq test --prove`, or --html FILE for all else")
+    if any(files) or as_json:
+        from patchq.report.evidence import gather
+
+        results = results_file(project).relative_to(project.layout.root).as_posix() if last is not None else ""
+        found = gather(project, last or [], set_name=set_name, look_ahead=look_ahead, results_file=results)
+        stops = [(name, path, ref, f"{c.outcome}; {c.evidence}") for name, path, ref, c in found.stops_ahead]
+        write_reports(project, found.verdicts, junit, sarif, set_name, stops)
+        if page:
+            from patchq.report.page import html
+
+            write_atomic(page.resolve(), html(found, project.layout.root, page.resolve().parent).encode())
+        if markdown:
+            from patchq.report.page import markdown as summary
+
+            write_atomic(markdown.resolve(), (read_or_none(markdown.resolve()) or b"") + summary(found).encode())
+        if as_json:
+            body = asdict(found)
+            body.pop("verdicts")  # as `proofs`
+            emit("report", {**proofs_json(found.verdicts), **body})
+            return
+    verdicts = last or []
+    show_verdicts(verdicts, as_json, "report")
+    for written in files:
+        if written:
+            click.echo(written)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("show")
+@click.argument("patch")
+@click.option("--diff", "with_diff", is_flag=True, help="The diff too.")
+@set_option
+@json_option
+def command(patch: str, with_diff: bool, set_name: str, as_json: bool) -> None:
+    """What one patch says and touches."""
+    from patchq.names import show_path
+    from patchq.stacks.views import show
+
+    info, header, diff = show(open_project(as_json), patch, set_name)
+    if as_json:
+        emit("show", {**asdict(info), "message": header.message, "diff": diff.decode("utf-8", "backslashreplace")})
+        return
+    click.echo(f"{info.upstream} {info.ref}: {info.path}")
+    click.echo(f"author: {info.author}\n")
+    for line in header.message.splitlines():
+        click.echo(show_path(line.encode()))
+    click.echo("")
+    for path, added, removed in info.files:
+        click.echo(f"  {path}: " + ("binary" if added < 0 else f"+{added} -{removed}"))
+    if with_diff:
+        click.echo("")
+        for raw in diff.split(b"\n"):
+            click.echo(show_path(raw.replace(b"\t", b"    ")))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+
+
+@click.command("status")
+@set_option
+@json_option
+def command(set_name: str, as_json: bool) -> None:
+    """Where each stack and its worktree stand."""
+    from patchq.carry.state import under_way
+    from patchq.stacks.views import status
+
+    project = open_project(as_json)
+    found, rebases = status(project, set_name), under_way(project)
+    if as_json:
+        emit("status", {
+            "set": project.choose_set(set_name), "stacks": [asdict(s) for s in found],
+            "rebases": [asdict(r) for r in rebases],
+        })  # fmt: skip
+        return
+    click.echo(f"set {project.choose_set(set_name)}")
+    for s in found:
+        source = f" ({s.source})" if s.source else ""
+        click.echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
+        for detail in s.details[:10]:
+            click.echo(f"    {detail}")
+        hint = _next(s.state, s.worktree, s.upstream)
+        if hint:
+            click.echo(f"    next: {hint}")
+    for r in rebases:
+        at = f"{r.stop.patch} stops in {r.worktree}" if r.stop else "interrupted"
+        click.echo(f"{r.upstream} {r.from_ref} onto {r.onto}: a rebase is under way; {at}")
+        click.echo(f"    next: patchq rebase {r.upstream} --continue, --skip or --abort")
+
+
+def _next(state: str, worktree: str, upstream: str) -> str:
+    if worktree == "edited":
+        return f"patchq new {upstream} NAME, or patchq export {upstream} --amend PATCH"
+    if worktree == "commits":
+        return f"patchq export {upstream}"
+    if worktree == "missing" or state != "applied":
+        return "patchq apply"
+    return ""

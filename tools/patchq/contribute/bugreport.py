@@ -1,0 +1,247 @@
+"""``issue``: an upstream bug report for what a patch mends: a reproducer, versions, and what was seen on the bare ref.
+
+``patches/<upstream>/reports/<patch>.toml`` holds what a person has to say; without one, the patch's message does.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from patchq.contribute.dossier import OWNER, read_owner
+from patchq.contribute.proposal import Owner
+from patchq.contribute.selection import place, set_with
+from patchq.environment.machine import this_machine
+from patchq.errors import FormatError, UserError
+from patchq.formats.header import without_trailers
+from patchq.formats.render import render
+from patchq.project.project import Project
+from patchq.proofs.prove import checkout, judge, run_pytest, trees_lock, whole_set
+from patchq.sources.pins import Fetcher
+from patchq.sources.rules import Rules, read_rules
+from patchq.system import fsio
+from patchq.system.paths import check_inside
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "expected", "related")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A bug report.
+
+    :ivar facts: what the evidence noted, a row a case; ``columns`` names it.
+    :ivar outcomes: what else was seen, a line each.
+    """
+
+    upstream: str
+    patch: str
+    ref: str
+    commit: str
+    title: str
+    component: str
+    describe: str
+    steps: str
+    expected: str
+    related: str
+    reproducer_name: str
+    reproducer: str
+    columns: tuple[str, ...]
+    facts: tuple[tuple[str, tuple[str, ...]], ...]
+    outcomes: tuple[str, ...]
+    versions: tuple[tuple[str, str], ...]
+    no_gpu: bool
+    url: str
+    rules: Rules = field(repr=False)
+    owner: Owner = field(default_factory=Owner)
+
+    @property
+    def language(self) -> str:
+        """For a code block."""
+        return {".cu": "cuda", ".cpp": "cpp", ".py": "python", ".sh": "bash"}.get(Path(self.reproducer_name).suffix, "")
+
+
+def folder_of(project: Project, patch: str) -> Path:
+    """Where the report of a patch lies."""
+    return project.layout.private / "issue" / patch
+
+
+def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = "", run: bool = True) -> Report:
+    """Find out what a report on what a patch mends has to say.
+
+    :param onto: upstream's ref; by default what is newest there.
+    :param run: run the evidence on the bare ref.
+    :raises UserError: if there is no such patch, or no such ref.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("issue"):
+        plan = place(project, [patch], "", "", onto, set_name)
+        fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+        (base,) = fetcher.fetch([plan.onto])
+    name, upstream = plan.chosen[0], plan.upstream
+    header = plan.headers[name]
+    told = _told(project, upstream, name)
+    files = (told["evidence"],) if told.get("evidence") else header.values("Proof")
+    tests: Sequence[Mapping[str, str]] = ()
+    if run:
+        project.say(f"running {', '.join(files)} on {plan.onto.ref} as it is")
+        chosen = set_with(project, plan, set_name)
+        with project.locked("test"):
+            whole = whole_set(project, project.stacks(chosen), chosen)
+            bare = whole.with_tips("bare", {**whole.variant.tips, upstream: base.commit})
+        with trees_lock(project):
+            tests, said = run_pytest(project, checkout(project, bare, 0), files)
+        if not tests:
+            raise UserError(f"the evidence showed nothing: {judge(tests, said)[1]}", hint="--no-run writes it without")
+    columns, facts, outcomes = _seen(tests)
+    machine = this_machine()
+    system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
+    versions = [
+        ("OS", system), ("Python", machine.python), ("torch", machine.torch), ("nvcc", machine.nvcc),
+        ("GPU", machine.gpu or "none"), ("CUDA of the driver", machine.driver_cuda),
+    ]  # fmt: skip
+    reproducer = told.get("reproducer", "")
+    text = ""
+    if reproducer:
+        check_inside(reproducer, "reproducer")
+        data = fsio.read_or_none(project.layout.root / reproducer)
+        if data is None:
+            raise UserError(f"{reproducer} is not there", hint=f"mend {report_path(project, upstream, name)}")
+        text = data.decode("utf-8", "replace").rstrip()
+    paragraphs = without_trailers(header.message).split("\n\n")[1:]
+    config = project.lock.upstreams[upstream]
+    return Report(
+        upstream, name, plan.onto.ref, plan.onto.commit or "", told.get("title") or header.subject,
+        told.get("component", ""), told.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
+        told.get("steps", ""), told.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
+        told.get("related", ""), Path(reproducer).name, text, columns, facts, outcomes,
+        tuple((key, value) for key, value in versions if value), run and not machine.gpu, config.url,
+        read_rules(project.layout, project.store, upstream, base.commit), read_owner(folder_of(project, name)),
+    )  # fmt: skip
+
+
+def report_path(project: Project, upstream: str, patch: str) -> Path:
+    """Where a person's part of a report lies."""
+    return project.layout.root / "patches" / upstream / "reports" / f"{patch}.toml"
+
+
+def _told(project: Project, upstream: str, patch: str) -> dict[str, str]:
+    path = report_path(project, upstream, patch)
+    data = fsio.read_or_none(path)
+    if data is None:
+        return {}
+    try:
+        raw = tomllib.loads(data.decode())
+        if unknown := sorted(raw.keys() - set(_KEYS)):
+            raise ValueError(f"unknown keys {', '.join(unknown)} (known: {', '.join(_KEYS)})")
+        return {key: str(value).strip() for key, value in raw.items()}
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
+        raise FormatError(f"{path}: {error}", hint=f"mend {path}") from None
+
+
+def _seen(
+    tests: Sequence[Mapping[str, str]],
+) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
+    """The facts that tests noted as a table, and a line for each that failed."""
+    noted = [(_case(t["test"]), json.loads(t["facts"])) for t in tests if t.get("facts")]
+    columns = tuple(dict.fromkeys(key for _, facts in noted for key in facts))
+    rows = tuple((case, tuple(facts.get(c, "") for c in columns)) for case, facts in noted)
+    words = {"assertion": "fails", "error": "fails", "skipped": "not run"}
+    lines = [
+        f"{_case(t['test'])}: {words[t['outcome']]}: {t['said'].splitlines()[0] if t['said'] else ''}"
+        for t in tests
+        if t["outcome"] in words
+    ]
+    return columns, rows, tuple(lines)
+
+
+def _case(test: str) -> str:
+    """A test's name as words: its parameters, else its function."""
+    name = test.rpartition("::")[2]
+    return name.partition("[")[2].removesuffix("]") or name.removeprefix("test_").replace("_", " ")
+
+
+def body(report: Report, *, inline: bool = True) -> str:
+    """The report, by the questions of upstream's own form where its tree has one.
+
+    :param inline: with the reproducer's text; else with a link to it, as a file beside.
+    """
+    answers = {
+        "describe": report.describe,
+        "steps": render("issue/steps.md.j2", r=report, inline=inline).strip(),
+        "expected": report.expected,
+        "environment": render("issue/environment.md.j2", r=report).strip(),
+        "context": render("issue/context.md.j2", r=report).strip(),
+        "component": report.component,
+    }
+    questions = _questions(report.rules)
+    asked = {ask for _, ask in questions}
+    rest = [answers[k] for k in ("steps", "expected", "context") if k not in asked and answers[k]]
+    parts = []
+    for label, ask in questions:
+        answer = answers.get(ask, "") or "_to be answered by whoever sends it_"
+        parts.append(f"### {label}\n\n" + "\n\n".join([answer, *(rest if ask == "describe" else [])]))
+    return "\n\n".join(parts) + "\n"
+
+
+_DEFAULT = [
+    ("Describe the bug", "describe"), ("Steps to reproduce", "steps"), ("Expected", "expected"),
+    ("Environment", "environment"), ("Related", "context"),
+]  # fmt: skip
+
+
+def _questions(rules: Rules) -> list[tuple[str, str]]:
+    """The labels of upstream's form, with what each asks for."""
+    import yaml
+
+    form = rules.bug_form
+    if form is None or not form.path.endswith((".yml", ".yaml")):
+        return _DEFAULT
+    try:
+        items: list[Any] = yaml.safe_load(form.text)["body"]
+        labels = [str(i["attributes"]["label"]) for i in items if i.get("type") in ("textarea", "input", "dropdown")]
+    except (yaml.YAMLError, KeyError, TypeError):
+        return _DEFAULT
+    words = {"environment": "environment", "version": "environment", "reproduc": "steps", "expected": "expected",
+             "context": "context", "component": "component", "describe": "describe", "bug": "describe"}  # fmt: skip
+    return [(label, next((v for k, v in words.items() if k in label.lower()), "")) for label in labels]
+
+
+def title(report: Report) -> str:
+    """The title, with what upstream's form begins it with."""
+    import yaml
+
+    form = report.rules.bug_form
+    prefix = ""
+    if form and form.path.endswith((".yml", ".yaml")):
+        try:
+            prefix = str(yaml.safe_load(form.text).get("title", ""))
+        except (yaml.YAMLError, AttributeError):
+            prefix = ""
+    return prefix.rstrip() + " " * bool(prefix) + report.title
+
+
+def write_report(project: Project, report: Report, target: Path | None) -> Path:
+    """Write a report's folder, and where asked the report as a document of the project. Returns the folder."""
+    folder = folder_of(project, report.patch)
+    files = {"title.txt": f"{title(report)}\n", "body.md": body(report)}
+    if not (folder / OWNER).exists():
+        files[OWNER] = render("pr/owner.toml.j2", what="report", command="issue")
+    for name, text in files.items():
+        fsio.write_atomic(folder / name, text.encode())
+    if target:
+        note = (
+            f"*Draft of an issue for {report.upstream}. Not sent: whoever sends it answers for it, and runs it first.*"
+        )
+        text = f"# {title(report)}\n\n{note}\n\n{body(report, inline=False)}"
+        fsio.write_atomic(target.resolve(), text.encode())
+    return folder

@@ -1,0 +1,142 @@
+"""The folder of a pull request: its mails, title and body, and all that was found out about it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from patchq.contribute.proposal import Owner, Proposal, branch_ref
+from patchq.errors import FormatError
+from patchq.formats.render import render
+from patchq.project.project import Project
+from patchq.system import fsio
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: What a heading of a template asks for, by what its words begin with.
+_ASKS = {
+    "purpose": "details", "description": "details", "what does this pr do": "details", "motivation": "details",
+    "details": "details", "overview": "summary", "summary": "summary", "claims": "claims",
+    "validation": "validation", "test plan": "plan", "test result": "result", "tests": "validation",
+    "testing": "validation", "how was this tested": "validation", "reviewer notes": "notes", "notes": "notes",
+    "additional": "notes",
+}  # fmt: skip
+OWNER = "owner.toml"
+_COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+
+
+def folder_of(project: Project, slug: str) -> Path:
+    """Where the dossier of a pull request lies."""
+    return project.layout.private / "pr" / slug
+
+
+def read_owner(folder: Path) -> Owner:
+    """Who a folder's ``owner.toml`` says answers for it; nobody where it isn't there yet.
+
+    :raises FormatError: if it can't be read.
+    """
+    path = folder / OWNER
+    data = fsio.read_or_none(path)
+    if data is None:
+        return Owner()
+    try:
+        raw = tomllib.loads(data.decode())
+        fields = {key.replace("-", "_"): str(value).strip() for key, value in raw.items()}
+        if any("\n" in fields.get(key, "") for key in ("name", "email", "assisted_by")):
+            raise ValueError("a name or an address is more than a line")
+        return Owner(**fields)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        raise FormatError(f"{path}: {error}", hint=f"mend it, or remove {path}") from None
+
+
+def write_dossier(project: Project, proposal: Proposal) -> Path:
+    """Write a dossier; ``owner.toml`` stays as its owner wrote it. Returns its folder."""
+    folder = folder_of(project, proposal.slug)
+    mails = proposal.mails(project.store)
+    for old in folder.glob("*.patch"):
+        if old.name not in mails:
+            old.unlink()
+    files = dict(mails)
+    files["title.txt"] = f"{proposal.title}\n".encode()
+    files["body.md"] = body(proposal).encode()
+    files["range-diff.txt"] = proposal.range_diff.encode()
+    files["dossier.md"] = render(
+        "pr/dossier.md.j2", p=proposal, store=project.layout.store, ref=branch_ref(proposal.slug)
+    ).encode()  # fmt: skip
+    files["dossier.json"] = fsio.dump_json({"schema": "patchq/pr/1", **as_json(proposal)})
+    if not (folder / OWNER).exists():
+        files[OWNER] = render("pr/owner.toml.j2", what="pull request", command="pr").encode()
+    for name, data in files.items():
+        fsio.write_atomic(folder / name, data)
+    return folder
+
+
+def as_json(proposal: Proposal) -> dict[str, Any]:
+    """The body of ``patchq/pr/1``."""
+    found = asdict(proposal)
+    rules = found.pop("rules")
+    documents = {key: rules[key] for key in ("template", "hooks", "agents")}
+    found["rules"] = {k: d and {"path": d["path"], "stand_in": d["stand_in"]} for k, d in documents.items()}
+    found["problems"], found["not_run"], found["branch"] = proposal.problems, proposal.not_run, proposal.branch
+    found["verdicts"] = [
+        {"patch": v.proof.name, "state": v.state, "said": v.said, "files": v.proof.files} for v in proposal.verdicts
+    ]
+    return found
+
+
+def body(proposal: Proposal) -> str:
+    """The body of the pull request: upstream's own template, filled; ours where its tree has none."""
+    contents = {key: render(f"pr/{key}.md.j2", p=proposal).strip() for key in ("summary", "claims", "details", "plan",
+                "result", "notes")}  # fmt: skip
+    contents["validation"] = f"{contents['plan']}\n\n{contents['result']}".strip()
+    template = proposal.rules.template
+    text = fill(template.text if template else render("pr/body.md.j2"), contents)
+    if proposal.owner.assisted_by:
+        text = re.sub(r"^(\s*- )\[ \](.*\bAI assistance\b)", r"\1[x]\2", text, flags=re.MULTILINE)
+    return text
+
+
+def fill(template: str, contents: Mapping[str, str]) -> str:
+    """A template with each section filled that asks for something known; the others stay as they are.
+
+    What no section asks for goes to the end of the details, or else of the first section filled. Comments of filled
+    sections are taken out; checkboxes stay, to be ticked by a person.
+    """
+    lines, sections = template.split("\n"), _sections(template)
+    asked = [(start, end, ask) for start, end, ask in sections if ask in contents]
+    keys = {ask for *_, ask in asked}
+    covered = keys | ({"plan", "result"} if "validation" in keys else set())
+    covered |= {"validation"} if {"plan", "result"} <= keys else set()
+    covered |= {"summary", "claims"} if "details" in keys else set()
+    rest = [contents[key] for key in ("details", "validation", "notes") if key not in covered and contents[key]]
+    home = next((n for n, (*_, ask) in enumerate(asked) if ask == "details"), 0)
+    for number, (start, end, ask) in reversed(list(enumerate(asked))):
+        own = _COMMENT.sub("", "\n".join(lines[start:end])).strip()
+        parts = [contents[ask], *(rest if number == home else []), own]
+        lines[start:end] = ["", *"\n\n".join(p for p in parts if p).split("\n"), ""]
+    if not asked:
+        lines = [*[c for c in (contents["details"], contents["validation"], contents["notes"]) if c], "", *lines]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _sections(template: str) -> list[tuple[int, int, str]]:
+    """Each heading's lines below it, up to the next heading or rule, and what it asks for (or an empty text)."""
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").parse(template)
+    ends = [t.map[0] for t in tokens if t.map and t.type in ("heading_open", "hr")] + [len(template.split("\n"))]
+    found = []
+    for token, inline in pairwise(tokens):
+        if token.type == "heading_open" and token.map:
+            words = re.sub(r"[^a-z ]", "", inline.content.lower()).strip()
+            ask = next((value for begin, value in _ASKS.items() if words.startswith(begin)), "")
+            found.append((token.map[1], next(e for e in ends if e >= token.map[1]), ask))
+    return found

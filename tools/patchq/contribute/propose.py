@@ -1,0 +1,321 @@
+"""``pr``: patches carried onto upstream's own ref, proven and checked there.
+
+Everything is made in the store and in memory; nothing leaves this machine, and no stack or worktree moves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.carry.carry import ABSORBED, STOPS, Landing, Patch, carry, look_at, read_patches, sight, verdict
+from patchq.carry.carry import write_commits as write
+from patchq.carry.overlap import Touch, by_commits, by_releases
+from patchq.contribute.gates import Gate, run_gates
+from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref
+from patchq.contribute.selection import PROPOSABLE, Plan, alone, place
+from patchq.contribute.trials import Branch, prove, run_brought, run_upstreams
+from patchq.errors import Conflict, ConflictError, SourceError, UserError
+from patchq.formats import ledger as ledgers
+from patchq.formats.diff import REGULAR
+from patchq.formats.header import Header, Ident, mail_safe, with_trailer, without_ours
+from patchq.formats.ledger import WRITTEN
+from patchq.formats.lock import ContributeConfig
+from patchq.git.repository import CommitInfo, PathChange, TreeEntry, bare_repository, blob_id, fetch_history, scratch
+from patchq.names import BlobId, CommitId
+from patchq.project.project import Project
+from patchq.project.refs import older_first
+from patchq.project.stack import find_patch, load_stack
+from patchq.sources.pins import Base, Fetcher, have_base
+from patchq.sources.rules import read_rules, read_upstream_test, upstream_test
+from patchq.stacks.apply import carried_stacks
+from patchq.stacks.check import SELF
+from patchq.stacks.deps import closure
+from patchq.stacks.export import slug
+from patchq.stacks.views import read_ledgers, touched
+from patchq.system.paths import check_inside, check_name
+
+
+def propose(
+    project: Project, patches: Sequence[str] = (), *, topic: str = "", upstream: str = "", onto: str = "",
+    title: str = "", name: str = "", owner: Owner | None = None, proof: bool = True, gates: bool = True,
+    every_test: bool = False, set_name: str = "",
+) -> Proposal:  # fmt: skip
+    """Make the pull request of patches, or of those of a topic that may be proposed.
+
+    The patches are taken from the stack of the ref itself where it has them, else from the newest older one that
+    has. Each proof runs on the branch and on the bare ref.
+
+    :param onto: upstream's ref; by default what is newest there.
+    :param every_test: run upstream's own tests of what is touched however many there are.
+    :param owner: the person who answers for it; signs its commits off.
+    :raises UserError: if a patch is not to be proposed, or upstream has it.
+    :raises ConflictError: if one doesn't land there.
+    :raises BuildError: if a proof fails with the patch, or passes without it.
+    """
+    owner = owner or Owner()
+    set_name = project.choose_set(set_name)
+    with project.locked("pr"):
+        plan = place(project, patches, topic, upstream, onto, set_name)
+        slug_ = check_name(name or topic or slug(plan.chosen[0]), "a pull request")
+        branch = _carry(project, plan, owner)
+        since = _since(project, plan, branch, set_name)
+    base, tip, store = branch.base, branch.tip, project.store
+    rules = read_rules(project.layout, store, plan.upstream, base.commit)
+    verdicts = prove(project, plan, branch, set_name) if proof else ()
+    tests = run_brought(project, plan, branch, set_name) if proof else ()
+    theirs, no_theirs = (
+        run_upstreams(project, plan, branch, set_name, every_test) if proof else ((), "left out, by --no-proof")
+    )
+    no_gates = "" if gates and rules.hooks else "left out, by --no-gates" if rules.hooks else "its tree names none"
+    found_gates: tuple[Gate, ...] = ()
+    if rules.hooks and gates:
+        project.say(f"running the hooks of {rules.hooks.path}")
+        found_gates = tuple(run_gates(store, rules.hooks.text, rules.stand_ins, base.commit, tip))
+    config = project.lock.upstreams[plan.upstream].contribute
+    files = touched(store.run("diff", "--no-color", "--no-ext-diff", "--full-index", base.commit, tip), "the branch")
+    subjects = [m.subject for m in branch.members if m.chosen and not m.absent]
+    found = Proposal(
+        plan.upstream, slug_, title or subjects[0], project.lock.upstreams[plan.upstream].url,
+        plan.carried.stack.pin.ref, plan.onto.ref, plan.why, base.commit, base.source, tip, branch.members,
+        _elsewhere(project, plan, set_name), files, verdicts, tests, theirs, no_theirs, found_gates, no_gates,
+        tuple(_checks(project, plan, branch, title or subjects[0], files, config, owner)), since.affected,
+        since.origin, since.touches, since.by_commit,
+        store.run("range-diff", "--no-color", f"{plan.carried.base}..{branch.old_tip}", f"{base.commit}..{tip}")
+        .decode("utf-8", "replace"),
+        rules, owner,
+    )  # fmt: skip
+    if len(subjects) > 1 and not title:
+        found = replace(found, checks=(*found.checks, Check("title", False, f"{len(subjects)} patches: --title TEXT")))
+    with project.locked("pr"):
+        ref = branch_ref(slug_)
+        store.update_refs([(ref, store.ref_or_none(ref), tip)])
+    return found
+
+
+# The branch
+
+
+def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
+    """Carry the patches; what upstream has of those that are only needed is left out.
+
+    :raises UserError, ConflictError: naming every patch that can't be proposed, and why.
+    """
+    store, carried = project.store, plan.carried
+    fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+    (base,) = fetcher.fetch([plan.onto])
+    commits_alone = alone(project, carried, plan.names)
+    patches = read_patches(store, commits_alone)
+    (there,) = carry(store, patches, [base.commit], carried.base)
+    reasons, conflicts, members = [], [], []
+    steps: list[tuple[CommitInfo, Sequence[PathChange]]] = []
+    contents: dict[BlobId, bytes] = dict(there.contents)
+    own = look_at(store, patches, [carried.base, base.commit], carried.base)
+    for number, patch in enumerate(patches):
+        header, chosen, landing = plan.headers[patch.name], patch.name in plan.chosen, there.landings[number]
+        status = header.value("Upstream-Status")
+        outcome, grade, evidence = landing.outcome, "", ""
+        if landing.outcome in STOPS:
+            seen = sight(patch, own[0], [(plan.onto.ref, own[1])])
+            outcome, grade, evidence = verdict(landing, seen, plan.onto.ref)
+        absent = outcome == ABSORBED and not chosen
+        name = f"{plan.upstream}/{patch.name}"
+        if status.split(" ")[0] not in PROPOSABLE and not absent:
+            reasons.append(f"{name} is {status}" + ("" if chosen else f", and {plan.chosen[0]} needs it"))
+        if outcome in STOPS and not absent:
+            reasons.append(_stopped(project, plan, name, outcome, grade, evidence, landing))
+            conflicts += [Conflict(plan.upstream, patch.name, f.path, outcome) for f in landing.files]
+        message = _message(patch.commit.message, owner)
+        members.append(
+            Member(
+                patch.name, header.subject, message, chosen, status, header.value("Topic"), header.needs, outcome,
+                absent=absent,
+            )
+        )  # fmt: skip
+        changes = [*landing.changes, *_upstream_tests(project, plan, base, header, contents)]
+        steps.append((replace(patch.commit, message=message), changes))
+    if reasons:
+        hint = "`patchq show PATCH` shows its Upstream-Status; `patchq rebase` carries what conflicts by hand"
+        text = f"not to be proposed to {plan.upstream} at {plan.onto.ref}:\n  " + "\n  ".join(reasons)
+        if any(m.outcome in STOPS and m.outcome != ABSORBED for m in members):
+            raise ConflictError(text, conflicts, hint=hint)
+        raise UserError(text, hint=hint)
+    kept = [n for n, m in enumerate(members) if not m.absent]
+    ids = write(store, base.commit, [steps[n] for n in kept], contents)
+    commits = {members[n].patch: commit for n, commit in zip(kept, ids, strict=True)}
+    found = tuple(replace(m, commit=commits.get(m.patch, "")) for m in members)
+    return Branch(base, ids[-1], commits_alone[-1][1].commit, found)
+
+
+def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing) -> str:
+    said = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
+    files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
+    said += f", {', '.join(files)}" if files else ""
+    said += f"; upstream has {evidence}" if evidence else ""
+    said += f"; carried from {plan.carried.stack.pin.ref}"
+    ledger = read_ledgers(project, [plan.upstream]).get(plan.upstream, ledgers.Ledger())
+    attempt = ledger.latest().get((name.partition("/")[2], plan.onto.ref))
+    return said + (f"; the ledger: {attempt.outcome}, {attempt.how}" if attempt and attempt.how else "")
+
+
+def _message(message: str, owner: Owner) -> str:
+    """A commit's message as upstream is to see it, signed off by whoever answers for it."""
+    clean = without_ours(message)
+    trailers = [("Co-authored-by", owner.assisted_by)] if owner.assisted_by else []
+    if owner.name and owner.email:
+        trailers.append(("Signed-off-by", f"{owner.name} <{owner.email}>"))
+    for key, value in trailers:
+        if f"{key}: {value}\n" not in clean:
+            clean = with_trailer(clean, key, value)
+    return mail_safe(clean)
+
+
+def _upstream_tests(
+    project: Project, plan: Plan, base: Base, header: Header, contents: dict[BlobId, bytes]
+) -> list[PathChange]:
+    """The tests that a patch brings to upstream, as changes of its commit."""
+    found = []
+    for path in header.values("Upstream-Test"):
+        check_inside(path, "Upstream-Test:")
+        data = read_upstream_test(project.layout, plan.upstream, path)
+        if data is None:
+            where = upstream_test(project.layout, plan.upstream, path)
+            raise UserError(f"{where} is not there", hint="write the test, or take the Upstream-Test: out")
+        if project.store.list_tree(base.commit, [path.encode()]):
+            raise UserError(
+                f"{plan.upstream} has a {path} at {plan.onto.ref} already",
+                hint="give the test another path; adding to upstream's own file is for the patch itself",
+            )
+        blob = blob_id(data)
+        contents[blob] = data
+        found.append(PathChange(path.encode(), None, TreeEntry(REGULAR, blob)))
+    return found
+
+
+# What is known of it
+
+
+def _since(project: Project, plan: Plan, branch: Branch, set_name: str) -> _Since:
+    """What is known of the same lines on other refs, as far as those are here."""
+    store, carried = project.store, plan.carried
+    upstream = project.lock.upstreams[plan.upstream]
+    have = store.refs("refs/patchq/base", "refs/patchq/archive")
+    pins = older_first({p.ref: p for p in [*upstream.pins.values(), plan.onto]}.values())
+    bases = [base for pin in pins if (base := have_base(store, pin, have))]
+    pins, commits = [base.pin for base in bases], [base.commit for base in bases]
+    refs = [p.ref for p in pins]
+    stacks = {p.ref: load_stack(project.layout, p) for p in pins}
+    having = [ref for ref in refs if set(plan.chosen) <= set(stacks[ref].names)]
+    origin, origin_tip = carried, branch.old_tip
+    if having and having[0] != carried.stack.pin.ref:
+        (origin,) = carried_stacks(project, [stacks[having[0]]], set_name)
+        origin_tip = alone(project, origin, closure(store, origin, plan.chosen))[-1][1].commit
+    first = _squashed(project, origin.base, origin_tip)
+    bare = look_at(store, [first], [origin.base, *commits], origin.base)
+    affected = _affected(project, plan, branch, refs, commits, having)
+    begin = refs.index(origin.stack.pin.ref) if origin.stack.pin.ref in refs else 0
+    versions = list(zip(refs, bare[1:], strict=True))[begin + 1 : refs.index(plan.onto.ref) + 1]
+    touches, known = tuple(by_releases(store, first, bare[0], versions)), False
+    if branch.base.source == "git" and plan.onto.url:
+        history = bare_repository(project.layout.private / "history" / f"{plan.upstream}.git")
+        try:
+            ends = [fetch_history(history, plan.onto.url, ref) for ref in (origin.stack.pin.ref, plan.onto.ref)]
+        except SourceError as error:
+            project.say(error.message)
+        else:
+            whole = _squashed(project, branch.base.commit, branch.tip)
+            with scratch(store, history) as both:
+                touches, known = tuple(by_commits(both, whole, *ends)), True
+    return _Since(affected, origin.stack.pin.ref, touches, known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    affected: tuple[Affected, ...]
+    origin: str
+    touches: tuple[Touch, ...]
+    by_commit: bool
+
+
+def _affected(
+    project: Project, plan: Plan, branch: Branch, refs: Sequence[str], commits: Sequence[CommitId],
+    having: Sequence[str],
+) -> tuple[Affected, ...]:  # fmt: skip
+    """The branch as one patch on each ref; where a stack of its own carries the patches, it is known without."""
+    whole = _squashed(project, plan.carried.base, branch.old_tip)
+    columns = carry(project.store, [whole], commits, plan.carried.base)
+    base, *bare = look_at(project.store, [whole], [plan.carried.base, *commits], plan.carried.base)
+    found = []
+    for ref, column, there in zip(refs, columns, bare, strict=True):
+        landing = column.landings[0]
+        outcome, grade = landing.outcome, ""
+        if outcome in STOPS and ref in having:
+            outcome = WRITTEN
+        elif outcome in STOPS:
+            outcome, grade, _ = verdict(landing, sight(whole, base, [(ref, there)]), ref)
+        found.append(Affected(ref, outcome, grade))
+    return tuple(found)
+
+
+def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:
+    """A branch as one patch."""
+    nobody = Ident("patchq", "patchq@localhost", 946684800, "+0000")
+    (tree,) = project.store.tree_of([tip])
+    commit = project.store.commit_tree(tree, [base], nobody, "whole\n")
+    (info,) = project.store.log("--no-walk=unsorted", commit)
+    return read_patches(project.store, [("the whole", info)])[0]
+
+
+def _elsewhere(project: Project, plan: Plan, set_name: str) -> tuple[tuple[str, str], ...]:
+    """What the patches require of other upstreams, with how that stands there."""
+    found: dict[str, str] = {}
+    stacks = project.stacks(set_name)
+    for name in plan.names:
+        for required in plan.headers[name].values("Requires"):
+            if required.partition("/")[0] != plan.upstream:
+                stack, short = find_patch(stacks, required)
+                header = stack.load(short)[0]
+                found[required] = f"{header.subject} ({header.value('Upstream-Status')})"
+    return tuple(found.items())
+
+
+# What upstream asks
+
+
+def _checks(
+    project: Project, plan: Plan, branch: Branch, title: str, files: Sequence[tuple[str, int, int]],
+    config: ContributeConfig, owner: Owner,
+) -> list[Check]:  # fmt: skip
+    found = []
+    if config.title:
+        found.append(_title_check(title, config.title))
+    found.append(Check("title length", len(title) <= 100, f"{len(title)} characters"))
+    if config.sign_off:
+        infos = project.store.log(f"{branch.base.commit}..{branch.tip}")
+        bare = [i.message.splitlines()[0] for i in infos if "\nSigned-off-by: " not in i.message]
+        said = f"not signed off: {', '.join(bare)}" if bare else "every commit is signed off"
+        if not bare and owner.name:
+            said += f", by {owner.name} too"
+        found.append(Check("sign-off (DCO)", not bare, said))
+    lines = sum(max(added, 0) + max(removed, 0) for _, added, removed in files)
+    most = config.most_lines
+    found.append(
+        Check(
+            "size", not most or lines <= most,
+            f"{lines} lines in {len(files)} files" + (f"; past {most} it wants a discussion first" if most else ""),
+        )
+    )  # fmt: skip
+    diff = project.store.run("diff", "--no-color", branch.base.commit, branch.tip).decode("utf-8", "replace")
+    added = [line for line in diff.splitlines() if line.startswith("+")]
+    named = [line for line in [*added, *(m.message for m in branch.members)] if SELF.search(line)]
+    found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} names it"))
+    return found
+
+
+def _title_check(title: str, style: str) -> Check:
+    if style == "tags":
+        ok, said = re.match(r"(\[[^\[\]]+\])+ \S", title), "begins with tags like [Bugfix][Core]"
+    else:
+        ok, said = re.match(r"[a-z]+(\([^()]+\))?!?: \S", title), "begins like fix(core): or feat:"
+    return Check("title", bool(ok), f"{title!r} " + (said if ok else f"doesn't; it {said}"))

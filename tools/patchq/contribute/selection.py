@@ -1,0 +1,114 @@
+"""Which patches a pull request is of, onto what, and from which stack they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.errors import UserError
+from patchq.formats.header import Header
+from patchq.formats.lock import Pin
+from patchq.git.replay import pick
+from patchq.git.repository import CommitInfo
+from patchq.project.project import Project
+from patchq.project.refs import newest, older_first, pin_at
+from patchq.project.stack import Stack, find_patch, load_stack
+from patchq.stacks.apply import Carried, carried_stacks
+from patchq.stacks.deps import closure
+
+#: Of ``Upstream-Status:``, the words with which a patch may still be proposed.
+PROPOSABLE = ("Pending", "Submitted")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be proposed: patches of a stack (``names``, with what the ``chosen`` need), and where."""
+
+    carried: Carried
+    chosen: tuple[str, ...]
+    names: tuple[str, ...]
+    headers: Mapping[str, Header]
+    onto: Pin
+    why: str
+
+    @property
+    def upstream(self) -> str:
+        return self.carried.stack.pin.upstream
+
+
+def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> Plan:
+    """Find the patches, upstream's ref, the stack to take them from, and what they need there.
+
+    :raises UserError: if they are not of one upstream, or no one stack has them all.
+    """
+    stacks = project.stacks(set_name, [upstream] if upstream else [])
+    if topic:
+        having = [s for s in stacks if any(_proposable(h, topic) for _, h in s.headers())]
+        if not having:
+            raise UserError(f"no patch of the topic {topic} is Pending", hint="`patchq list` has topics and status")
+        if len(having) > 1:
+            several = ", ".join(s.pin.upstream for s in having)
+            raise UserError(f"{several} have patches of the topic {topic}", hint="--upstream NAME says which")
+        pin = having[0].pin
+        chosen = tuple(n for n, h in having[0].headers() if _proposable(h, topic))
+    else:
+        places = [_find(project, stacks, name) for name in patches]
+        if len({stack.pin.upstream for stack, _ in places}) != 1:
+            raise UserError("one pull request goes to one upstream", hint="one `patchq pr` for each of them")
+        pin = places[0][0].pin
+        chosen = tuple(dict.fromkeys(name for _, name in places))
+    target, why = (pin_at(project, pin, onto), "as asked for") if onto else newest(project, pin)
+    carried = _source(project, target, pin, chosen, set_name)
+    names = tuple(closure(project.store, carried, chosen))
+    headers = dict(carried.stack.headers())
+    return Plan(carried, tuple(n for n in names if n in chosen), names, headers, target, why)
+
+
+def _proposable(header: Header, topic: str) -> bool:
+    return header.value("Topic") == topic and header.value("Upstream-Status").split(" ")[0] in PROPOSABLE
+
+
+def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, str]:
+    """A patch of the set, or one that only another pin's stack has."""
+    try:
+        return find_patch(list(stacks), name)
+    except UserError:
+        short = name.rpartition("/")[2]
+        for upstream in project.lock.upstreams.values():
+            for pin in reversed(older_first(upstream.pins.values())):
+                stack = load_stack(project.layout, pin)
+                if short in stack.names and name in (short, f"{upstream.name}/{short}"):
+                    return stack, short
+        raise
+
+
+def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_name: str) -> Carried:
+    """The stack to take patches from: the target's own, else of the pins up to it the newest that has them all."""
+    pins = older_first([*project.lock.upstreams[pin.upstream].pins.values(), target])
+    older = pins[: pins.index(target) + 1]
+    for candidate in [target, *reversed(older), pin]:
+        stack = load_stack(project.layout, candidate)
+        if set(chosen) <= set(stack.names):
+            return carried_stacks(project, [stack], set_name)[0]
+    raise UserError(f"no one stack of {pin.upstream} has {', '.join(chosen)}", hint="a `patchq pr` for each of them")
+
+
+def set_with(project: Project, plan: Plan, set_name: str) -> str:
+    """A set whose other pins go with the target: one that has it, else the one asked for."""
+    having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
+    return set_name if set_name in having or not having else having[0]
+
+
+def alone(project: Project, carried: Carried, names: Sequence[str]) -> list[tuple[str, CommitInfo]]:
+    """Some patches of a stack on its own base, without the others; a file that one of those renamed is where it was.
+
+    :raises ConflictError: if one can't do without the others.
+    """
+    store, infos = project.store, dict(carried.commits)
+    onto, tip = store.tree_of([carried.base])[0], carried.base
+    for name in names:
+        info = infos[name]
+        (parent,) = store.tree_of([info.parents[0]])
+        onto = pick(store, carried.stack.pin.upstream, name, parent, info.tree, onto)
+        tip = store.commit_tree(onto, [tip], info.author, info.message)
+    return list(zip(names, store.log(f"{carried.base}..{tip}"), strict=True))

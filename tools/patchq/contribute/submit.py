@@ -1,0 +1,195 @@
+"""What leaves this machine when told to: a branch is pushed, a pull request opened by ``gh``, its state asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from patchq.contribute.bugreport import Report, title
+from patchq.contribute.bugreport import folder_of as report_folder
+from patchq.contribute.dossier import folder_of
+from patchq.contribute.proposal import Owner, Proposal, repository_of
+from patchq.errors import SourceError, UserError
+from patchq.git.repository import push as git_push
+from patchq.project.project import Project
+from patchq.project.stack import load_stack
+from patchq.stacks.edit import set_upstream_status
+from patchq.system import fsio, runner
+
+VERSION = 1
+_URL = re.compile(r"https?://[^\s\[\]]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent of a pull request: where its branch is, and its URL once it was opened."""
+
+    remote: str = ""
+    branch: str = ""
+    commit: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What upstream made of a pull request. ``refs``: of the stacks in which that was written now."""
+
+    patches: tuple[str, ...]
+    url: str
+    status: str
+    refs: tuple[str, ...]
+
+
+def _sent_path(project: Project, slug: str) -> Path:
+    return folder_of(project, slug) / "sent.json"
+
+
+def sent(project: Project, slug: str) -> Sent:
+    """What was sent of it so far."""
+    path = _sent_path(project, slug)
+    data = fsio.read_or_none(path)
+    if data is None:
+        return Sent()
+    raw = fsio.load_state(data, path, VERSION)
+    raw.pop("version")
+    return Sent(**raw)
+
+
+def _save(project: Project, slug: str, what: Sent) -> None:
+    fsio.write_atomic(_sent_path(project, slug), fsio.dump_json({"version": VERSION, **asdict(what)}))
+
+
+def push(project: Project, proposal: Proposal, remote: str) -> Sent:
+    """Push the branch to a fork; one that was pushed before is replaced, if nobody else has moved it.
+
+    :raises UserError: if it isn't ready, or stands on a base that no git host has.
+    :raises SourceError: with what the remote said.
+    """
+    if proposal.problems:
+        raise UserError(
+            "not ready to be sent: " + "; ".join(proposal.problems),
+            hint=f"{folder_of(project, proposal.slug)}/dossier.md says what to mend",
+        )
+    if proposal.source != "git":
+        raise UserError(
+            f"the branch stands on an import of {proposal.onto}'s archive, whose commits no git host has",
+            hint="where the host can be reached, run it again; or `git am --keep-non-patch` the mails in a clone",
+        )
+    before = sent(project, proposal.slug)
+    expected = before.commit if (before.remote, before.branch) == (remote, proposal.branch) else None
+    git_push(project.store, remote, proposal.tip, proposal.branch, expected=expected)
+    found = Sent(remote, proposal.branch, proposal.tip, before.url)
+    _save(project, proposal.slug, found)
+    return found
+
+
+def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
+    """The ``gh`` command that opens it.
+
+    :raises UserError: if nobody answers for it, its branch isn't pushed, or it isn't known where to.
+    """
+    folder = folder_of(project, proposal.slug)
+    _answered(proposal.owner, folder)
+    pushed = sent(project, proposal.slug)
+    if pushed.commit != proposal.tip:
+        raise UserError("its branch is not pushed", hint="--push REMOTE, of your fork")
+    if pushed.url:
+        raise UserError(f"it is open already: {pushed.url}", hint="`patchq pr --status`")
+    if not proposal.repository:
+        raise UserError(f"{proposal.url!r} is no address of a git host", hint="open it by hand: title.txt, body.md")
+    fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
+    head = f"{fork[1]}:{pushed.branch}" if fork else pushed.branch
+    return [
+        "gh", "pr", "create", "--repo", proposal.repository, "--head", head, "--title", proposal.title,
+        "--body-file", str(folder / "body.md"),
+    ]  # fmt: skip
+
+
+def open_pull_request(project: Project, proposal: Proposal, command: list[str]) -> State:
+    """Hand it to ``gh``, and write into its patches that it is submitted.
+
+    :raises SourceError: if ``gh`` isn't there or says no.
+    """
+    url = _URL.search(_gh(project, command))
+    if not url:
+        raise SourceError("gh names no URL", hint="`patchq pr PATCH --status --url URL` records it by hand")
+    before = sent(project, proposal.slug)
+    _save(project, proposal.slug, Sent(before.remote, before.branch, before.commit, url[0]))
+    names = tuple(m.patch for m in proposal.members if not m.absent)
+    return record(project, proposal.upstream, names, url[0], "OPEN", "")
+
+
+def open_issue(project: Project, report: Report) -> str:
+    """Hand a report to ``gh``; returns its URL.
+
+    :raises UserError: if nobody answers for it.
+    :raises SourceError: if ``gh`` isn't there or says no.
+    """
+    folder = report_folder(project, report.patch)
+    _answered(report.owner, folder)
+    argv = ["gh", "issue", "create", "--repo", repository_of(report.url), "--title", title(report),
+            "--body-file", str(folder / "body.md")]  # fmt: skip
+    url = _URL.search(_gh(project, argv))
+    return url[0] if url else ""
+
+
+def _answered(owner: Owner, folder: Path) -> None:
+    if not owner.complete:
+        raise UserError(
+            "nobody answers for it: name, email or statement is empty",
+            hint=f"the person who sends it fills {folder}/owner.toml, and runs this again",
+        )
+
+
+def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -> State:
+    """Ask ``gh`` what became of a pull request, and write it down.
+
+    :raises SourceError: if ``gh`` isn't there or says no.
+    """
+    said = _gh(project, ["gh", "pr", "view", url, "--json", "state,url,mergeCommit"])
+    try:
+        raw = json.loads(said)
+        state, merge = str(raw["state"]), str((raw.get("mergeCommit") or {}).get("oid", ""))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SourceError(f"gh says what can't be read: {error}", hint=f"`gh pr view {url}`") from None
+    return record(project, upstream, names, url, state, merge)
+
+
+def record(project: Project, upstream: str, names: tuple[str, ...], url: str, state: str, merge: str) -> State:
+    """Write a state into ``Upstream-Status:`` of patches, in each stack that has them.
+
+    :param state: ``OPEN``, ``MERGED`` (as ``merge``) or ``CLOSED``.
+    """
+    if not _URL.fullmatch(url) or (merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge)):
+        raise UserError(f"{url!r} is no URL", hint="https://…")
+    words = {"OPEN": f"Submitted [{url}]", "MERGED": f"Accepted [{merge or url}]", "CLOSED": f"Denied [{url}]"}
+    if state not in words:
+        raise SourceError(f"gh says the unknown state {state!r}", hint=f"`gh pr view {url}`")
+    refs = set_upstream_status(project, upstream, names, words[state])
+    return State(tuple(f"{upstream}/{n}" for n in names), url, words[state], tuple(refs))
+
+
+def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The patches that say that they are submitted: by upstream and URL."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for upstream in project.lock.upstreams.values():
+        for pin in upstream.pins.values():
+            for name, header in load_stack(project.layout, pin).headers():
+                word, _, rest = header.value("Upstream-Status").partition(" ")
+                url = _URL.search(rest)
+                if word == "Submitted" and url:
+                    found.setdefault((upstream.name, url[0]), {})[name] = None
+    return {key: tuple(names) for key, names in found.items()}
+
+
+def _gh(project: Project, command: list[str]) -> str:
+    try:
+        return runner.run(command, cwd=project.layout.root).stdout.decode("utf-8", "replace")
+    except runner.CommandError as error:
+        if error.code == 127:
+            raise SourceError(
+                "the command gh is not installed", hint="open it by hand, then `patchq pr PATCH --status --url URL`"
+            ) from None
+        raise SourceError(f"gh: {error.said}", hint="`gh auth status`") from None

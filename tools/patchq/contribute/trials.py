@@ -1,0 +1,109 @@
+"""What is run for a pull request: proofs, the tests that it brings, upstream's own; each on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from patchq.carry.carry import write_commits as write
+from patchq.contribute.gates import FAILED
+from patchq.contribute.proposal import Member, TestRun
+from patchq.contribute.selection import Plan, set_with
+from patchq.errors import BuildError
+from patchq.git.repository import PathChange
+from patchq.names import CommitId
+from patchq.project.project import Project
+from patchq.proofs.prove import NOT_RUN, Proof, Verdict, checkout, judge, prove_trees, run_pytest, trees_lock, whole_set
+from patchq.proofs.upstream_tests import FileResult, compare, select
+from patchq.sources.pins import Base
+
+#: Of upstream's own tests, so many files are run without being asked; a file has so many seconds on each side.
+MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The patches on upstream's ref, and for comparison the same on the ref that they are from."""
+
+    base: Base
+    tip: CommitId
+    old_tip: CommitId
+    members: tuple[Member, ...]
+
+
+def prove(project: Project, plan: Plan, branch: Branch, set_name: str) -> tuple[Verdict, ...]:
+    """Run the proofs on the branch and on the bare ref.
+
+    :raises BuildError: if one fails with its patch, or doesn't fail without.
+    """
+    proofs = []
+    for member in branch.members:
+        if not member.absent:
+            header = plan.headers[member.patch]
+            proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, header.values("Proof"), header.needs))
+    proofs = [p for p in proofs if p.files]
+    project.say(f"running {len(proofs)} proofs on {plan.onto.ref}, with and without")
+    chosen = set_with(project, plan, set_name)
+    found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
+    bad = [v for v in found if not v.ok and v.state != NOT_RUN]
+    if bad:
+        lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.said}" for v in bad)
+        raise BuildError(
+            f"not to be proposed to {plan.upstream} at {plan.onto.ref}, over the set {chosen}:\n  {lines}",
+            hint="an environment that this ref can be imported in, or --no-proof, which the dossier then says",
+        )
+    return tuple(found)
+
+
+def run_brought(project: Project, plan: Plan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
+    """Run the tests that the branch adds, with it and with nothing but them."""
+    paths = [t for m in branch.members if not m.absent for t in plan.headers[m.patch].values("Upstream-Test")]
+    if not paths:
+        return ()
+    store = project.store
+    tests = store.list_tree(branch.tip, [p.encode() for p in paths])
+    changes = [PathChange(path, None, entry) for path, entry in tests.items()]
+    (info,) = store.log("--no-walk=unsorted", branch.tip)
+    (only,) = write(store, branch.base.commit, [(replace(info, message="tests alone\n"), changes)], {})
+    with project.locked("test"):
+        chosen = set_with(project, plan, set_name)
+        whole = whole_set(project, project.stacks(chosen), chosen)
+        tips = dict(whole.variant.tips)
+        sides = [whole.with_tips("tests", {**tips, plan.upstream: tip}) for tip in (only, branch.tip)]
+    states: list[list[tuple[str, str]]] = []
+    with trees_lock(project):
+        for side in sides:
+            trees = checkout(project, side, 0)
+            states.append([judge(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
+    found = []
+    for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
+        said = "" if after == "passed" else f"on the branch: {after}: {wrong}"
+        if not said and before != FAILED:
+            said = f"without the change: {before}: {why}"
+        if NOT_RUN in (before, after):
+            said = ""
+        found.append(TestRun(path, before, after, said))
+    return tuple(found)
+
+
+def run_upstreams(
+    project: Project, plan: Plan, branch: Branch, set_name: str, every_test: bool
+) -> tuple[tuple[FileResult, ...], str]:
+    """Upstream's own tests of what the branch touches, on the bare ref and on the branch; or why they were not run."""
+    changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]
+    brought = {t for m in branch.members for t in plan.headers[m.patch].values("Upstream-Test")}
+    paths = [p for p in select(project, branch.tip, changed) if p not in brought]
+    if len(paths) > MOST_TEST_FILES and not every_test:
+        return (), f"{len(paths)} files; --upstream-tests runs them"
+    if not paths:
+        return (), ""
+    project.say(f"running {len(paths)} of upstream's own test files, on both sides")
+    with project.locked("test"):
+        chosen = set_with(project, plan, set_name)
+        whole = whole_set(project, project.stacks(chosen), chosen)
+        tips = dict(whole.variant.tips)
+        bare, here = (
+            whole.with_tips(side, {**tips, plan.upstream: tip})
+            for side, tip in (("before", branch.base.commit), ("after", branch.tip))
+        )
+    files = [(plan.upstream, path) for path in paths]
+    return tuple(compare(project, files, bare, here, TEST_SECONDS)), ""

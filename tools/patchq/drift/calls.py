@@ -1,0 +1,447 @@
+"""``drift``: what applies cleanly, but no longer means the same.
+
+Between two refs of an upstream: calls in the sibling upstreams whose arguments land elsewhere, are
+refused, or get another default; names that they import and that are gone; and functions and macros
+that a patch touches, whose bodies upstream changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchq.drift import bodies
+from patchq.drift.signatures import Api, Change, Signature, changes, load_api
+from patchq.errors import UserError
+from patchq.formats import diff
+from patchq.formats.lock import Pin
+from patchq.git.repository import Git
+from patchq.git.worktree import copy_tree
+from patchq.names import CommitId, show_path
+from patchq.project.project import Project
+from patchq.project.stack import Stack, load_stack, load_state
+from patchq.sources.pins import Fetcher
+from patchq.stacks.apply import bases_of, plan
+
+#: Of the arguments that a call on an unknown receiver names, how many must be named like the
+#: parameters they land on for the call to count as one of that function.
+LIKENESS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One place. ``kind`` is ``positional shift``, ``unknown keyword``, ``missing argument``,
+    ``changed default``, ``removed name``, ``touched body`` or ``touched function gone``.
+
+    ``state`` is ``open``, or ``mended`` where the stack of that upstream has it right already. ``call`` is
+    the call's text, and ``fits`` whether it binds to the new signature, rightly or not.
+    """
+
+    kind: str
+    upstream: str
+    path: str
+    line: int
+    function: str
+    callee: str
+    said: str
+    patch: str = ""
+    state: str = "open"
+    call: str = ""
+    fits: bool = False
+
+    def place(self) -> tuple[str, str, str, str, str]:
+        """What makes it the same alarm in another version of the file."""
+        return (self.kind, self.upstream, self.path, self.function, self.callee)
+
+
+def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> list[Alarm]:
+    """What moving ``upstream`` from ``old_ref`` to ``new_ref`` changes for the others in a set, and
+    for its own stack.
+
+    :raises UserError: for a ref that isn't pinned.
+    """
+    with project.locked("drift"), tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        set_name = project.choose_set(set_name)
+        pins = [_pin(project, upstream, ref) for ref in (old_ref, new_ref)]
+        fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+        bases = [b.commit for b in fetcher.fetch(pins)]
+        store = project.store
+        alarms = []
+        config = project.lock.upstreams[upstream].build
+        if config:
+            trees = []
+            for number, base in enumerate(bases):
+                trees.append(Path(text) / f"api{number}")
+                _copy_package(store, base, trees[-1], config.package)
+            old, new = (load_api(config.package, tree) for tree in trees)
+            for_new = project.lock.sets[set_name].get(upstream) == new_ref
+            alarms += _call_alarms(project, set_name, upstream, old, new, for_new=for_new)
+        stack = load_stack(project.layout, pins[0])
+        alarms += touched_alarms(store, stack, bases[0], bases[1])
+    return alarms
+
+
+def _pin(project: Project, upstream: str, ref: str) -> Pin:
+    if upstream not in project.lock.upstreams:
+        raise UserError(
+            f"no upstream {upstream!r} in upstream.lock", hint=f"it has {', '.join(project.lock.upstreams)}"
+        )
+    pins = project.lock.upstreams[upstream].pins
+    if ref not in pins:
+        raise UserError(
+            f"{upstream} {ref} is not pinned",
+            hint=f"`patchq pin {upstream} --ref {ref} …`; pinned are {', '.join(pins)}",
+        )
+    return pins[ref]
+
+
+def _copy_package(store: Git, commit: CommitId, target: Path, package: str) -> None:
+    copy_tree(store, commit, target)
+    if not (target / package).is_dir():
+        raise UserError(f"{commit[:12]} has no package {package}", hint="mend package in upstream.lock")
+
+
+# Calls
+
+
+def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: Api, *, for_new: bool) -> list[Alarm]:
+    changed, gone = changes(old, new)
+    if not changed and not gone:
+        return []
+    stacks = [s for s in project.stacks(set_name) if s.pin.upstream != upstream]
+    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+    found: list[Alarm] = []
+    for stack, base in zip(stacks, bases_of(project, stacks, states, False), strict=True):
+        name = stack.pin.upstream
+        after = plan(project, stack, base, states[name], set_name).after
+        before = _scan(project.store, name, base.commit, old, changed, gone)
+        if not after.patches:
+            found += before
+            continue
+        written = {a.call for a in before}
+        # A call that the stack wrote is written for the set's own pin: towards that, what binds is right.
+        now = [
+            a for a in _scan(project.store, name, after.tip, old, changed, gone)
+            if not (for_new and a.fits and a.call not in written)
+        ]  # fmt: skip
+        places, known = {a.place() for a in now}, {a.place() for a in before}
+        found += [a if a.place() in places else replace(a, state="mended") for a in before]
+        found += [replace(a, patch=_patch_of(project.store, after.patches, a)) for a in now if a.place() not in known]
+    return found
+
+
+def _patch_of(store: Git, patches: Sequence[object], alarm: Alarm) -> str:
+    """The last patch that touches the alarm's file."""
+    for remembered in reversed(patches):
+        applied = remembered.applied  # type: ignore[attr-defined]
+        if alarm.path.encode() in store.run(
+            "diff-tree", "-r", "-z", "--name-only", "--no-commit-id", applied.commit
+        ).split(b"\0"):
+            return str(applied.name)
+    return ""
+
+
+def _scan(
+    store: Git, upstream: str, commit: CommitId, old: Api, changed: Sequence[Change], gone: frozenset[str]
+) -> list[Alarm]:
+    """Alarms in every Python file of a tree that mentions the package."""
+    entries = store.list_tree(commit)
+    names = store.run(
+        "grep",
+        "-l",
+        "-z",
+        "-F",
+        "-e",
+        f"import {old.package}",
+        "-e",
+        f"from {old.package}",
+        commit,
+        "--",
+        "*.py",
+        ok_codes=(0, 1),
+    )
+    paths = [p.split(b":", 1)[1] for p in names.split(b"\0") if p]
+    blobs = store.read_blobs(entries[p].blob for p in paths)
+    found: list[Alarm] = []
+    for path in paths:
+        found += scan_source(blobs[entries[path].blob], show_path(path), upstream, old, changed, gone)
+    return found
+
+
+def scan_source(
+    source: bytes, path: str, upstream: str, old: Api, changed: Sequence[Change], gone: frozenset[str]
+) -> list[Alarm]:
+    """Alarms in one file's source; a file that doesn't parse has none."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    visitor = _Calls(path, upstream, old, changed, gone)
+    visitor.collect(tree)
+    visitor.visit(tree)
+    return visitor.found
+
+
+class _Calls(ast.NodeVisitor):
+    """Walks a file, knowing what its names are bound to, and judges each call."""
+
+    def __init__(self, path: str, upstream: str, old: Api, changed: Sequence[Change], gone: frozenset[str]) -> None:
+        self.path, self.upstream, self.old, self.gone = path, upstream, old, gone
+        self.changed = {c.old.path: c for c in changed}
+        wanted = {c.old.path.rsplit(".", 1)[1] for c in changed}
+        # All methods of a changed one's name: a call may look more like one that didn't change.
+        self.by_name: dict[str, list[Signature]] = {}
+        for path, signature in old.functions.items() if wanted else ():
+            name = path.rsplit(".", 1)[1]
+            if name in wanted:
+                self.by_name.setdefault(name, []).append(signature)
+        self.imported: dict[str, str] = {}
+        self.instances: dict[str, str] = {}
+        self.literals: dict[tuple[str, str], ast.Dict | None] = {}
+        self.scopes: list[str] = []
+        self.found: list[Alarm] = []
+
+    def collect(self, tree: ast.Module) -> None:
+        """What the file imports from the package, and which names hold instances of its classes."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name.split(".")[0] == self.old.package:
+                        self.imported[alias.asname or alias.name.split(".")[0]] = (
+                            alias.name if alias.asname else self.old.package
+                        )
+            elif (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.split(".")[0] == self.old.package
+                and not node.level
+            ):
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    self.imported[alias.asname or alias.name] = full
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value := node.value, ast.Call):
+                made = self._resolve(value.func)
+                if made in self.old.aliases and self.old.aliases[made] not in self.old.functions:
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for target in targets:
+                        self.instances[ast.unparse(target)] = self.old.aliases[made]
+
+    def _resolve(self, node: ast.expr) -> str:
+        """The package's own path of an expression, or an empty text."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name) and node.id in self.imported:
+            return ".".join([self.imported[node.id], *reversed(parts)])
+        return ""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self.scopes.append(node.name)
+        self.generic_visit(node)
+        self.scopes.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_ClassDef = visit_FunctionDef
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module and not node.level and node.module.split(".")[0] == self.old.package:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                if full in self.gone or node.module in self.gone:
+                    self._alarm("removed name", node.lineno, full, f"{full} is gone")
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        full = self._resolve(node)
+        if full in self.gone:
+            self._alarm("removed name", node.lineno, full, f"{full} is gone")
+        self.generic_visit(node)
+
+    def _alarm(self, kind: str, line: int, callee: str, said: str, call: str = "", fits: bool = False) -> None:
+        function = ".".join(self.scopes) or "<module>"
+        alarm = Alarm(kind, self.upstream, self.path, line, function, callee, said, call=call, fits=fits)
+        self.found.append(alarm)
+
+    def _with_literal_keywords(self, node: ast.Call) -> ast.Call:
+        """A call with ``**name`` spelled out, where the function says ``name = {"a": …}`` once."""
+        keywords: list[ast.keyword] = []
+        for keyword in node.keywords:
+            literal = (
+                self.literals.get((self._scope(), keyword.value.id)) if isinstance(keyword.value, ast.Name) else None
+            )
+            if keyword.arg is not None or literal is None:
+                keywords.append(keyword)
+                continue
+            for key, value in zip(literal.keys, literal.values, strict=True):
+                assert isinstance(key, ast.Constant)
+                keywords.append(ast.keyword(str(key.value), value))
+        spelled = ast.Call(node.func, node.args, keywords)
+        return ast.copy_location(spelled, node)
+
+    def _scope(self) -> str:
+        return ".".join(self.scopes)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        name = node.targets[0].id if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) else ""
+        if name:
+            place = (self._scope(), name)
+            literal = node.value if isinstance(node.value, ast.Dict) else None
+            if literal and not all(isinstance(k, ast.Constant) and isinstance(k.value, str) for k in literal.keys):
+                literal = None
+            # Assigned again, or changed in ways that aren't followed: then it isn't judged.
+            self.literals[place] = literal if place not in self.literals else None
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        node = self._with_literal_keywords(node)
+        change = self._callee(node)
+        if change is not None:
+            for kind, said in judge_call(node, change):
+                keywords = {k.arg for k in node.keywords if k.arg}
+                fits = change.new.accepts(len(node.args), keywords)
+                self._alarm(kind, node.lineno, change.old.path, said, ast.unparse(node), fits)
+
+    def _callee(self, node: ast.Call) -> Change | None:
+        full = self._resolve(node.func)
+        if full:
+            target = self.old.aliases.get(full, full)
+            return self.changed.get(target) or self.changed.get(f"{target}.__init__")
+        if not isinstance(node.func, ast.Attribute):
+            return None
+        held = self.instances.get(ast.unparse(node.func.value))
+        if held:
+            return self.changed.get(f"{held}.{node.func.attr}")
+        candidates = self.by_name.get(node.func.attr, ())
+        best = max(candidates, key=lambda c: (likeness(node, c), c.path in self.changed), default=None)
+        if best is not None and likeness(node, best) >= LIKENESS:
+            return self.changed.get(best.path)
+        return None
+
+
+def likeness(node: ast.Call, signature: Signature) -> float:
+    """How much a call on an unknown receiver looks like one of ``signature``, 0 to 1.
+
+    The share of its arguments that are named like the parameter that they land on; 0 if it
+    doesn't bind, or names fewer than three arguments alike.
+    """
+    if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+        return 0.0
+    keywords = {k.arg for k in node.keywords if k.arg}
+    if not signature.accepts(len(node.args), keywords):
+        return 0.0
+    pairs = list(zip(node.args, signature.positional, strict=False))
+    alike = sum(_named_like(a, p.name) for a, p in pairs) + len(keywords)
+    total = len(node.args) + len(keywords)
+    return alike / total if alike >= 3 else 0.0
+
+
+def _named_like(node: ast.expr, name: str) -> bool:
+    own = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    own, name = own.strip("_"), name.strip("_")
+    return bool(own) and (own == name or own.startswith(name + "_") or own.endswith("_" + name))
+
+
+def judge_call(node: ast.Call, change: Change) -> Iterator[tuple[str, str]]:
+    """What a call that was right for the old signature means for the new one."""
+    if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+        return
+    old, new = change.old, change.new
+    count, keywords = len(node.args), {k.arg for k in node.keywords if k.arg}
+    if not old.accepts(count, keywords):
+        return
+    before, after = [p.name for p in old.positional], [p.name for p in new.positional]
+    shifted = [i for i in range(min(count, len(before))) if i >= len(after) or before[i] != after[i]]
+    shifted = [i for i in shifted if not _just_renamed(i, old, new)]
+    if shifted:
+        first = shifted[0]
+        lands = after[first] if first < len(after) else "nothing"
+        yield (
+            "positional shift",
+            (
+                f"argument {first + 1} ({ast.unparse(node.args[first])}) was {before[first]}, is now {lands}; "
+                f"{len(shifted)} arguments land elsewhere"
+            ),
+        )
+    unknown = [k for k in sorted(keywords) if old.find(k) and new.find(k) is None and not new.takes("variadic keyword")]
+    if unknown:
+        yield "unknown keyword", f"{', '.join(unknown)} is no longer a parameter"
+    given = set(after[:count]) | keywords
+    missing = [
+        p.name for p in new.parameters
+        if p.default is None and not p.kind.startswith("variadic") and p.name not in given
+    ]  # fmt: skip
+    if missing and not shifted and not unknown:
+        yield "missing argument", f"{', '.join(missing)} must now be passed"
+    given_before = set(before[:count]) | keywords
+    for p in old.parameters:
+        now = next((q for q in new.parameters if q.name == p.name), None)
+        if p.name not in given_before and now and p.default is not None and now.default not in (None, p.default):
+            yield "changed default", f"{p.name} was {p.default}, is now {now.default}"
+
+
+def _just_renamed(index: int, old: Signature, new: Signature) -> bool:
+    """Another name in the same place means the same for a positional argument."""
+    before, after = old.positional, new.positional
+    if index >= len(after) or len(before) != len(after):
+        return False
+    return before[index].name not in {p.name for p in after} and after[index].name not in {p.name for p in before}
+
+
+# Bodies
+
+
+def touched_alarms(store: Git, stack: Stack, old: CommitId, new: CommitId) -> Iterator[Alarm]:
+    """Functions and macros that a stack's patches touch in ``old`` and whose bodies differ in ``new``."""
+    before, after = store.list_tree(old), store.list_tree(new)
+    for name, _ in stack.headers():
+        try:
+            files = diff.parse(stack.load(name)[1], name)
+        except diff.Unsupported:
+            continue
+        for file in files:
+            path = file.old_path
+            if path is None or path not in before or not bodies.language_of(path):
+                continue
+            shown = show_path(path)
+            there = after.get(path)
+            if there is not None and there.blob == before[path].blob:
+                continue
+            blobs = store.read_blobs([before[path].blob, *([there.blob] if there else [])])
+            mine = bodies.definitions(path, blobs[before[path].blob])
+            theirs = bodies.definitions(path, blobs[there.blob]) if there else {}
+            for hunk in file.hunks:
+                for definition in mine.values():
+                    if not _touches(hunk, definition):
+                        continue
+                    other = theirs.get(definition.name)
+                    gone, found = (
+                        f"{definition.name} is no longer in {shown}",
+                        f"{definition.name} has another body there",
+                    )
+                    if other is None or other.tokens != definition.tokens:
+                        kind, said = ("touched body", found) if other else ("touched function gone", gone)
+                        at = definition.start
+                        yield Alarm(kind, stack.pin.upstream, shown, at, definition.name, "", said, name)
+
+
+def _touches(hunk: diff.Hunk, definition: bodies.Definition) -> bool:
+    """Whether a hunk's changed lines, context aside, lie in a definition."""
+    lead = 0
+    while lead < min(len(hunk.old), len(hunk.new)) and hunk.old[lead] == hunk.new[lead]:
+        lead += 1
+    first = hunk.old_start + lead
+    last = max(first, hunk.old_start + len(hunk.old) - 1 - hunk.trailing)
+    return definition.start <= last and first <= definition.end
+
+
+def by_kind(alarms: Sequence[Alarm]) -> Mapping[str, int]:
+    """How many alarms of each kind."""
+    found: dict[str, int] = {}
+    for alarm in alarms:
+        found[alarm.kind] = found.get(alarm.kind, 0) + 1
+    return found

@@ -1,0 +1,208 @@
+"""``doctor --arch``: which PTX instructions of the stacks' kernels an architecture has, by each ptxas.
+
+An architecture's suffix decides: without one, SM12x has no FP4 at all, and nvcc compiles what needs it
+to a stub that aborts when it is launched. So each instruction is assembled for the bare target and for
+both suffixes, with each toolkit that is found here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.system import runner
+
+SUFFIXES = ("", "a", "f")
+_ARCH = re.compile(r"(sm_\d+)([af]?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction and what the kernels use it for. ``needed`` on SM12x, or known not to be there."""
+
+    name: str
+    use: str
+    ptx: str
+    needed: bool = True
+
+
+def _matrix(shape: str, count: int, layout: str) -> str:
+    registers = ", ".join(f"%r{i}" for i in range(1, count + 1))
+    return f"ldmatrix.sync.aligned.{shape}.x{count}.shared.{layout} {{{registers}}}, [%r0];"
+
+
+def _mma(kind: str, a: int, b: int, *, scaled: bool = False) -> str:
+    sums = "%f0, %f1, %f2, %f3"
+    left = ", ".join(f"%r{i}" for i in range(a))
+    right = ", ".join(f"%r{i}" for i in range(a, a + b))
+    scales = ", {%r8}, {%h0, %h1}, {%r9}, {%h0, %h1}" if scaled else ""
+    return f"mma.sync.aligned.{kind} {{{sums}}}, {{{left}}}, {{{right}}}, {{{sums}}}{scales};"
+
+
+_SCALED = "block_scale.scale_vec::"
+_TMA = (
+    "cp.async.bulk.tensor.2d.{0}shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%rd0, {{%r1, %r2}}], [%r3];"
+)
+
+INSTRUCTIONS = (
+    Instruction("ldmatrix m8n8.x4.b16", "FP8 and BF16 operands", _matrix("m8n8", 4, "b16")),
+    Instruction("ldmatrix m8n16.x4.b8x16.b4x16_p64", "FP4 operands of the MoE", _matrix("m8n16", 4, "b8x16.b4x16_p64")),
+    Instruction("ldmatrix m8n16.x2.b8x16.b4x16_p64", "FP4, tiles with N = 32", _matrix("m8n16", 2, "b8x16.b4x16_p64")),
+    Instruction("ldmatrix m8n16.x4.b8x16.b6x16_p32", "FP6 operands", _matrix("m8n16", 4, "b8x16.b6x16_p32")),
+    Instruction("stmatrix m8n8.x2.b16", "epilogues", "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2};"),
+    Instruction("mma bf16 m16n8k16", "attention", _mma("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)),
+    Instruction("mma e4m3 m16n8k32", "FP8 GEMM", _mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2)),
+    Instruction(
+        "mma mxf8f6f4 e4m3 x e2m1, 1X ue8m0", "the MoE: MXFP8 x MXFP4",
+        _mma(f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0", 4, 2, scaled=True),
+    ),
+    Instruction(
+        "mma mxf8f6f4 e2m1 x e4m3, 1X ue8m0", "the MoE, A and B swapped",
+        _mma(f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0", 4, 2, scaled=True),
+    ),
+    Instruction(
+        "mma f8f6f4 e4m3 x e2m1", "unscaled mixed inputs",
+        _mma("kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32", 4, 2),
+    ),
+    Instruction(
+        "mma mxf4 e2m1 x e2m1, 2X ue8m0", "FP4 x FP4 research",
+        _mma(f"kind::mxf4.{_SCALED}2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 4, 2, scaled=True),
+    ),
+    Instruction(
+        "mma mxf4nvf4 e2m1 x e2m1, 4X ue4m3", "NVFP4",
+        _mma(f"kind::mxf4nvf4.{_SCALED}4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", 4, 2, scaled=True),
+    ),
+    Instruction(
+        "cvt.e2m1x2.f32", "quantising to FP4",
+        "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %f0, %f1; mov.b16 %h0, {t, t}; }",
+    ),
+    Instruction("cvt.ue8m0x2.f32", "scales of MXFP8", "cvt.rp.satfinite.ue8m0x2.f32 %h0, %f0, %f1;"),
+    Instruction("cvt.e4m3x2.f32", "quantising to FP8", "cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1;"),
+    Instruction("cp.async.bulk.tensor", "TMA loads", _TMA.format("")),
+    Instruction(
+        "tensormap.replace", "TMA descriptors of each expert",
+        "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r0], %rd0;",
+    ),
+    Instruction("setmaxnreg", "warp specialisation", "setmaxnreg.inc.sync.aligned.u32 232;"),
+    Instruction("griddepcontrol.wait", "programmatic dependent launch", "griddepcontrol.wait;"),
+    Instruction("red.global.add.bf16x2", "the fused finalize step", "red.global.add.noftz.bf16x2 [%rd0], %r0;"),
+    Instruction("dp4a", "GEMV research", "dp4a.s32.s32 %r0, %r1, %r2, %r3;"),
+    Instruction(
+        "tcgen05.alloc", "SM100 kernels",
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;", False,
+    ),
+    Instruction("wgmma.fence", "SM90 kernels", "wgmma.fence.sync.aligned;", False),
+    Instruction("cp.async.bulk.tensor.cta_group::2", "SM100 kernels", _TMA.format("cta_group::2."), False),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a toolkit's ptxas said to an instruction for a target; empty text: it assembled it."""
+
+    toolkit: str
+    target: str
+    instruction: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """An nvcc, its release, and the ptxas that belongs to it."""
+
+    nvcc: str
+    release: str
+    ptxas: str
+
+
+def toolkits(more: Sequence[str] = ()) -> list[Toolkit]:
+    """The CUDA toolkits found, one of each release: named, on PATH, in CUDA_HOME, /usr/local, this Python's packages.
+
+    :raises UserError: if a named one isn't an nvcc.
+    """
+    places = [Path(p) for p in more]
+    places += [Path(p) / "nvcc" for p in os.environ.get("PATH", "").split(os.pathsep) if p]
+    places += [Path(os.environ[v]) / "bin" / "nvcc" for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
+    places += sorted(Path("/usr/local").glob("cuda*/bin/nvcc"))
+    places += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/nvcc"))
+    found: dict[str, Toolkit] = {}
+    for number, place in enumerate(places):
+        real = place.resolve()
+        try:
+            text = runner.run([str(real), "--version"], timeout=60).stdout.decode("utf-8", "replace")
+        except (runner.CommandError, OSError):
+            text = ""
+        release = re.search(r"V(\d+\.\d+\.\d+)", text)
+        ptxas = shutil.which("ptxas", path=str(real.parent))
+        if release and ptxas:
+            found.setdefault(release[1], Toolkit(str(real), release[1], ptxas))
+        elif number < len(more):
+            raise UserError(f"{place} is no nvcc with a ptxas beside it", hint="name the nvcc of a CUDA toolkit")
+    return list(found.values())
+
+
+def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Cell]:
+    """Assemble each instruction for each suffix of each architecture with each toolkit.
+
+    :param archs: such as ``sm_121`` or ``sm_121f``; the suffix, if any, is one of three that are tried.
+    :raises UserError: if one is no architecture.
+    """
+    bases = []
+    for arch in archs:
+        match = _ARCH.fullmatch(arch)
+        if not match:
+            raise UserError(f"{arch!r} is no architecture", hint="--arch sm_121f, for one")
+        if match[1] not in bases:
+            bases.append(match[1])
+    targets = [base + suffix for base in bases for suffix in SUFFIXES]
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text, ThreadPoolExecutor(os.cpu_count()) as pool:
+        folder = Path(text)
+        work = []
+        for toolkit in found:
+            version = _ptx_version(toolkit, folder)
+            work += [(toolkit, version, t, i) for t in targets for i in INSTRUCTIONS]
+        files = (folder / f"{number}.ptx" for number in range(len(work)))
+        return list(pool.map(lambda path, item: _assemble(path, *item), files, work))
+
+
+def _ptx_version(toolkit: Toolkit, folder: Path) -> str:
+    """The newest PTX that a toolkit writes, which is what its ptxas reads."""
+    source = folder / "empty.cu"
+    source.write_text("__global__ void k() {}\n")
+    out = folder / "empty.ptx"
+    runner.run([toolkit.nvcc, "-ptx", "-o", str(out), str(source)], timeout=120)
+    version = re.search(r"^\.version (\S+)", out.read_text(), re.M)
+    assert version, "nvcc wrote PTX without a version"
+    return version[1]
+
+
+def _assemble(path: Path, toolkit: Toolkit, version: str, target: str, instruction: Instruction) -> Cell:
+    path.write_text(
+        f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
+        ".reg .b16 %h<4>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n"
+        f"{instruction.ptx}\nret;\n}}\n"
+    )
+    command = [toolkit.ptxas, f"-arch={target}", str(path), "-o", os.devnull]
+    try:
+        runner.run(command, timeout=120)
+        said = ""
+    except runner.CommandError as error:
+        lines = [line for line in error.said.splitlines() if "error" in line or "fatal" in line] or [error.said]
+        said = re.sub(r"^ptxas .*?line \d+; ", "", lines[0])
+        said = re.sub(r"^(error|fatal)\s*:\s*", "", said).strip() or f"exit {error.code}"
+    return Cell(toolkit.release, target, instruction.name, said)
+
+
+def lacking(cells: Sequence[Cell], target: str) -> list[str]:
+    """The instructions that the kernels need and that no toolkit assembles for a target."""
+    needed = [i.name for i in INSTRUCTIONS if i.needed]
+    good = {c.instruction for c in cells if c.target == target and not c.said}
+    return [name for name in needed if name not in good]

@@ -1,0 +1,399 @@
+"""``upstream.lock``: upstreams, their pins, and the sets that are built and tested together.
+
+TOML, ``version = 1``. Read with the standard parser; rewritten with tomlkit, so that people's
+comments and order survive.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError
+from patchq.names import CommitId
+from patchq.system.paths import check_inside, check_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+VERSION = 1
+#: Bytes of a lock.
+MOST_BYTES = 4 << 20
+PROFILES = ("overlay", "source", "empty")
+TITLES = ("", "tags", "conventional")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One upstream at one ref.
+
+    ``url`` and ``commit`` are the git source, ``archive`` (``PROJECT==VERSION``, or a path of a
+    local one) and ``sha256`` the archive; ``subdir`` is where in the archive the tree lies.
+    ``wheels`` are the release's wheels, file name to SHA-256, for overlay builds.
+    """
+
+    upstream: str
+    ref: str
+    url: str = ""
+    commit: CommitId | None = None
+    archive: str = ""
+    sha256: str = ""
+    subdir: str = ""
+    source: str = ""
+    wheels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildConfig:
+    """How wheels of an upstream are built; see docs/reference/formats.md."""
+
+    distribution: str
+    package: str
+    profile: str = "source"
+    version_file: str = ""
+    requires: tuple[str, ...] = ()
+    empty_requires: tuple[str, ...] = ()
+    empty_env: Mapping[str, str] = field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContributeConfig:
+    """What an upstream asks of a pull request, where its tree doesn't say it in a form that can be read.
+
+    :ivar title: how titles begin: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core): …``) or empty.
+    :ivar sign_off: whether each commit needs a ``Signed-off-by:`` of whoever sends it.
+    :ivar most_lines: changed lines past which it wants a discussion first; 0 for no such rule.
+    """
+
+    title: str = ""
+    sign_off: bool = False
+    most_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a set's containers are made of; see docs/how-to/containers.md.
+
+    :ivar image: the image that they begin with.
+    :ivar requires: requirements that are installed first, exact or not.
+    :ivar caches: folders that outlive a container.
+    :ivar serve: the command of the service.
+    """
+
+    image: str
+    requires: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    caches: tuple[str, ...] = ()
+    serve: tuple[str, ...] = ()
+    port: int = 0
+    gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A third-party project. ``into`` is ``(parent, path)`` of a nested one.
+
+    :ivar keyring: the file of keys, in the project, that its tags or commits must be signed with.
+    """
+
+    name: str
+    url: str = ""
+    into: tuple[str, str] | None = None
+    build: BuildConfig | None = None
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    contribute: ContributeConfig = ContributeConfig()
+    keyring: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs in."""
+
+    default_set: str
+    upstreams: Mapping[str, Upstream]
+    sets: Mapping[str, Mapping[str, str]]
+    environments: Mapping[str, Environment] = field(default_factory=dict)
+
+    def pins_of(self, set_name: str) -> list[Pin]:
+        """The pins of a set, parents before what is nested in them.
+
+        :raises UserError: for an unknown set.
+        """
+        if set_name not in self.sets:
+            known = ", ".join(self.sets) or "none"
+            raise UserError(f"no set {set_name!r} in upstream.lock", hint=f"known sets: {known}")
+        chosen = self.sets[set_name]
+        order = sorted(chosen, key=lambda name: (self.upstreams[name].into is not None, list(chosen).index(name)))
+        return [self.upstreams[name].pins[chosen[name]] for name in order]
+
+    def nested_in(self, parent: str) -> dict[str, str]:
+        """Paths inside ``parent`` that belong to other upstreams: path to upstream."""
+        return {u.into[1]: u.name for u in self.upstreams.values() if u.into and u.into[0] == parent}
+
+
+def parse(data: bytes, where: str = "upstream.lock") -> Lock:
+    """Parse and check a lock.
+
+    :raises FormatError: naming the table and key that is wrong.
+    :raises StateTooNew, StateTooOld: for another format version.
+    """
+    try:
+        raw = tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, OverflowError, ValueError) as error:
+        raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
+    version = raw.get("version")
+    if not isinstance(version, int):
+        raise FormatError(f"{where} has no version = {VERSION}", hint=f"edit {where}")
+    if version > VERSION:
+        raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")
+    if version < VERSION:
+        raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
+    reader = _Reader(where)
+    upstreams = {name: reader.upstream(name, table) for name, table in reader.table(raw, "upstreams", "").items()}
+    for upstream in upstreams.values():
+        if upstream.into and upstream.into[0] not in upstreams:
+            raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
+        if upstream.into and upstreams[upstream.into[0]].into:
+            raise reader.bad(f"upstreams.{upstream.name}.into", "nesting is one level deep")
+    sets = {name: reader.a_set(name, table, upstreams) for name, table in reader.table(raw, "sets", "").items()}
+    default = str(raw.get("default-set", next(iter(sets), "")))
+    if sets and default not in sets:
+        raise reader.bad("default-set", f"{default!r} is not a set")
+    environments = {
+        name: reader.environment(name, table, sets) for name, table in reader.table(raw, "environments", "").items()
+    }
+    return Lock(default, upstreams, sets, environments)
+
+
+class _Reader:
+    """Turns tables into dataclasses; each complaint names its place."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def bad(self, key: str, what: str) -> FormatError:
+        return FormatError(f"{self.where}: {key}: {what}", hint=f"edit {self.where}, or use `patchq pin`")
+
+    def table(self, raw: Mapping[str, Any], key: str, at: str) -> Mapping[str, Any]:
+        value = raw.get(key, {})
+        if not isinstance(value, dict):
+            raise self.bad(f"{at}{key}", "is not a table")
+        return value
+
+    def text(self, raw: Mapping[str, Any], key: str, at: str) -> str:
+        value = raw.get(key, "")
+        if not isinstance(value, str) or any(ord(c) < 32 for c in value):
+            raise self.bad(f"{at}.{key}", "is not a line of text")
+        return value
+
+    def texts(self, raw: Mapping[str, Any], key: str, at: str) -> tuple[str, ...]:
+        value = raw.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise self.bad(f"{at}.{key}", "is not a list of texts")
+        return tuple(value)
+
+    def known(self, raw: Any, keys: str, at: str) -> None:
+        if not isinstance(raw, dict):
+            raise self.bad(at, "is not a table")
+        for key in raw:
+            if key not in keys.split():
+                raise self.bad(f"{at}.{key}", f"unknown key (known: {keys})")
+
+    def upstream(self, name: str, raw: Any) -> Upstream:
+        at = f"upstreams.{name}"
+        check_name(name, f"an upstream ({self.where})")
+        self.known(raw, "url into keyring build contribute pins", at)
+        into = self.text(raw, "into", at)
+        url = self.text(raw, "url", at)
+        pins = {ref: self.pin(name, ref, url, table) for ref, table in self.table(raw, "pins", f"{at}.").items()}
+        nested = self.into(into, at) if into else None
+        keyring = self.text(raw, "keyring", at)
+        if keyring:
+            check_inside(keyring, f"{self.where}: {at}.keyring")
+        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at), keyring)
+
+    def into(self, value: str, at: str) -> tuple[str, str]:
+        parent, colon, path = value.partition(":")
+        if not colon:
+            raise self.bad(f"{at}.into", "is not PARENT:PATH")
+        check_name(parent, f"an upstream ({self.where}, {at}.into)")
+        return parent, str(check_inside(path, f"{self.where}: {at}.into"))
+
+    def pin(self, upstream: str, ref: str, url: str, raw: Any) -> Pin:
+        at = f'upstreams.{upstream}.pins."{ref}"'
+        self.known(raw, "commit archive sha256 subdir source wheels", at)
+        commit, sha256 = self.text(raw, "commit", at), self.text(raw, "sha256", at)
+        archive, subdir = self.text(raw, "archive", at), self.text(raw, "subdir", at)
+        source = self.text(raw, "source", at)
+        wheels = self.table(raw, "wheels", f"{at}.")
+        if commit and not _COMMIT.fullmatch(commit):
+            raise self.bad(f"{at}.commit", "is not a full commit id (40 hexadecimal digits)")
+        if archive and not _SHA256.fullmatch(sha256):
+            raise self.bad(f"{at}.sha256", "an archive needs its SHA-256 (64 hexadecimal digits)")
+        for name, digest in wheels.items():
+            if not name.endswith(".whl") or "/" in name or not _SHA256.fullmatch(str(digest)):
+                raise self.bad(f"{at}.wheels", f"{name!r} is not a wheel with its SHA-256")
+        if not archive and not (url and commit):
+            raise self.bad(at, "has neither a commit (with the upstream's url) nor an archive")
+        if source not in ("", "git", "archive"):
+            raise self.bad(f"{at}.source", 'is neither "git" nor "archive"')
+        if subdir:
+            check_inside(subdir, f"{self.where}: {at}.subdir")
+        return Pin(
+            upstream, ref, url, CommitId(commit) if commit else None, archive, sha256, subdir, source, dict(wheels)
+        )
+
+    def build(self, upstream: Mapping[str, Any], at: str) -> BuildConfig | None:
+        if "build" not in upstream:
+            return None
+        at += ".build"
+        raw = upstream["build"]
+        self.known(raw, "distribution package profile version-file requires empty-requires empty-env ignore links", at)
+        distribution = self.text(raw, "distribution", at)
+        package = self.text(raw, "package", at) or distribution.replace("-", "_")
+        profile = self.text(raw, "profile", at) or "source"
+        if not distribution or profile not in PROFILES:
+            raise self.bad(at, f"needs a distribution, and a profile out of {', '.join(PROFILES)}")
+        check_name(distribution, f"a distribution ({self.where})")
+        check_name(package, f"a package ({self.where})")
+        env = self.table(raw, "empty-env", f"{at}.")
+        prefix = package.upper() + "_"
+        for key, value in env.items():
+            # Data stays data: PATH, LD_PRELOAD and PYTHON* would be commands.
+            if not re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) or not isinstance(value, str):
+                raise self.bad(f"{at}.empty-env", f"{key}: only texts named {prefix}… are set")
+        version_file = self.text(raw, "version-file", at)
+        if version_file:
+            check_inside(version_file, f"{self.where}: {at}.version-file")
+        requires = self.texts(raw, "requires", at), self.texts(raw, "empty-requires", at)
+        for requirement in (*requires[0], *requires[1]):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,]+\])?==[A-Za-z0-9.+!]+", requirement):
+                raise self.bad(f"{at}.requires", f"{requirement!r} is not PROJECT==VERSION")
+        links = self.table(raw, "links", f"{at}.")
+        for inside, source in links.items():
+            for path in (inside, str(source)):
+                check_inside(path, f"{self.where}: {at}.links")
+                if not _PLAIN_PATH.fullmatch(path):
+                    raise self.bad(f"{at}.links", f"{path!r} has other characters than letters, digits, . _ - and /")
+        return BuildConfig(
+            distribution, package, profile, version_file, *requires, dict(env), self.texts(raw, "ignore", at),
+            {str(k): str(v) for k, v in links.items()},
+        )  # fmt: skip
+
+    def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:
+        at += ".contribute"
+        raw = upstream.get("contribute", {})
+        self.known(raw, "title sign-off most-lines", at)
+        title, sign_off, most = self.text(raw, "title", at), raw.get("sign-off", False), raw.get("most-lines", 0)
+        if title not in TITLES:
+            raise self.bad(f"{at}.title", f"is none of {', '.join(t for t in TITLES if t)}")
+        if not isinstance(sign_off, bool):
+            raise self.bad(f"{at}.sign-off", "is neither true nor false")
+        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+            raise self.bad(f"{at}.most-lines", "is not a number of lines")
+        return ContributeConfig(title, sign_off, most)
+
+    def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
+        at = f"environments.{name}"
+        self.known(raw, "image requires env caches serve port gpu", at)
+        if name not in sets:
+            raise self.bad(at, "is not a set")
+        image = self.text(raw, "image", at)
+        if not _IMAGE.fullmatch(image):
+            raise self.bad(f"{at}.image", f"{image!r} is no image")
+        env = self.table(raw, "env", f"{at}.")
+        for key, value in env.items():
+            if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key) or not isinstance(value, str) or not value.isprintable():
+                raise self.bad(f"{at}.env", f"{key} is not a NAME with a line of text")
+        requires, caches, serve = (self.texts(raw, key, at) for key in ("requires", "caches", "serve"))
+        for text in (*requires, *caches, *serve):
+            if not text or not text.isprintable():
+                raise self.bad(at, f"{text!r} is not a line of text")
+        if any(not c.startswith("/") or ".." in c or not _PLAIN_PATH.fullmatch(c[1:]) for c in caches):
+            raise self.bad(f"{at}.caches", "are not absolute folders")
+        if any(r.startswith("-") for r in requires):
+            raise self.bad(f"{at}.requires", "are requirements, not options")
+        port, gpu = raw.get("port", 0), raw.get("gpu", False)
+        if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536 or not isinstance(gpu, bool):
+            raise self.bad(at, "port is a number, gpu true or false")
+        return Environment(image, requires, dict(env), caches, serve, port, gpu)
+
+    def a_set(self, name: str, raw: Any, upstreams: Mapping[str, Upstream]) -> dict[str, str]:
+        at = f"sets.{name}"
+        check_name(name, f"a set ({self.where})")
+        if not isinstance(raw, dict):
+            raise self.bad(at, "is not a table")
+        for upstream, ref in raw.items():
+            if upstream not in upstreams:
+                raise self.bad(f"{at}.{upstream}", "is not an upstream")
+            if ref not in upstreams[upstream].pins:
+                raise self.bad(f"{at}.{upstream}", f"{ref!r} is not one of its pins")
+        for upstream in raw:
+            into = upstreams[upstream].into
+            if into and into[0] not in raw:
+                raise self.bad(f"{at}.{upstream}", f"is nested in {into[0]}, which is not in the set")
+        return dict(raw)
+
+
+EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
+# `patchq pin` writes this file; your comments and order are kept.
+version = 1
+"""
+
+
+def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
+    """The lock's bytes with a pin added or replaced, and made the set's.
+
+    A set that is new starts as a copy of ``like``, the default one unless said, so that a bump is one command.
+    """
+    import tomlkit
+
+    doc = tomlkit.parse(data.decode())
+    table = _sub(_sub(doc, "upstreams", True), upstream.name)
+    if upstream.url:
+        table["url"] = upstream.url
+    if upstream.into:
+        table["into"] = ":".join(upstream.into)
+    fields = {
+        "commit": pin.commit or "", "archive": pin.archive, "sha256": pin.sha256,
+        "subdir": pin.subdir, "source": pin.source,
+    }  # fmt: skip
+    entry = _sub(_sub(table, "pins", True), pin.ref)
+    for key, value in fields.items():
+        if value:
+            entry[key] = value
+        else:
+            entry.pop(key, None)
+    if pin.wheels:
+        entry["wheels"] = {k: pin.wheels[k] for k in sorted(pin.wheels)}
+    if "default-set" not in doc:
+        sets = doc.pop("sets", None)
+        doc.add("default-set", tomlkit.item(next(iter(sets or [set_name]))))
+        if sets is not None:
+            doc["sets"] = sets
+    sets = _sub(doc, "sets", True)
+    if set_name not in sets:
+        chosen = _sub(sets, set_name)
+        for name, ref in sets.get(like or doc["default-set"], {}).items():
+            chosen[name] = ref
+    sets[set_name][upstream.name] = pin.ref
+    return tomlkit.dumps(doc).encode()
+
+
+def _sub(table: Any, key: str, implicit: bool = False) -> Any:
+    import tomlkit
+
+    if key not in table:
+        table[key] = tomlkit.table(is_super_table=implicit or None)
+    return table[key]

@@ -1,0 +1,62 @@
+"""Writing commits into the store: ``git fast-import``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from patchq.formats.header import Ident
+from patchq.git.repository import Git
+from patchq.names import CommitId
+from patchq.system import runner
+
+
+@contextmanager
+def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
+    """A ``git fast-import`` to write to. Without a final ``done`` nothing is imported."""
+    argv = ["git", "-c", "core.compression=1", "-c", "fastimport.unpackLimit=1", "fast-import",
+            "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options]  # fmt: skip
+    packs = store.folder / "objects" / "pack"
+    try:
+        with runner.feed(argv, cwd=store.folder) as process:
+            assert process.stdin
+            yield process.stdin
+    except BaseException:
+        # A killed fast-import leaves its unfinished pack and a crash report.
+        for rest in (*packs.glob("tmp_pack_*"), *store.folder.glob("fast_import_crash_*")):
+            rest.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int, CommitId]]]:
+    """A ``git fast-import`` of commits on a ref that doesn't stay, and their ids by mark, when all are written.
+
+    No ref stays behind: objects that nobody names yet are all that a failure may leave.
+    """
+    ids: dict[int, CommitId] = {}
+    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+        marks = Path(folder) / "marks"
+        with fast_import(store, f"--export-marks={marks}") as out:
+            yield out, ids
+            out.write(b"reset %s\nfrom %s\n\ndone\n" % (ref, b"0" * 40))
+        for line in marks.read_text().splitlines():
+            mark, commit = line.split()
+            ids[int(mark[1:])] = CommitId(commit)
+
+
+def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:
+    """What begins a commit for ``fast-import``; its committer is its author. ``parent`` is an id or a mark."""
+    ident, text = author.line(), message.encode()
+    head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
+    return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
+
+
+def quote_path(path: bytes) -> bytes:
+    """A path as ``fast-import`` reads it."""
+    if path.startswith(b'"') or b"\n" in path:
+        return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+    return path

@@ -1,0 +1,108 @@
+"""Merges of a few files each, as git's ort makes them, many by one process.
+
+The files of a merge are flat trees, named by their numbers; its sides are commits, all by one ``git fast-import``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.git.fastimport import import_commits, quote_path
+from patchq.git.repository import Git, Merge, PathChange, Stage, TreeEntry, blob_id
+from patchq.names import BlobId, CommitId, TreeId
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A path of a merge, as it was written for, as it is, and as the patch has it."""
+
+    path: bytes
+    base: TreeEntry | None
+    ours: TreeEntry | None
+    theirs: TreeEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge comes to, by path."""
+
+    changes: tuple[PathChange, ...]
+    stages: tuple[Stage, ...]
+    labels: tuple[str, str]
+
+
+class Objects:
+    """Commits for the sides of merges, by one ``git fast-import``."""
+
+    def __init__(self, git: Git, written: set[BlobId]) -> None:
+        self.git, self.written, self.count = git, written, 0
+        self.ids: dict[int, CommitId] = {}
+        self.same: dict[object, int] = {}
+        self.parts: list[bytes] = []
+
+    def __enter__(self) -> Objects:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is not None or not self.parts:
+            return
+        with import_commits(self.git, b"refs/side") as (out, self.ids):
+            out.write(b"".join(self.parts))
+
+    def id(self, mark: int) -> CommitId:
+        """The id of a commit, when all are written."""
+        return self.ids[mark]
+
+    def blob(self, content: bytes) -> BlobId:
+        """A blob's id; it is written if it wasn't."""
+        blob = blob_id(content)
+        if blob not in self.written:
+            self.written.add(blob)
+            self.parts.append(b"blob\ndata %d\n%s\n" % (len(content), content))
+        return blob
+
+    def commit(self, tree: str, changed: Mapping[bytes, TreeEntry | None] | None = None, *, parent: int = 0) -> int:
+        """The mark of a commit of a tree (empty: of none) in which some paths are changed."""
+        key = (tree, tuple(sorted((changed or {}).items(), key=lambda item: item[0])), parent)
+        if key in self.same:
+            return self.same[key]
+        self.count += 1
+        nobody = b"patchq <patchq@localhost> 946684800 +0000"
+        part = [b"" if parent else b"reset refs/side\n\n", b"commit refs/side\nmark :%d\n" % self.count]
+        part += [b"author %s\ncommitter %s\ndata 5\nside\n" % (nobody, nobody)]
+        part += [b"from :%d\n" % parent if parent else b""]
+        part += [b'M 040000 %s ""\n' % tree.encode() if tree else b"deleteall\n"]
+        for path, entry in (changed or {}).items():
+            if entry is None:
+                part.append(b"D %s\n" % quote_path(path) if tree else b"")
+            else:
+                part.append(b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quote_path(path)))
+        self.parts += part
+        self.same[key] = self.count
+        return self.count
+
+
+def flat_trees(git: Git, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:
+    """The entries of trees whose files are named by numbers, all by one process."""
+    raw = git.read_blobs(BlobId(tree) for tree in trees)
+    found = []
+    for tree in trees:
+        entries, data, at = {}, raw[BlobId(tree)], 0
+        while at < len(data):
+            end = data.index(b"\0", at)
+            mode, name = data[at:end].split(b" ", 1)
+            entries[int(name)] = TreeEntry(mode, BlobId(data[end + 1 : end + 21].hex()))
+            at = end + 21
+        found.append(entries)
+    return found
+
+
+def by_path(
+    sides: Sequence[Side], merge: Merge, pair: tuple[CommitId, CommitId], tree: Mapping[int, TreeEntry]
+) -> Merged:
+    """A merge of files by number, as one of paths."""
+    changes = tuple(
+        PathChange(side.path, side.ours, tree.get(n)) for n, side in enumerate(sides) if tree.get(n) != side.ours
+    )
+    return Merged(changes, tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages), pair)

@@ -1,0 +1,328 @@
+"""The private worktrees under ``.patchq/trees``: made, moved, looked at, never cleaned by force."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import EditedTreeError, PatchqError
+from patchq.git.repository import Git, TreeEntry
+from patchq.names import CommitId, TreeId, show_path
+from patchq.system import fsio, runner
+
+
+def branch_of(upstream: str) -> str:
+    """The branch that a worktree has checked out."""
+    return f"refs/heads/{upstream}"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeStatus:
+    """What a worktree holds beside what patchq put there.
+
+    ``edited`` are tracked paths that differ from its commit, ``untracked`` the files that
+    nobody committed, ``head`` is None where there is no worktree.
+    """
+
+    head: CommitId | None
+    edited: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
+    busy: str = ""
+
+
+class Worktree:
+    """One worktree; ``nested`` maps the paths in it that belong to other upstreams to those."""
+
+    def __init__(self, store: Git, upstream: str, path: Path, nested: Mapping[str, str] | None = None) -> None:
+        self.store, self.upstream, self.path = store, upstream, path
+        self.nested = {path.encode(): name for path, name in (nested or {}).items()}
+        self.git = Git(path)
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / ".git").exists()
+
+    def git_folder(self) -> Path:
+        """Where git keeps this worktree's index and HEAD."""
+        return Path((self.path / ".git").read_text().removeprefix("gitdir:").strip())
+
+    def head(self) -> CommitId | None:
+        """The commit that is checked out, or None where there is no worktree."""
+        return self.git.ref_or_none("HEAD") if self.exists else None
+
+    def status(self, *, untracked: bool = True) -> TreeStatus:
+        """Look at the worktree; of its state only git's note of file times is brought up to date.
+
+        :param untracked: look for files that nobody committed too, which takes longest.
+        """
+        if not self.exists:
+            return TreeStatus(None)
+        scan = "--untracked-files=all" if untracked else "--untracked-files=no"
+        out = self.git.run(
+            "status", "--porcelain=v2", "--branch", "-z", scan, "--ignore-submodules=all", "--no-renames",
+            env={"GIT_OPTIONAL_LOCKS": "1"},
+        )  # fmt: skip
+        head: CommitId | None = None
+        edited: list[str] = []
+        others: list[str] = []
+        for entry in out.split(b"\0"):
+            kind = entry[:1]
+            if entry.startswith(b"# branch.oid "):
+                head = CommitId(entry[13:].decode())
+            elif kind in (b"1", b"u"):
+                path = entry.split(b" ", 8 if kind == b"1" else 10)[-1]
+                if path not in self.nested:
+                    edited.append(show_path(path))
+            elif kind == b"?" and entry[2:].rstrip(b"/") not in self.nested:
+                others.append(show_path(entry[2:]))
+        return TreeStatus(head, tuple(edited), tuple(others), self._busy())
+
+    def _busy(self) -> str:
+        """The git operation that somebody has begun here and not ended, if any."""
+        folder = self.git_folder()
+        names = {"rebase-merge": "rebase", "rebase-apply": "rebase or am", "CHERRY_PICK_HEAD": "cherry-pick",
+                 "MERGE_HEAD": "merge", "REVERT_HEAD": "revert"}  # fmt: skip
+        return next((what for name, what in names.items() if (folder / name).exists()), "")
+
+    def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False) -> TreeStatus:
+        """Check that moving this worktree would lose nothing.
+
+        :param tip: the commit that patchq put there.
+        :raises EditedTreeError: if it holds edits, commits that aren't exported, or a git
+            operation that isn't over.
+        """
+        status = self.status(untracked=untracked)
+        if status.head is None:
+            return status
+        keep = f"; it is kept as it is ({self.path})"
+        if status.busy:
+            raise EditedTreeError(
+                f"{self.upstream}: a git {status.busy} is under way in the worktree{keep}",
+                hint="finish or abort it there",
+            )
+        if status.edited:
+            names = ", ".join(status.edited[:5]) + (
+                f" and {len(status.edited) - 5} more" if len(status.edited) > 5 else ""
+            )
+            raise EditedTreeError(
+                f"{self.upstream}: the worktree was edited: {names}{keep}",
+                hint=f"`patchq new {self.upstream} NAME` makes a patch of the edits, "
+                "`patchq export --amend PATCH` puts them into one, `git stash` there sets them aside",
+            )
+        if tip and status.head != tip and not allow_commits:
+            raise EditedTreeError(
+                f"{self.upstream}: the worktree has commits that are not in the stack{keep}",
+                hint=f"`patchq export {self.upstream}` writes them to the stack",
+            )
+        return status
+
+    def create(self, commit: CommitId) -> None:
+        """Make the folder and git's record of it, files not yet written. Idempotent."""
+        self._forget_unfinished()
+        if not self.exists:
+            if self.path.exists() and any(self.path.iterdir()):
+                raise EditedTreeError(
+                    f"{self.path} is in the way and not a worktree of patchq; it is kept as it is",
+                    hint="move it away and run the command again",
+                )
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.store.run("worktree", "prune")
+            self.store.run("worktree", "add", "--no-checkout", "--detach", "--force", str(self.path), commit)
+        self._hide_nested()
+
+    def _forget_unfinished(self) -> None:
+        """Take away what a killed ``git worktree add`` began: git locks its record until it is whole."""
+        record = self.store.folder / "worktrees" / self.path.name
+        said = fsio.read_or_none(record / "locked")
+        if said is not None and (said.strip() == b"initializing" or not self.exists):
+            (self.path / ".git").unlink(missing_ok=True)
+            shutil.rmtree(record)
+
+    def checkout(self, old: CommitId | None, new: CommitId) -> None:
+        """Move files and index from ``old`` to ``new``; git refuses what would lose an edit."""
+        try:
+            if old is None:
+                self.git.run("read-tree", "-m", "-u", new)
+            else:
+                self.git.run("read-tree", "-m", "-u", old, new)
+        except runner.CommandError as error:
+            raise self._in_the_way(error) from None
+        self._attach()
+
+    def _in_the_way(self, error: runner.CommandError) -> PatchqError:
+        if not re.search(r"would be (overwritten|removed)|not uptodate|would lose", error.said):
+            return error
+        return EditedTreeError(
+            f"{self.upstream}: the worktree can't be moved: {error.said}; it is kept as it is",
+            hint=f"move that file out of {self.path} and run the command again",
+        )
+
+    def rehearse(self, old: CommitId, new: CommitId) -> None:
+        """Check that :meth:`checkout` will go through, before anything else of a change moves.
+
+        :raises EditedTreeError: if a file that nobody committed is in the way.
+        """
+        try:
+            self.git.run("read-tree", "-n", "-m", "-u", old, new)
+        except runner.CommandError:
+            # A copied or restored project has other inodes, and git calls every file modified
+            # until it has looked at them again.
+            self.git.run("update-index", "--refresh", ok_codes=(0, 1))
+            try:
+                self.git.run("read-tree", "-n", "-m", "-u", old, new)
+            except runner.CommandError as error:
+                raise self._in_the_way(error) from None
+
+    def _attach(self) -> None:
+        """Check out the branch by name, and put the links of nested upstreams in place."""
+        wanted = f"ref: {branch_of(self.upstream)}\n"
+        if (self.git_folder() / "HEAD").read_text() != wanted:
+            self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
+        self._hide_nested()
+
+    def adopt(self, new: CommitId) -> None:
+        """Move only the index: what the files hold becomes, or stops being, part of the commit."""
+        (self.git_folder() / "index.lock").unlink(missing_ok=True)
+        self.git.run("read-tree", new)
+        self._attach()
+        self.git.run("update-index", "--refresh", ok_codes=(0, 1))
+
+    def snapshot(self) -> TreeId:
+        """The tree of what the files hold now, new files that nobody ignores included.
+
+        Written through a copy of the index: the worktree's own stays as it is.
+        """
+        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+            index = Path(folder) / "index"
+            # With its time: git takes a file for unchanged by comparing times with the index's own.
+            shutil.copy2(self.git_folder() / "index", index)
+            env = {"GIT_INDEX_FILE": str(index)}
+            self.git.run("add", "--all", "--", ".", env=env)
+            # A nested upstream's link is hidden from that (see _hide_nested), unless git tracks a
+            # submodule in its place: that one stays as it is.
+            for name in self.nested:
+                found = self.git.run("ls-tree", "-z", "HEAD", "--", os.fsdecode(name)).split(b"\t")[0].split()
+                if found and found[0] == b"160000":
+                    entry = f"160000,{found[2].decode()},{os.fsdecode(name)}"
+                    self.git.run("update-index", "--cacheinfo", entry, env=env)
+            return TreeId(self.git.run("write-tree", env=env).decode().strip())
+
+    def resume(self, old: CommitId | None, new: CommitId) -> None:
+        """Finish a checkout that was killed half way.
+
+        A file may then be old, new, missing or the first part of new. Anything else is somebody's
+        edit and stops it.
+
+        :raises EditedTreeError: naming the file.
+        """
+        (self.git_folder() / "index.lock").unlink(missing_ok=True)
+        before = self.store.list_tree(old) if old else {}
+        after = self.store.list_tree(new)
+        moved = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+        suspects = [p for p in moved if p not in self.nested]
+        # Of a copied or restored project every file looks modified until git has looked at it again, and
+        # would be written anew below, whether or not it moves.
+        self.git.run("update-index", "--refresh", ok_codes=(0, 1))
+        differ = self.git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all").split(b"\0")
+        suspects += [p for p in differ if p and p not in moved and p not in self.nested]
+        blobs = self.store.read_blobs(
+            t[p].blob for t in (before, after) for p in suspects if p in t and t[p].mode != b"160000"
+        )
+        for path in suspects:
+            sides = [t[path] for t in (before, after) if path in t]
+            target = blobs.get(after[path].blob, b"") if path in after else b""
+            if not self._is_ours(path, [blobs.get(s.blob, b"") for s in sides], target, path in moved, sides):
+                raise EditedTreeError(
+                    f"{self.upstream}: {show_path(path)} was edited after a command was interrupted; it is kept",
+                    hint=f"move it out of {self.path} and run the command again",
+                )
+        self.git.run("read-tree", "--reset", "-u", new)
+        self._attach()
+
+    def _is_ours(self, path: bytes, contents: list[bytes], target: bytes, moved: bool, sides: list[TreeEntry]) -> bool:
+        full = os.path.join(os.fsencode(self.path), path)
+        if not os.path.lexists(full):
+            return moved
+        if os.path.isdir(full) and not os.path.islink(full):
+            return moved
+        if os.path.islink(full):
+            found = os.readlink(full)
+        else:
+            with open(full, "rb") as file:
+                found = file.read()
+        if found in contents or (moved and target.startswith(found)):
+            return True
+        clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()
+        return any(clean == side.blob for side in sides)
+
+    def remove(self, *, force: bool = False) -> None:
+        """Take the worktree away, whole or not at all.
+
+        :raises EditedTreeError: if it holds anything that is not in its commit, unless ``force`` is given.
+        """
+        self._forget_unfinished()
+        if not self.exists and self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()  # of one that was only begun
+        if self.exists:
+            self._show_nested()
+            if not force and (found := self.status()) and (found.edited or found.untracked):
+                names = ", ".join((*found.edited, *found.untracked)[:5])
+                raise EditedTreeError(
+                    f"{self.upstream}: the worktree holds {names}; it is kept as it is ({self.path})",
+                    hint="move what you need out of it, and run the command again",
+                )
+            # `git worktree remove` deletes file by file, its own record first: killed, it leaves half a tree
+            # that is nobody's. A rename is one step, and what lies in tmp is cleared.
+            aside = self.store.folder.parent / "tmp"
+            aside.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="removed-", dir=aside) as folder:
+                self.path.rename(Path(folder) / "tree")
+                self.store.run("worktree", "prune")
+
+    def _hide_nested(self) -> None:
+        """Put links where nested upstreams belong, and keep them out of people's `git status`."""
+        for name, upstream in sorted(self.nested.items()):
+            link = self.path / os.fsdecode(name)
+            target = os.path.relpath(self.path.parent / upstream, link.parent)
+            if link.is_symlink() and os.readlink(link) == target:
+                continue
+            if link.is_symlink():
+                link.unlink()
+            elif link.is_dir() and not any(link.iterdir()):
+                link.rmdir()
+            elif link.exists():
+                raise EditedTreeError(f"{link} is in the way of a nested upstream", hint="move it away")
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
+        if self.nested:
+            exclude = self.store.folder / "info" / "exclude"
+            lines = exclude.read_bytes().split(b"\n") if exclude.exists() else []
+            missing = [b"/" + n for n in sorted(self.nested) if b"/" + n not in lines]
+            if missing:
+                fsio.write_atomic(exclude, b"\n".join([*lines, *missing]).lstrip(b"\n") + b"\n")
+
+    def _show_nested(self) -> None:
+        for name in self.nested:
+            link = self.path / os.fsdecode(name)
+            if link.is_symlink():
+                link.unlink()
+
+
+def copy_tree(source: Git, commit: str, target: Path) -> None:
+    """Write the files of a commit into an empty folder, without a worktree."""
+    target.mkdir(parents=True)
+    index = target.parent / (target.name + ".index")
+    env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target), "GIT_DIR": str(source.folder)}
+    try:
+        source.run("read-tree", commit, env=env)
+        source.run("checkout-index", "--all", "--force", env=env)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    finally:
+        index.unlink(missing_ok=True)

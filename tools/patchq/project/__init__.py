@@ -1,0 +1,3 @@
+"""A project on disk: its lock, its stacks, and one change at a time that survives a kill."""
+
+__all__ = ["journal", "project", "refs", "scaffold", "stack"]

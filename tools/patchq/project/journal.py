@@ -1,0 +1,223 @@
+"""One change at a time: planned whole, carried out so that a kill at any point can be mended.
+
+A change names every file, ref and worktree that it moves, with their values before and after.
+It is written to ``.patchq/journal/pending.json`` before anything moves; from then on it can only
+go forward: the next command that takes the lock finishes it. When it is done, the record becomes
+the operation log, from which ``undo`` takes it back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from patchq.errors import EditedTreeError, StateError, UserError
+from patchq.git.repository import Git
+from patchq.git.worktree import Worktree
+from patchq.names import CommitId
+from patchq.system import fsio
+from patchq.system.paths import Layout
+
+VERSION = 1
+#: Operations that can be undone; older ones are forgotten.
+KEEP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TreeMove:
+    """A worktree's commit before and after; None is no worktree.
+
+    With ``adopt`` the files stay as they are and only the index moves: the edits that they hold
+    become part of the commit, or, when it is undone, edits again.
+    """
+
+    upstream: str
+    old: CommitId | None
+    new: CommitId | None
+    adopt: bool = False
+
+
+@dataclass(slots=True)
+class Change:
+    """What one command is going to do. ``files`` are relative to the project; None removes."""
+
+    verb: str
+    summary: str
+    files: dict[str, bytes | None] = field(default_factory=dict)
+    refs: list[tuple[str, str | None, str | None]] = field(default_factory=list)
+    trees: list[TreeMove] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.files or self.refs or self.trees)
+
+
+class Journal:
+    """Carries changes out and takes them back. The caller holds the project's lock."""
+
+    def __init__(self, layout: Layout, store: Git, worktree: Callable[[str], Worktree]) -> None:
+        self.layout, self.store, self.worktree = layout, store, worktree
+        self.folder = layout.private / "journal"
+        self.pending = self.folder / "pending.json"
+
+    def perform(self, change: Change, *, undoes: str = "") -> None:
+        """Carry out ``change``. After the pending record is written it will happen."""
+        change.files = {p: d for p, d in change.files.items() if fsio.read_or_none(self.layout.root / p) != d}
+        change.refs = [m for m in change.refs if m[1] != m[2]]
+        if change.empty:
+            return
+        for tree in change.trees:
+            if tree.old and tree.new and not tree.adopt:
+                self.worktree(tree.upstream).rehearse(tree.old, tree.new)
+        kept: dict[Path, bytes] = {}
+        record = {
+            "version": VERSION,
+            "verb": change.verb,
+            "summary": change.summary,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "files": {
+                path: [self._keep(fsio.read_or_none(self.layout.root / path), kept), self._keep(data, kept)]
+                for path, data in change.files.items()
+            },
+            "refs": change.refs,
+            "trees": [[t.upstream, t.old, t.new, t.adopt] for t in change.trees],
+            "undoes": undoes,
+        }
+        fsio.write_all(kept)
+        fsio.write_atomic(self.pending, fsio.dump_json(record))
+        self._carry_out(record, resumed=False)
+
+    def recover(self) -> str:
+        """Finish the change that a killed command left; returns its summary, or an empty string."""
+        data = fsio.read_or_none(self.pending)
+        if data is None:
+            return ""
+        record = fsio.load_state(data, self.pending, VERSION)
+        self._carry_out(record, resumed=True)
+        return str(record["summary"])
+
+    def _carry_out(self, record: Mapping[str, Any], *, resumed: bool) -> None:
+        trees = [TreeMove(*t) for t in record["trees"]]
+        files: Mapping[str, Sequence[str | None]] = record["files"]
+        moves = [(str(r), old, new) for r, old, new in record["refs"]]
+        if resumed:
+            now = self.store.refs("refs")
+            moves = [(r, now.get(r), new) for r, old, new in moves if now.get(r) != new]
+            for path, (before, after) in self._owned(files):
+                self._check_unchanged(path, before, after)
+        for tree in trees:
+            self._move_tree(tree, resumed=resumed)
+        self.store.update_refs(moves)
+        contents = {self.layout.root / path: self._kept(after) for path, (_, after) in files.items()}
+        for full in (path for path, data in contents.items() if data is None):
+            fsio.remove(full)
+        fsio.write_all({path: data for path, data in contents.items() if data is not None})
+        self._finish(record)
+
+    def _move_tree(self, tree: TreeMove, *, resumed: bool) -> None:
+        worktree = self.worktree(tree.upstream)
+        if tree.new is None:
+            worktree.remove()
+            return
+        if tree.old is None:
+            worktree.create(tree.new)
+        if tree.adopt:
+            worktree.adopt(tree.new)
+        elif resumed:
+            worktree.resume(tree.old, tree.new)
+        else:
+            worktree.checkout(tree.old, tree.new)
+
+    def _check_unchanged(self, path: str, before: str | None, after: str | None) -> None:
+        if self._digest(path) not in (before, after):
+            raise EditedTreeError(
+                f"{path} was edited after a command was interrupted; it is kept",
+                hint=f"put it back as it was, or move {self.pending} away to give up that command",
+            )
+
+    def _finish(self, record: Mapping[str, Any]) -> None:
+        operations = self.folder / "operations"
+        operations.mkdir(exist_ok=True)
+        if record["undoes"]:
+            fsio.rename(self.pending, operations / f"{record['undoes']}.undone")
+            fsio.remove(operations / f"{record['undoes']}.json")
+            return
+        names = sorted(p.stem for p in operations.glob("*.json"))
+        used = [int(p.stem) for p in operations.iterdir() if p.stem.isdigit()]
+        fsio.rename(self.pending, operations / f"{max(used, default=0) + 1:08d}.json")
+        for name in names[: max(0, len(names) + 1 - KEEP)]:
+            fsio.remove(operations / f"{name}.json")
+
+    def _digest(self, path: str) -> str | None:
+        data = fsio.read_or_none(self.layout.root / path)
+        return hashlib.sha256(data).hexdigest() if data is not None else None
+
+    def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:
+        """Those of the files that are the user's; what lies in .patchq is patchq's own memory."""
+        return [(path, ends) for path, ends in files.items() if not path.startswith(self.layout.private.name + "/")]
+
+    def _keep(self, data: bytes | None, new: dict[Path, bytes]) -> str | None:
+        """The digest of a content, which is added to ``new`` if the journal hasn't got it yet."""
+        if data is None:
+            return None
+        digest = hashlib.sha256(data).hexdigest()
+        path = self._object(digest)
+        if not path.exists():
+            new[path] = data
+        return digest
+
+    def _kept(self, digest: str | None) -> bytes | None:
+        return None if digest is None else self._object(digest).read_bytes()
+
+    def _object(self, digest: str) -> Path:
+        return self.folder / "objects" / digest[:2] / digest[2:]
+
+    def last(self) -> tuple[str, dict[str, Any]] | None:
+        """The newest operation that can be undone: its number and record."""
+        operations = self.folder / "operations"
+        names = sorted(p.stem for p in operations.glob("*.json")) if operations.is_dir() else []
+        if not names:
+            return None
+        path = operations / f"{names[-1]}.json"
+        return names[-1], fsio.load_state(path.read_bytes(), path, VERSION)
+
+    def undo(self) -> str:
+        """Take back the newest operation; returns its summary.
+
+        :raises UserError: if there is none.
+        :raises EditedTreeError: if what it wrote was changed since.
+        """
+        found = self.last()
+        if found is None:
+            raise UserError("there is nothing to undo", hint="`patchq status` shows where things stand")
+        number, record = found
+        refs = self.store.refs("refs")
+        for ref, _, new in record["refs"]:
+            if refs.get(ref) != new:
+                raise EditedTreeError(
+                    f"{ref} was moved since `{record['verb']}`; nothing was undone",
+                    hint="`patchq export` writes new commits to the stack, and that can be undone",
+                )
+        for path, (_, after) in self._owned(record["files"]):
+            if self._digest(path) != after:
+                raise EditedTreeError(
+                    f"{path} was edited since `{record['verb']}`; nothing was undone",
+                    hint=f"put {path} back as patchq wrote it, then `patchq undo`",
+                )
+        trees = [TreeMove(u, new, old, adopt) for u, old, new, adopt in record["trees"]]
+        for tree in trees:
+            if tree.old is not None:
+                self.worktree(tree.upstream).refuse_edits(tree.old)
+        try:
+            files = {path: self._kept(before) for path, (before, _) in record["files"].items()}
+        except FileNotFoundError as error:
+            raise StateError(f"the journal has lost {error.filename}", hint="use git to restore the files") from None
+        self.perform(
+            Change("undo", f"undo {record['summary']}", files, [(r, n, o) for r, o, n in record["refs"]], trees),
+            undoes=number,
+        )
+        return str(record["summary"])

@@ -1,0 +1,105 @@
+"""A project as the verbs see it: its lock, store, worktrees and journal, behind one lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
+from patchq.git.repository import Git, init_store
+from patchq.git.worktree import Worktree
+from patchq.project.journal import Journal
+from patchq.project.stack import Stack, load_stack
+from patchq.sources.index import Progress
+from patchq.system import fsio, leftovers
+from patchq.system.paths import Layout, find_project
+
+
+def quiet(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass
+class Project:
+    """The project at ``layout.root``. ``say`` gets a line about what goes on."""
+
+    layout: Layout
+    say: Callable[[str], None] = quiet
+    wait: float = 10.0
+    progress: Progress | None = None
+
+    @classmethod
+    def find(cls, start: Path, say: Callable[[str], None] = quiet, wait: float = 10.0) -> Project:
+        """The project around ``start``.
+
+        :raises UserError: if there is none.
+        """
+        return cls(find_project(start), say, wait)
+
+    @cached_property
+    def lock(self) -> Lock:
+        data = fsio.read_limited(self.layout.lock, MOST_BYTES)
+        if data is None:
+            raise UserError(f"{self.layout.lock} is gone", hint="restore it, or `patchq init`")
+        return parse(data, str(self.layout.lock))
+
+    @cached_property
+    def store(self) -> Git:
+        return init_store(self.layout.store)
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal(self.layout, self.store, self.worktree)
+
+    def worktree(self, upstream: str) -> Worktree:
+        """The worktree of an upstream, whether or not it is there yet."""
+        # A rebase's is named UPSTREAM@REF: neither an upstream's name nor a set's can hold an @.
+        return Worktree(
+            self.store, upstream, self.layout.tree(upstream), self.lock.nested_in(upstream.partition("@")[0])
+        )
+
+    @contextmanager
+    def locked(self, verb: str) -> Iterator[None]:
+        """Hold the project's lock; a change that a killed command left is finished first."""
+        with (
+            fsio.lock(self.layout.private / "lock", verb=verb, wait=self.wait) as killed,
+            leftovers.cleared(self.layout, killed),
+        ):
+            summary = self.journal.recover() if self.layout.private.joinpath("journal", "pending.json").exists() else ""
+            if summary:
+                self.say(f"finished what an interrupted command had begun: {summary}")
+            # Whoever held the lock before may have changed upstream.lock; stacks are read inside too.
+            self.__dict__.pop("lock", None)
+            yield
+
+    def choose_set(self, name: str) -> str:
+        """``name``, or the default set.
+
+        :raises UserError: if there is no such set.
+        """
+        chosen = name or self.lock.default_set
+        if not chosen:
+            raise UserError("upstream.lock has no pins yet", hint="`patchq pin NAME --url URL --ref REF`")
+        self.lock.pins_of(chosen)
+        return chosen
+
+    def stacks(self, set_name: str, names: Sequence[str] = ()) -> list[Stack]:
+        """The stacks of a set, all or the named ones, parents before nested ones.
+
+        :raises UserError: for a name that isn't in the set.
+        """
+        pins = self.lock.pins_of(set_name)
+        self.check_names(pins, names, set_name)
+        return [load_stack(self.layout, pin) for pin in pins if not names or pin.upstream in names]
+
+    @staticmethod
+    def check_names(pins: Sequence[Pin], names: Sequence[str], set_name: str) -> None:
+        """:raises UserError: for a name that is no upstream of the set."""
+        known = [pin.upstream for pin in pins]
+        for name in names:
+            if name not in known:
+                raise UserError(f"no upstream {name!r} in the set {set_name}", hint=f"it has {', '.join(known)}")

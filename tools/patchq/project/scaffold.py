@@ -1,0 +1,71 @@
+"""``init``: what a new project starts with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats.lock import EMPTY
+from patchq.system import fsio
+from patchq.system.paths import LOCK_NAME
+
+_IGNORE = ["/.patchq/", "/dist/"]
+_ATTRIBUTES = """\
+patches/**/*.patch -text -whitespace
+patches/*/ledger.jsonl merge=union
+patches/*/rr-cache/** -text -diff
+"""
+_WORKFLOW = """\
+name: patches
+on:
+  push:
+  pull_request:
+  schedule: [{cron: "17 3 * * *"}]
+permissions: {contents: read}
+jobs:
+  patches:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with: {python-version: "3.11"}
+      - run: python -m pip install patchq
+      - run: patchq check
+      - run: patchq apply
+      # What upstream's newest would cost: an annotation on each patch that stops there. It fails nothing.
+      - if: github.event_name == 'schedule'
+        run: patchq forecast --newest --annotate
+      - if: always()
+        run: patchq report --html report/index.html --markdown "$GITHUB_STEP_SUMMARY" --look-ahead
+      - if: always()
+        uses: actions/upload-artifact@v4
+        with: {name: report, path: report}
+"""
+
+
+def init(folder: Path) -> list[str]:
+    """Make a project in ``folder``; what is there already stays as it is. Returns what was made.
+
+    :raises UserError: if there is a project already.
+    """
+    folder = folder.resolve()
+    if (folder / LOCK_NAME).exists():
+        raise UserError(f"{folder} is a project already", hint="`patchq status` shows it")
+    made = []
+    for name, data in (
+        (LOCK_NAME, EMPTY),
+        (".gitattributes", _ATTRIBUTES.encode()),
+        (".github/workflows/patches.yml", _WORKFLOW.encode()),
+        ("patches/.gitkeep", b""),
+        ("tests/stacks/.gitkeep", b""),
+    ):
+        if not (folder / name).exists():
+            fsio.write_atomic(folder / name, data)
+            made.append(name)
+    ignore = fsio.read_or_none(folder / ".gitignore") or b""
+    missing = [line for line in _IGNORE if line not in ignore.decode().splitlines()]
+    if missing:
+        gap = b"" if not ignore or ignore.endswith(b"\n") else b"\n"
+        fsio.write_atomic(folder / ".gitignore", ignore + gap + "".join(f"{line}\n" for line in missing).encode())
+        made.append(".gitignore")
+    return made

@@ -1,0 +1,112 @@
+"""Proofs on other machines: cells sent to a Dask scheduler's workers by resource.
+
+A cell travels with all that it needs, the lock, the stacks and the proofs, so a worker needs no
+clone and no shared folder: only patchq, what the proofs import, and the way to the upstreams that
+any machine has. It makes the same trees (their ids are checked) in a folder of its own, once per
+stack. A worker that dies is replaced by another one: Dask runs the cell again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from patchq.environment.machine import this_machine
+from patchq.errors import UserError
+from patchq.project.project import Project
+from patchq.proofs.prove import ERROR, Cell, CellResult, run_cell, variant_of
+from patchq.sources.index import cache_folder
+from patchq.system import fsio
+from patchq.system.paths import LOCK_NAME, Layout
+
+
+def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, Sequence[Cell]], Iterable[CellResult]]:
+    """What :func:`patchq.proofs.prove.run_proofs` runs its cells with: the workers of a scheduler.
+
+    :raises UserError: if Dask isn't installed or the scheduler doesn't answer.
+    """
+
+    def run(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+        if not cells:
+            return
+        try:
+            from distributed import Client
+        except ImportError:
+            raise UserError("--scheduler needs Dask", hint="python -m pip install 'patchq[cluster]'") from None
+        try:
+            client = Client(address, timeout="20s", set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise UserError(f"no scheduler at {address}: {error}", hint="start one: `dask scheduler`") from None
+        with client:
+            have: set[str] = set()
+            for info in client.scheduler_info(n_workers=-1)["workers"].values():
+                have |= set(info["resources"])
+            payload = pack(project)
+            futures: list[Any] = []
+            for cell in cells:
+                lacking = [n for n in cell.proof.needs if n not in have]
+                if lacking:
+                    futures.append(None)
+                    continue
+                resources = dict.fromkeys(cell.proof.needs, 1)
+                futures.append(
+                    client.submit(
+                        work,
+                        payload,
+                        cell,
+                        resources=resources,
+                        key=f"{cell.proof.name}-{cell.key}",
+                        retries=2,
+                        pure=False,
+                    )
+                )
+            say(f"{sum(f is not None for f in futures)} cells sent to {address}")
+            for cell, future in zip(cells, futures, strict=True):
+                yield future.result() if future is not None else run_cell(project, cell)
+
+    return run
+
+
+def pack(project: Project) -> dict[str, bytes]:
+    """The lock, the stacks and the proofs, by path."""
+    root = project.layout.root
+    files = [root / LOCK_NAME, *(root / "patches").rglob("*"), *(root / "tests" / "stacks").rglob("*")]
+    return {
+        p.relative_to(root).as_posix(): p.read_bytes()
+        for p in files
+        if p.is_file() and "__pycache__" not in p.parts and "rr-cache" not in p.parts
+    }
+
+
+def work(payload: dict[str, bytes], cell: Cell) -> CellResult:
+    """Run one cell on a worker, in a project made from ``payload``."""
+    project = unpack(payload)
+    with fsio.lock(project.layout.private / "worker.lock", verb="test", wait=3600):
+        variant = variant_of(project, cell)
+        if dict(variant.trees) != dict(cell.variant.trees):
+            said = f"the worker's trees are {dict(variant.trees)}, not {dict(cell.variant.trees)}"
+            return CellResult(cell.proof.name, cell.variant.kind, ERROR, said=said, machine=this_machine().facts())
+        return run_cell(project, replace(cell, variant=variant))
+
+
+def unpack(payload: dict[str, bytes]) -> Project:
+    """The project of a payload on this machine, made once."""
+    digest = hashlib.sha256()
+    for name in sorted(payload):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(payload[name]).digest())
+    root = cache_folder() / "workers" / digest.hexdigest()[:16]
+    if not (root / LOCK_NAME).exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root.parent) as text:
+            fresh = Path(text) / "project"
+            for name, data in payload.items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            if not root.exists():
+                fresh.rename(root)
+    return Project(Layout(root), wait=3600)

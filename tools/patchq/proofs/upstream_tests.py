@@ -1,0 +1,130 @@
+"""``test --upstream``: upstream's own tests that cover what a stack touches, before and after it.
+
+Only regressions count: a test that passes on the bare pins and not on the stack. What can't run on
+this machine fails or is skipped on both sides alike, and is told as such.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from patchq.project.project import Project
+from patchq.proofs.prove import Variant, checkout, in_slots, run_pytest, whole_set
+
+#: What is said of a file that takes too long.
+LATE = "no answer in"
+#: Seconds that one test file may take on one side.
+TIMEOUT = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """One test file of an upstream: outcome counts before and after, and the tests that got worse."""
+
+    upstream: str
+    path: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    regressions: tuple[str, ...]
+    said: str = ""
+
+
+def run_upstream_tests(
+    project: Project, names: Sequence[str] = (), *, set_name: str = "", timeout: float = TIMEOUT
+) -> list[FileResult]:
+    """Pick and run upstream's tests for every stack of a set, all or the named ones."""
+    set_name = project.choose_set(set_name)
+    with project.locked("test"):
+        stacks = project.stacks(set_name)
+        project.check_names([s.pin for s in stacks], names, set_name)
+        whole = whole_set(project, stacks, set_name)
+        bare = whole.bare()
+        chosen: dict[str, list[str]] = {}
+        for upstream, tip in whole.variant.tips.items():
+            if names and upstream not in names:
+                continue
+            out = project.store.run("diff-tree", "-r", "-z", "--name-only", bare.tips[upstream], tip)
+            touched = [p.decode("utf-8", "replace") for p in out.split(b"\0") if p]
+            chosen[upstream] = select(project, tip, touched)
+    files = [(upstream, path) for upstream, paths in chosen.items() for path in paths]
+    return compare(project, files, bare, whole.variant, timeout)
+
+
+def compare(
+    project: Project, files: Sequence[tuple[str, str]], bare: Variant, here: Variant, timeout: float = TIMEOUT
+) -> list[FileResult]:
+    """Run test files of upstreams, as upstream and path, on two sides.
+
+    :param timeout: seconds that one file may take on one side.
+    """
+
+    def run(item: tuple[Variant, str, str], slot: int) -> tuple[dict[str, str], str]:
+        variant, upstream, path = item
+        trees = checkout(project, variant, slot)
+        tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+        project.say(f"{upstream}: {path}: {len(tests)} tests {'before' if variant is bare else 'after'}")
+        return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
+
+    # One side after the other, so that the trees change once.
+    items = [(variant, upstream, path) for variant in (bare, here) for upstream, path in files]
+    done = list(in_slots(project, items, run))
+    found = []
+    for (upstream, path), (before, said_before), (after, said_after) in zip(
+        files, done[: len(files)], done[len(files) :], strict=True
+    ):
+        worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
+        said = said_after if not after else said_before if not before else ""
+        if not after and LATE in said_after:
+            worse = ()  # a busy machine says nothing of the change; a crash, which has no outcomes either, does
+        found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
+    return found
+
+
+def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for outcome in outcomes.values():
+        word = "failed" if outcome == "assertion" else outcome
+        counted[word] = counted.get(word, 0) + 1
+    return counted
+
+
+def select(project: Project, commit: str, touched: Sequence[str]) -> list[str]:
+    """Test files of a tree that import a touched module, or are touched themselves."""
+    entries = project.store.list_tree(commit)
+    tests = [p for p in entries if _is_test(p.decode("utf-8", "replace"))]
+    modules = {_module(path) for path in touched if path.endswith(".py")}
+    blobs = project.store.read_blobs(entries[p].blob for p in tests)
+    found = []
+    for path in tests:
+        name = path.decode("utf-8", "replace")
+        if name in touched or modules & _imports(blobs[entries[path].blob]):
+            found.append(name)
+    return sorted(found)
+
+
+def _is_test(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return path.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+
+
+def _module(path: str) -> str:
+    parts = PurePosixPath(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(source: bytes) -> set[str]:
+    """Every module that a file may import: ``from a import b`` names both a and a.b."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return set()
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found

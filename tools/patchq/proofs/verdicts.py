@@ -1,0 +1,175 @@
+"""Results to text, JSON, JUnit XML and SARIF, all from the same verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+from xml.etree import ElementTree
+
+from patchq import __version__
+from patchq.proofs.prove import NOT_RUN, CellResult, Proof, Verdict
+
+_CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
+
+
+def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """The body of ``patchq/test/1``."""
+    return {
+        "ok": all(v.ok or v.state == NOT_RUN for v in verdicts),
+        "counts": counts(verdicts),
+        "proofs": [
+            {
+                "patch": v.proof.name, "ref": v.proof.ref, "files": v.proof.files, "needs": v.proof.needs,
+                "state": v.state, "said": v.said, "command": v.command, "cells": [asdict(c) for c in v.cells],
+            }
+            for v in verdicts
+        ],
+    }  # fmt: skip
+
+
+def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
+    """The verdicts of a ``patchq/test/1`` body: the reverse of :func:`proofs_json`.
+
+    :raises KeyError, TypeError: if it isn't one.
+    """
+    found = []
+    for p in body["proofs"]:
+        upstream, _, name = p["patch"].partition("/")
+        proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]))
+        cells = tuple(
+            CellResult(**{**c, "tests": tuple(c["tests"]), "left_out": tuple(c["left_out"])}) for c in p["cells"]
+        )
+        found.append(Verdict(proof, p["state"], p["said"], cells, p["command"]))
+    return found
+
+
+def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
+    """New verdicts and, of other patches, those older ones that were on the very same trees."""
+    trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
+    new = {v.proof.name for v in verdicts}
+    kept = [
+        v for v in older or ()
+        if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
+    ]  # fmt: skip
+    return [*verdicts, *kept]
+
+
+def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
+    """How many verdicts of each state."""
+    found: dict[str, int] = {}
+    for v in verdicts:
+        found[v.state] = found.get(v.state, 0) + 1
+    return found
+
+
+def junit(verdicts: Sequence[Verdict]) -> bytes:
+    """JUnit XML: a suite a patch, a case a side. Not run is skipped, and skipped is not passed."""
+    root = ElementTree.Element("testsuites", name="patchq proofs")
+    for v in verdicts:
+        cases = [_case(v, c) for c in v.cells]
+        suite = ElementTree.SubElement(
+            root, "testsuite", name=v.proof.name, tests=str(len(cases)),
+            failures=str(sum(c.find("failure") is not None for c in cases)),
+            skipped=str(sum(c.find("skipped") is not None for c in cases)), errors="0",
+        )  # fmt: skip
+        suite.extend(cases)
+    ElementTree.indent(root)
+    body: bytes = ElementTree.tostring(root, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
+
+
+def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
+    case = ElementTree.Element(
+        "testcase", classname=verdict.proof.name, name=f"{cell.variant} the patch", time=f"{cell.seconds:.2f}"
+    )
+    wanted = "passed" if cell.variant == "with" else "failed"
+    if cell.state == NOT_RUN:
+        ElementTree.SubElement(case, "skipped", message=_clean(f"not run: {cell.said}"))
+    elif cell.state != wanted:
+        fault = ElementTree.SubElement(case, "failure", message=_clean(verdict.said))
+        fault.text = _clean("\n".join(f"{t['test']}: {t['outcome']}: {t['said']}" for t in cell.tests))
+    return case
+
+
+def _clean(text: str) -> str:
+    """Without the control characters that XML can't hold."""
+    return text.translate(_CONTROL)
+
+
+def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, Any]:
+    """SARIF 2.1.0: a result for each verdict that isn't proven or passed.
+
+    :param stack_path: patch name (``upstream/name``) to its file inside the project.
+    """
+    rules = {
+        "failed": "The proof fails with its patch",
+        "not proven": "The proof doesn't fail without its patch",
+        NOT_RUN: "The proof was not run",
+    }
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "patchq",
+                        "version": __version__,
+                        "rules": [
+                            {"id": k.replace(" ", "-"), "shortDescription": {"text": text}} for k, text in rules.items()
+                        ],
+                    }
+                },
+                "results": [
+                    {
+                        "ruleId": v.state.replace(" ", "-"),
+                        "level": "note" if v.state == NOT_RUN else "error",
+                        "message": {"text": f"{v.proof.name}: {v.said}"},
+                        "locations": [
+                            {"physicalLocation": {"artifactLocation": {"uri": stack_path.get(v.proof.name, "patches")}}}
+                        ],
+                    }
+                    for v in verdicts
+                    if not v.ok
+                ],
+            }
+        ],
+    }
+
+
+def sarif_bytes(
+    verdicts: Sequence[Verdict], stack_path: dict[str, str], stops: Sequence[tuple[str, str, str, str]] = ()
+) -> bytes:
+    """The same as a file.
+
+    :param stops: patches that stop on a newer ref, as patch, its file, that ref and what is said; notes.
+    """
+    found = sarif(verdicts, stack_path)
+    run = found["runs"][0]
+    if stops:
+        rule = {"id": "stops-ahead", "shortDescription": {"text": "The patch stops for a person on the newest pin"}}
+        run["tool"]["driver"]["rules"].append(rule)
+    run["results"] += [
+        {
+            "ruleId": "stops-ahead",
+            "level": "note",
+            "message": {"text": f"{patch} on {ref}: {said}"},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
+        }
+        for patch, path, ref, said in stops
+    ]
+    return (json.dumps(found, indent=1) + "\n").encode()
+
+
+def annotation(path: str, title: str, message: str) -> str:
+    """A warning on a file, as a command of GitHub Actions; nothing in it can become another command."""
+
+    def data(text: str) -> str:
+        return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+    def value(text: str) -> str:
+        return data(text).replace(":", "%3A").replace(",", "%2C")
+
+    return f"::warning file={value(path)},title={value(title)}::{data(message)}"

@@ -1,0 +1,274 @@
+"""The state of a project as one typed model: what ``report`` shows as a page, JSON and Markdown.
+
+Everything in it comes from a file of the project, whose path is kept beside it, or from git over those files. Looks
+only, changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.carry.carry import STOPS
+from patchq.carry.forecast import forecast
+from patchq.errors import PatchqError
+from patchq.formats.ledger import WRITTEN, Attempt, Cost, costs, parse
+from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
+from patchq.project.project import Project
+from patchq.project.refs import older_first
+from patchq.project.stack import Stack, ledger_path, load_stack
+from patchq.proofs.prove import NOT_RUN, Verdict
+from patchq.report.bench import ledger_file, read_measurements, read_targets
+from patchq.stacks.deps import dependencies
+from patchq.stacks.views import PatchInfo, list_patches, status
+from patchq.system import fsio
+
+#: Past so many patches the graph isn't looked for: `patchq deps` takes time with their square.
+MOST_FOR_GRAPH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PatchView:
+    """A patch of the set, with what is known of it.
+
+    :ivar since: the day of its author, ``2026-11-21``; ``days`` since then.
+    :ivar proof: the last result (``proven`` …), or empty; ``said`` is why.
+    :ivar needs: what it can't be carried without, as ``upstream/name``; ``requires``: what it says.
+    """
+
+    info: PatchInfo
+    since: str
+    days: int
+    proof: str
+    said: str
+    needs: tuple[str, ...]
+    cost: Cost | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.info.upstream}/{self.info.name}"
+
+    @property
+    def added(self) -> int:
+        return sum(max(n, 0) for _, n, _ in self.info.files)
+
+    @property
+    def removed(self) -> int:
+        return sum(max(n, 0) for _, _, n in self.info.files)
+
+
+@dataclass(frozen=True, slots=True)
+class StackView:
+    """A stack of the set. ``state`` and ``worktree`` as ``status`` has them."""
+
+    upstream: str
+    ref: str
+    state: str
+    worktree: str
+    tree: str
+    patches: tuple[PatchView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A patch on a ref: an outcome of the ledger or the forecast, ``carried`` where the ref's stack has it, or empty.
+
+    :ivar file: what says so; ``line`` of it, from 1, or 0.
+    """
+
+    outcome: str
+    evidence: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The patches of an upstream on each of its pinned refs; ``rows`` are by patch, cells in the order of the refs."""
+
+    upstream: str
+    refs: tuple[str, ...]
+    rows: Mapping[str, tuple[Cell, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a ledger, with where it stands."""
+
+    upstream: str
+    attempt: Attempt
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a report shows.
+
+    :ivar not_run: patch and why; ``notes``: what could not be found out, and why.
+    :ivar bounds: by machine and configuration, tokens a second that its memory allows one request.
+    """
+
+    project: str
+    set_name: str
+    made: str
+    sets: Mapping[str, Mapping[str, str]]
+    stacks: tuple[StackView, ...]
+    matrices: tuple[Matrix, ...]
+    ledger: tuple[Line, ...]
+    measurements: tuple[Measurement, ...]
+    measurements_file: str
+    bounds: Mapping[str, Mapping[str, float]]
+    targets: tuple[Target, ...]
+    gains: tuple[tuple[str, Measurement, Measurement], ...]
+    verdicts: tuple[Verdict, ...]
+    not_run: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...] = ()
+    results_file: str = ""
+
+    @property
+    def patches(self) -> list[PatchView]:
+        """All patches of the set, in order."""
+        return [p for stack in self.stacks for p in stack.patches]
+
+    @property
+    def stops_ahead(self) -> list[tuple[str, str, str, Cell]]:
+        """The patches of the set that stop on the newest pin: patch, its file, that ref, and the cell."""
+        here = {p.name: p.info.path for p in self.patches}
+        return [
+            (f"{m.upstream}/{name}", here[f"{m.upstream}/{name}"], m.refs[-1], row[-1])
+            for m in self.matrices
+            for name, row in m.rows.items()
+            if row[-1].outcome in STOPS and f"{m.upstream}/{name}" in here
+        ]
+
+    def count(self, proof: str) -> int:
+        """How many patches have this last result."""
+        return sum(p.proof == proof for p in self.patches)
+
+
+def gather(
+    project: Project, verdicts: Sequence[Verdict], *, set_name: str = "", look_ahead: bool = False,
+    results_file: str = "",
+) -> Evidence:  # fmt: skip
+    """Read the state of a project.
+
+    :param verdicts: the last results of the proofs; ``results_file`` holds them.
+    :param look_ahead: forecast what the ledgers don't say of the pinned refs.
+    """
+    set_name = project.choose_set(set_name)
+    notes: list[str] = []
+    lines = _ledgers(project, notes)
+    by_patch = {v.proof.name: v for v in verdicts}
+    infos = list_patches(project, set_name=set_name)
+    needs = _needs(project, set_name, len(infos), notes)
+    dear = {f"{u}/{c.patch}": c for u in project.lock.upstreams for c in _costs(project, u)}
+    stacks = []
+    for found, stack in zip(status(project, set_name), project.stacks(set_name), strict=True):
+        views = tuple(
+            _view(stack, info, by_patch, needs, dear) for info in infos if info.upstream == found.upstream
+        )  # fmt: skip
+        stacks.append(StackView(found.upstream, found.ref, found.state, found.worktree, found.tree, views))
+    measurements, damaged = read_measurements(project)
+    measured = ledger_file(project).relative_to(project.layout.root).as_posix()
+    notes += [f"{measured}:{p.number}: {p.said}" for p in damaged]
+    not_run = [(v.proof.name, v.said) for v in verdicts if v.state == NOT_RUN]
+    known = set(by_patch)
+    not_run += [(p.name, "no result of its proof here: `patchq test --prove`") for s in stacks for p in s.patches
+                if p.name not in known]  # fmt: skip
+    matrices = tuple(
+        _matrix(project, name, lines, set_name, look_ahead, notes) for name in project.lock.sets[set_name]
+    )  # fmt: skip
+    bounds = {
+        machine: {config: bound(GPT_OSS_120B, bits, speed) for config, bits in CONFIGS.items()}
+        for machine, speed in BANDWIDTH.items()
+        if any(m.machine == machine for m in measurements)
+    }
+    return Evidence(
+        project.layout.root.name, set_name, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        {name: dict(refs) for name, refs in project.lock.sets.items()}, tuple(stacks), matrices, tuple(lines),
+        tuple(measurements), measured, bounds, tuple(read_targets(project)),
+        tuple(differ_in_one(measurements)), tuple(verdicts), tuple(not_run), tuple(notes),
+        results_file,
+    )  # fmt: skip
+
+
+def _view(
+    stack: Stack, info: PatchInfo, by_patch: Mapping[str, Verdict], needs: Mapping[str, tuple[str, ...]],
+    dear: Mapping[str, Cost],
+) -> PatchView:  # fmt: skip
+    name = f"{info.upstream}/{info.name}"
+    when = 0 if info.problem else stack.load(info.name)[0].author.when
+    verdict = by_patch.get(name)
+    since = time.strftime("%Y-%m-%d", time.gmtime(when)) if when else ""
+    return PatchView(
+        info, since, int((time.time() - when) // 86400) if when else 0,
+        verdict.state if verdict else "", verdict.said if verdict else "", needs.get(name, ()), dear.get(name),
+    )  # fmt: skip
+
+
+def _costs(project: Project, upstream: str) -> list[Cost]:
+    return costs(parse(fsio.read_or_none(ledger_path(project.layout, upstream)) or b""))
+
+
+def _needs(project: Project, set_name: str, count: int, notes: list[str]) -> dict[str, tuple[str, ...]]:
+    if count > MOST_FOR_GRAPH:
+        notes.append(f"the dependency graph of {count} patches was not looked for: `patchq deps`")
+        return {}
+    try:
+        return {n.patch: n.direct for n in dependencies(project, set_name=set_name)}
+    except PatchqError as error:
+        notes.append(f"no dependency graph: {error.message}")
+        return {}
+
+
+def _ledgers(project: Project, notes: list[str]) -> list[Line]:
+    found = []
+    for upstream in project.lock.upstreams:
+        path = ledger_path(project.layout, upstream)
+        file = path.relative_to(project.layout.root).as_posix()
+        for number, raw in enumerate((fsio.read_or_none(path) or b"").split(b"\n"), 1):
+            ledger = parse(raw)
+            found += [Line(upstream, attempt, file, number) for attempt in ledger.attempts]
+            notes += [f"{file}:{number}: {problem.said}" for problem in ledger.problems]
+    return found
+
+
+def _matrix(
+    project: Project, upstream: str, lines: Sequence[Line], set_name: str, look_ahead: bool, notes: list[str]
+) -> Matrix:
+    pins = older_first(project.lock.upstreams[upstream].pins.values())
+    stacks = {pin.ref: load_stack(project.layout, pin) for pin in pins}
+    names = list(dict.fromkeys(name for stack in stacks.values() for name in stack.names))
+    latest = {(x.attempt.patch, x.attempt.onto): x for x in sorted(lines, key=lambda x: x.attempt.time)
+              if x.upstream == upstream}  # fmt: skip
+    cells = {
+        (name, ref): _cell(project, stack, name, latest.get((name, ref)))
+        for ref, stack in stacks.items()
+        for name in names
+    }
+    here = project.lock.sets[set_name][upstream]
+    open_refs = [r for r in stacks if any(not cells[n, r].outcome for n in stacks[here].names)]
+    if look_ahead and open_refs and stacks[here].names:
+        try:
+            for cell in forecast(project, upstream, open_refs, set_name=set_name).cells:
+                key = (cell.patch.partition("/")[2], cell.ref)
+                if not cells[key].outcome:
+                    said = "; ".join([f.path for f in cell.files] + ([cell.evidence] if cell.evidence else []))
+                    file = stacks[here].relative(project.layout, key[0])
+                    cells[key] = Cell(cell.outcome, f"forecast from {here}" + (f": {said}" if said else ""), file)
+        except PatchqError as error:
+            notes.append(f"no forecast of {upstream}: {error.message}")
+    return Matrix(upstream, tuple(stacks), {n: tuple(cells[n, ref] for ref in stacks) for n in names})
+
+
+def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
+    if line is None:
+        if name in stack.names:
+            return Cell(WRITTEN, "written for this ref", stack.relative(project.layout, name))
+        return Cell("")
+    a = line.attempt
+    said = [f"from {a.from_ref}"] + [f"{f.path}" + (f" ({f.hunks} hunks)" if f.hunks else "") for f in a.files]
+    said += [part for part in (a.grade, a.evidence, a.how, a.proof and f"proof: {a.proof}") if part]
+    return Cell(a.outcome, "; ".join(said), line.file, line.line)

@@ -1,0 +1,247 @@
+"""A release archive, or a plain folder, as one deterministic commit of the store.
+
+What is in an archive is somebody else's: each member is checked before git is given it, and what
+only a bomb needs is refused.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import posixpath
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from patchq.errors import FormatError
+from patchq.formats.diff import EXECUTABLE, REGULAR, SYMLINK, is_tree_path
+from patchq.formats.lock import Pin
+from patchq.git.fastimport import fast_import, quote_path
+from patchq.git.repository import Git
+from patchq.names import CommitId, show_path
+
+#: Nothing that a source archive needs; what a bomb is made of.
+MAX_MEMBER, MAX_TOTAL, MAX_MEMBERS = 2 << 30, 16 << 30, 2_000_000
+#: Bytes of an extended header (a long name, a link's target), which tarfile reads at once.
+MAX_EXTENDED = 1 << 20
+#: What Linux takes as a link's target (PATH_MAX).
+_MAX_LINK = 4096
+_CHUNK = 1 << 20
+_AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A file to import: ``data`` is its content, or a symlink's target."""
+
+    path: bytes
+    mode: bytes
+    size: int
+    data: IO[bytes] | bytes
+
+
+def import_archive(store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
+    """Import a tar archive, streamed, as one deterministic commit; returns its id.
+
+    The archive's one top folder is stripped; of ``pin.subdir`` only what is below it is taken;
+    ``skip`` names folders that belong to nested upstreams.
+
+    :raises FormatError: for a member that would land outside, a link out of the tree, a device,
+        or a damaged archive. Nothing is imported then.
+    """
+    message = f"{pin.upstream} {pin.ref}\n\nImported from {pin.archive}\nsha256 {pin.sha256}\n"
+    if pin.subdir:
+        message += f"folder {pin.subdir}\n"
+    with path.open("rb") as file, opened_archive(file, path.name) as tar:
+        return _import(store, members(tar, path.name), message, pin.subdir, skip, path.name)
+
+
+class _Bounded(tarfile.TarInfo):
+    """A member whose extended headers are not read before their size is known to be one."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Bounded:
+        info = super().frombuf(buf, encoding, errors)
+        extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, *tarfile.GNU_TYPES[:2])
+        if info.type in extended and not 0 <= info.size <= MAX_EXTENDED:
+            raise tarfile.ReadError(f"an extended header of {info.size} bytes")
+        return info
+
+
+@contextmanager
+def opened_archive(file: IO[bytes], where: str) -> Iterator[tarfile.TarFile]:
+    """A tar archive, compressed or not, to be read as a stream.
+
+    :raises FormatError: for a damaged one, whenever that shows.
+    """
+    try:
+        tar = tarfile.open(fileobj=file, mode="r|*", tarinfo=_Bounded)  # noqa: SIM115
+    except Exception as error:  # tarfile falls over damaged headers with whatever its own code then raises
+        raise _damaged(where, error) from None
+    try:
+        with tar:
+            yield tar
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise _damaged(where, error) from None
+
+
+def _damaged(where: str, error: Exception) -> FormatError:
+    said = str(error) or type(error).__name__
+    return FormatError(f"{where} is damaged: {said}; nothing was imported", hint="get the archive again")
+
+
+def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
+    """Import a plain folder (no repository) as one deterministic commit; returns its id.
+
+    :raises FormatError: as :func:`import_archive`.
+    """
+    message = f"{pin.upstream} {pin.ref}\n\nImported from a folder\n"
+    return _import(store, _folder_members(folder), message, "", skip, str(folder))
+
+
+def _import(
+    store: Git, found: Iterator[_Member], message: str, subdir: str, skip: Iterable[str], where: str
+) -> CommitId:
+    ref = "refs/patchq/scratch/import"
+    prefix = subdir.encode() + b"/" if subdir else b""
+    skipped = tuple(s.encode() + b"/" for s in skip)
+    body = message.encode()
+    seen: set[bytes] = set()
+    links: dict[bytes, bytes] = {}
+    with fast_import(store) as out:
+        out.write(
+            b"commit %s\nauthor %s\ncommitter %s\ndata %d\n%s\n" % (ref.encode(), _AUTHOR, _AUTHOR, len(body), body)
+        )
+        for member in found:
+            if not is_tree_path(member.path):
+                raise _refused(where, member.path, "would land outside, or in .git, or is too long for a file system")
+            if not member.path.startswith(prefix):
+                continue
+            path = member.path[len(prefix) :]
+            if path.startswith(skipped):
+                continue
+            if path in seen:
+                raise _refused(where, path, "is in it twice")
+            seen.add(path)
+            out.write(b"M %s inline %s\ndata %d\n" % (member.mode, quote_path(path), member.size))
+            if isinstance(member.data, bytes):
+                links[path] = member.data
+                out.write(member.data)
+            else:
+                left = member.size
+                while left and (chunk := member.data.read(min(left, _CHUNK))):
+                    out.write(chunk)
+                    left -= len(chunk)
+                if left:
+                    raise FormatError(
+                        f"{where} is truncated at {show_path(path)}; nothing was imported", hint="get the archive again"
+                    )
+            out.write(b"\n")
+        _check_links(links, seen, where)
+        if not seen:
+            raise FormatError(
+                f"{where} holds no files" + (f" below {subdir}" if subdir else ""), hint="check --archive and --subdir"
+            )
+        out.write(b"done\n")
+    commit = store.ref_or_none(ref)
+    assert commit
+    store.run("update-ref", "-d", ref)
+    return commit
+
+
+def _refused(where: str, path: bytes, why: str) -> FormatError:
+    return FormatError(
+        f"{where}: {show_path(path)!r} {why}; nothing was imported",
+        hint="don't use this archive before you know where it comes from",
+    )
+
+
+def members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
+    """The files and links of an archive, below its one top folder, each checked before its content is read.
+
+    :raises FormatError: for a member that is not one of a source tree.
+    """
+    count = total = 0
+    top: bytes | None = None
+    while True:
+        try:
+            info = tar.next()
+        except Exception as error:
+            raise _damaged(where, error) from None
+        if info is None:
+            return
+        count, total = count + 1, total + info.size
+        name = info.name.encode("utf-8", "surrogateescape")
+        if info.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
+            raise _refused(where, name, "the archive is larger than any source tree")
+        if name.startswith(b"/") or b".." in name.split(b"/"):
+            raise _refused(where, name, "would land outside")
+        first, _, path = name.removeprefix(b"./").partition(b"/")
+        if info.isdir():
+            continue
+        if top is None:
+            top = first
+        if first != top or not path:
+            raise _refused(where, name, f"is not below the archive's one folder {show_path(top)!r}")
+        if info.issym():
+            target = info.linkname.encode("utf-8", "surrogateescape")
+            if not 0 < len(target) < _MAX_LINK or b"\0" in target:
+                raise _refused(where, path, "is a link to nothing that a file system takes")
+            yield _Member(path, SYMLINK, len(target), target)
+        elif info.isreg() and not info.issparse():
+            data = tar.extractfile(info)
+            assert data
+            yield _Member(path, EXECUTABLE if info.mode & 0o100 else REGULAR, info.size, data)
+        else:
+            raise _refused(where, name, "is neither a file nor a symbolic link")
+
+
+def _folder_members(folder: Path) -> Iterator[_Member]:
+    """Files in the order of their bytes, so that every machine gives the same commit."""
+
+    def walk(at: bytes) -> Iterator[bytes]:
+        for name in sorted(os.listdir(os.path.join(root, at))):
+            if name == b".git":
+                continue
+            path = at + b"/" + name if at else name
+            full = os.path.join(root, path)
+            if os.path.isdir(full) and not os.path.islink(full):
+                yield from walk(path)
+            else:
+                yield path
+
+    root = os.fsencode(folder)
+    for path in walk(b""):
+        full = os.path.join(root, path)
+        st = os.lstat(full)
+        if stat.S_ISLNK(st.st_mode):
+            target = os.readlink(full)
+            yield _Member(path, SYMLINK, len(target), target)
+        elif stat.S_ISREG(st.st_mode):
+            with open(full, "rb") as file:
+                yield _Member(path, EXECUTABLE if st.st_mode & 0o100 else REGULAR, st.st_size, file)
+        else:
+            raise _refused(str(folder), path, "is neither a file nor a symbolic link")
+
+
+def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: str) -> None:
+    """No link leaves the tree, and no file lies below a link."""
+    for path, target in links.items():
+        landing = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        if target.startswith(b"/") or landing.startswith(b"../") or landing == b"..":
+            raise _refused(where, path, f"is a link out of the tree, to {show_path(target)!r}")
+    files = frozenset(files)
+    for path in files:
+        parts = path.split(b"/")
+        above = b""
+        for part in parts[:-1]:
+            above = above + b"/" + part if above else part
+            if above in links:
+                raise _refused(where, path, "would be written through a symbolic link")
+            if above in files:
+                raise _refused(where, path, f"lies below {show_path(above)}, which is a file")

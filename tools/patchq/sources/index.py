@@ -1,0 +1,264 @@
+"""Files from the package index that pip is configured with, checked by SHA-256.
+
+pip itself can't be asked for a source distribution without running its build; pypi-simple can.
+Which indexes and folders to ask comes from ``pip config``, so that a mirror, a proxy or an
+air-gapped folder works as it does for pip.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from patchq.errors import SourceError
+from patchq.system import fsio, runner
+
+if TYPE_CHECKING:
+    from requests import PreparedRequest, Response
+
+Progress = Callable[[str, int, int], None]
+#: Seconds without an answer, bytes a second on the whole, and bytes past which a download is given up.
+TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
+_OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A file that an index offers; ``sha256`` is empty where the index doesn't say."""
+
+    name: str
+    url: str
+    sha256: str
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept for all projects of this user."""
+    from platformdirs import user_cache_path
+
+    override = os.environ.get("PATCHQ_CACHE")
+    return Path(override) if override else user_cache_path("patchq")
+
+
+@functools.cache
+def pip_settings() -> dict[str, list[str]]:
+    """``index-url``, ``extra-index-url`` and ``find-links`` as ``pip config`` has them."""
+    found: dict[str, list[str]] = {}
+    try:
+        out = runner.run([sys.executable, "-m", "pip", "config", "list"]).stdout.decode()
+    except runner.CommandError:
+        out = ""  # an environment without pip: the environment variables below still count
+    for line in out.splitlines():
+        key, _, value = line.partition("=")
+        name = key.rsplit(".", 1)[-1]
+        if key.split(".", 1)[0] in ("global", "install", "download", ":env:"):
+            found[name] = str(ast.literal_eval(value)).split()
+    for name in ("index-url", "extra-index-url", "find-links"):
+        setting = os.environ.get("PIP_" + name.upper().replace("-", "_"))
+        if setting:
+            found[name] = setting.split()
+    if os.environ.get("PIP_NO_INDEX"):
+        found["no-index"] = ["1"]
+    return found
+
+
+def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
+    """The files of a project that ``wanted`` takes by name, from every configured index.
+
+    :raises SourceError: if no index answers.
+    """
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple
+    from requests import RequestException
+
+    settings = pip_settings()
+    found: dict[str, IndexFile] = {}
+    for path in _linked_files(settings.get("find-links", [])):
+        if wanted(path.name):
+            found.setdefault(path.name, IndexFile(path.name, path.as_uri(), fsio.sha256_file(path)))
+    urls = [*settings.get("index-url", [PYPI_SIMPLE_ENDPOINT]), *settings.get("extra-index-url", [])]
+    if settings.get("no-index"):
+        urls = []
+    trouble = []
+    for url in urls:
+        try:
+            with _session() as session, PyPISimple(url, session=session) as client:
+                packages = client.get_project_page(project, timeout=TIMEOUT).packages
+        except NoSuchProjectError:
+            continue
+        except (RequestException, ValueError) as error:
+            trouble.append(type(error).__name__)
+            continue
+        for package in packages:
+            if wanted(package.filename):
+                sha256 = package.digests.get("sha256", "")
+                found.setdefault(package.filename, IndexFile(package.filename, package.url, sha256))
+    if not found and trouble:
+        raise SourceError(f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT)
+    return list(found.values())
+
+
+def find_sdist(project: str, version: str) -> IndexFile:
+    """The source distribution of one release.
+
+    :raises SourceError: if the index has none.
+    """
+    from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+    from packaging.version import Version
+
+    def wanted(name: str) -> bool:
+        try:
+            found, its_version = parse_sdist_filename(name)
+        except InvalidSdistFilename:
+            return False
+        return found == canonicalize_name(project) and its_version == Version(version)
+
+    files = find_files(project, wanted)
+    if not files:
+        raise SourceError(
+            f"the package index has no source distribution of {project} {version}",
+            hint="pin another release, or use a git source",
+        )
+    return files[0]
+
+
+def find_wheels(project: str, version: str) -> list[IndexFile]:
+    """All wheels of one release, sorted by name."""
+    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+    from packaging.version import Version
+
+    def wanted(name: str) -> bool:
+        try:
+            found, its_version, _, _ = parse_wheel_filename(name)
+        except InvalidWheelFilename:
+            return False
+        return found == canonicalize_name(project) and its_version == Version(version)
+
+    return sorted(find_files(project, wanted), key=lambda f: f.name)
+
+
+def cached(sha256: str) -> Path | None:
+    """A download with this hash, if the cache has it; the cache is not believed, but hashed again."""
+    folder = cache_folder() / "sha256" / sha256
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not path.name.startswith("."):
+            if fsio.sha256_file(path) == sha256:
+                return path
+            path.unlink(missing_ok=True)  # it rotted, or somebody else wrote it
+    return None
+
+
+def keep(path: Path, sha256: str) -> None:
+    """Put a file that has this hash into the cache: copied, since that may lie on another disk."""
+    root = cache_folder()
+    root.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
+    os.close(fd)
+    try:
+        shutil.copyfile(path, name)
+        target = root / "sha256" / sha256 / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fsio.rename(Path(name), target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> Path:
+    """Bring a file into the cache, checked on the way; it gets its name only when it is right.
+
+    :param sha256: what the lock says; empty to take what the index says.
+    :raises SourceError: if the bytes are not those, or the transfer breaks off.
+    """
+    from requests import RequestException
+    from urllib3.exceptions import HTTPError
+
+    expected = sha256 or file.sha256
+    if expected and (have := cached(expected)):
+        return have
+    root = cache_folder()
+    root.mkdir(parents=True, exist_ok=True)
+    digest, size, begun = hashlib.sha256(), 0, time.monotonic()
+    fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
+    try:
+        with os.fdopen(fd, "wb") as out, _session() as session:
+            with session.get(file.url, stream=True, timeout=TIMEOUT) as response:
+                response.raise_for_status()
+                plain = "Content-Encoding" not in response.headers
+                total = int(response.headers.get("Content-Length") or 0) if plain else 0
+                for chunk in _chunks(response):
+                    out.write(chunk)
+                    digest.update(chunk)
+                    size += len(chunk)
+                    if size > MOST_BYTES:
+                        raise SourceError(
+                            f"{file.name} is larger than {MOST_BYTES >> 20} MiB", hint="no release is; check the index"
+                        )
+                    if time.monotonic() - begun > TIMEOUT + size / SLOWEST:
+                        raise SourceError(f"{file.name} comes too slowly: {size} bytes so far", hint=_OFFLINE_HINT)
+                    if progress:
+                        progress(file.name, size, total)
+            if total and size < total:
+                raise SourceError(f"{file.name}: {size} of {total} bytes came", hint="run the command again")
+        if expected and digest.hexdigest() != expected:
+            raise SourceError(
+                f"{file.name} has SHA-256 {digest.hexdigest()}, the lock says {expected}; nothing was imported",
+                hint="don't use this index before you know why; `patchq pin` re-pins on purpose",
+            )
+        target = root / "sha256" / digest.hexdigest() / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fsio.rename(Path(name), target)
+        return target
+    except (RequestException, HTTPError) as error:
+        raise SourceError(f"{file.name} could not be downloaded: {error}", hint=_OFFLINE_HINT) from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _chunks(response: Response) -> Iterator[bytes]:
+    """A response's content as it comes: `iter_content` would wait for a whole chunk, however slow it is."""
+    if urlsplit(response.url).scheme == "file":
+        yield from response.iter_content(1 << 16)
+        return
+    while chunk := response.raw.read1(1 << 16, decode_content=True):
+        yield chunk
+
+
+def _session() -> Any:
+    """A requests session that also reads ``file:`` URLs, as pip does."""
+    import requests
+    from requests_file import FileAdapter
+
+    class FolderAdapter(FileAdapter):
+        def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+            path = Path(unquote(urlsplit(request.url or "").path))
+            if path.is_dir():
+                request.url = (path / "index.html").as_uri()
+            response: Response = super().send(request, *args, **kwargs)
+            if path.is_dir() or path.suffix == ".html":
+                response.headers["Content-Type"] = "text/html"
+            return response
+
+    session = requests.Session()
+    if cert := pip_settings().get("cert"):
+        session.verify = cert[0]
+    session.mount("file://", FolderAdapter())
+    return session
+
+
+def _linked_files(links: list[str]) -> Iterator[Path]:
+    """The files of ``find-links`` folders; pages of links are left to the indexes."""
+    for link in links:
+        folder = Path(unquote(urlsplit(link).path)) if link.startswith("file:") else Path(link).expanduser()
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                if path.is_file():
+                    yield path.resolve()

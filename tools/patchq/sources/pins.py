@@ -1,0 +1,283 @@
+"""Pins into the store: from git by commit, or from a release archive as a deterministic commit.
+
+Whatever the source, a pin ends as one commit under ``refs/patchq/base/<upstream>/<ref>`` in
+``.patchq/store.git``. An archive's commit has a fixed author and date and a message made of the
+pin alone, so that its id is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import SourceError, UserError
+from patchq.formats.lock import Lock, Pin
+from patchq.git.repository import Git, Unreachable, fetch_commit, fetch_tag, init_store, remote_commit
+from patchq.names import CommitId
+from patchq.sources import index, keyring
+from patchq.sources.archive import import_archive, import_folder
+from patchq.system import fsio
+from patchq.system.paths import Layout, ref_to_folder
+
+Say = Callable[[str], None]
+REACH_TIMEOUT = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A pin in the store. ``source`` is ``git`` or ``archive``."""
+
+    pin: Pin
+    commit: CommitId
+    source: str
+
+
+def base_ref(pin: Pin, source: str) -> str:
+    """Where the store keeps a pin: per source, since an archive may lack files that git has."""
+    return f"refs/patchq/base/{source}/{pin.upstream}/{_ref_component(pin.ref)}"
+
+
+def _ref_component(ref: str) -> str:
+    return ref_to_folder(ref).replace("..", "%2E%2E")
+
+
+def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
+    """The pin as the store has it, or None. ``refs`` are the store's refs.
+
+    A base that was fetched for another commit or archive hash than the lock has now isn't it.
+    """
+    for source in ("git", "archive"):
+        if pin.source in ("", source):
+            found = refs.get(base_ref(pin, source))
+            if found and (source == "git" and found == pin.commit):
+                return Base(pin, CommitId(found), source)
+            if found and source == "archive" and refs.get(_hash_ref(pin)) == found:
+                return Base(pin, CommitId(found), source)
+    return None
+
+
+def _hash_ref(pin: Pin) -> str:
+    """Says which archive a base was imported from, so that a re-pinned one is fetched again."""
+    return f"refs/patchq/archive/{pin.sha256}/{pin.upstream}"
+
+
+class Fetcher:
+    """Brings the pins of a lock into the store."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        lock: Lock,
+        *,
+        say: Say,
+        offline: bool = False,
+        source: str = "",
+        progress: index.Progress | None = None,
+    ) -> None:
+        self.layout, self.lock, self.say = layout, lock, say
+        self.offline, self.source, self.progress = offline, source, progress
+        self.store = init_store(layout.store)
+        self._unreachable: dict[str, str] = {}
+
+    def fetch(self, pins: Iterable[Pin]) -> list[Base]:
+        """Bring every pin that isn't there yet.
+
+        :raises SourceError: if a pin can be had from none of its sources.
+        """
+        refs = self.store.refs("refs/patchq/base", "refs/patchq/archive")
+        bases = []
+        for pin in pins:
+            base = None if self.source else have_base(self.store, pin, refs)
+            if base and base.source == "git":
+                self._check_signature(pin)
+            bases.append(base or self._fetch(pin))
+        return bases
+
+    def again(self, pin: Pin) -> Base:
+        """Bring a pin that the store has, since it lacks parts of it."""
+        have = have_base(self.store, pin, self.store.refs("refs/patchq/base", "refs/patchq/archive"))
+        if (have and have.source == "archive") or not pin.commit:
+            return self._from_archive(pin)
+        return self._from_git(pin, again=True)
+
+    def _fetch(self, pin: Pin) -> Base:
+        source = self.source or pin.source
+        if source != "archive" and pin.commit and pin.url:
+            begun = self.store.ref_or_none(pin.commit)
+            if begun and self.store.is_whole([pin.commit]):
+                self._check_signature(pin)
+                return self._keep_git(pin)
+            if not self.offline:
+                try:
+                    # What a killed fetch has left is not all of it.
+                    return self._from_git(pin, again=bool(begun))
+                except Unreachable as error:
+                    if not pin.archive or source == "git":
+                        raise
+                    self.say(f"{pin.upstream}: {error.message}; using the archive {pin.archive}")
+        if source == "git" or not pin.archive:
+            raise SourceError(
+                f"{pin.upstream} {pin.ref} is not in the store"
+                + (", and --offline forbids fetching it" if self.offline else " and has no archive"),
+                hint="run `patchq fetch` without --offline" if self.offline else "add one: `patchq pin … --archive`",
+            )
+        return self._from_archive(pin)
+
+    def _keep_git(self, pin: Pin) -> Base:
+        assert pin.commit
+        self.store.run("update-ref", base_ref(pin, "git"), pin.commit)
+        return Base(pin, pin.commit, "git")
+
+    def _from_git(self, pin: Pin, *, again: bool = False) -> Base:
+        assert pin.commit
+        folder = local_folder(self.layout, pin.url)
+        url = str(folder) if folder else pin.url
+        if folder and not is_repository(folder):
+            commit = import_folder(self.store, folder, pin, skip=self.skip(pin))
+            if commit != pin.commit:
+                raise SourceError(
+                    f"{folder} has changed since it was pinned: its files give {commit}, the lock has {pin.commit}",
+                    hint=f"`patchq pin {pin.upstream} --url {pin.url} --ref {pin.ref}` pins what is there now",
+                )
+            return self._keep_git(pin)
+        host = url.split("/")[2] if "://" in url else url
+        if host in self._unreachable:
+            raise Unreachable(f"{url} can't be reached ({self._unreachable[host]})", hint="")
+        try:
+            remote_commit(url, pin.ref, timeout=REACH_TIMEOUT)
+        except Unreachable:
+            self._unreachable[host] = f"{host} didn't answer"
+            raise
+        self.say(f"{pin.upstream}: fetching {pin.ref} from {url}")
+        fetch_commit(self.store, url, pin.commit, pin.ref, again=again)
+        if not again:  # a store that is being mended may lack what its refs name
+            self.store.join_packs()
+        self._check_signature(pin)
+        return self._keep_git(pin)
+
+    def _check_signature(self, pin: Pin) -> None:
+        """Where a keyring is configured, nothing of git's is used before its signature was checked by that keyring."""
+        upstream = self.lock.upstreams.get(pin.upstream)
+        if not upstream or not upstream.keyring or not pin.commit:
+            return
+        checked = _signed_ref(self.layout.root / upstream.keyring, pin)
+        if self.store.refs(checked).get(checked) == pin.commit:
+            return
+        if signed := check_signature(self.layout, self.lock, self.store, pin):
+            self.say(f"{pin.upstream} {pin.ref}: {signed}")
+            self.store.run("update-ref", checked, pin.commit)
+
+    def _from_archive(self, pin: Pin) -> Base:
+        path = self.archive_file(pin)
+        if (upstream := self.lock.upstreams.get(pin.upstream)) and upstream.keyring:
+            self.say(f"{pin.upstream}: an archive carries no signature for the keyring; its hash is what was checked")
+        self.say(f"{pin.upstream}: importing {pin.archive}" + (f", {pin.subdir}" if pin.subdir else ""))
+        commit = import_archive(self.store, path, pin, skip=self.skip(pin))
+        self.store.update_refs(
+            [(base_ref(pin, "archive"), self.store.ref_or_none(base_ref(pin, "archive")), commit),
+             (_hash_ref(pin), self.store.ref_or_none(_hash_ref(pin)), commit)]
+        )  # fmt: skip
+        return Base(pin, commit, "archive")
+
+    def skip(self, pin: Pin) -> list[str]:
+        """Paths of the pin's archive that belong to upstreams nested in it."""
+        return list(self.lock.nested_in(pin.upstream))
+
+    def archive_file(self, pin: Pin) -> Path:
+        """The pin's archive on disk, its hash checked.
+
+        :raises SourceError: if it can't be had or is another file.
+        """
+        return archive_file(self.layout, pin, offline=self.offline, progress=self.progress)
+
+
+def _signed_ref(keys: Path, pin: Pin) -> str:
+    """Says that a pin's signature was checked, by a keyring with this content."""
+    digest = hashlib.sha256(fsio.read_or_none(keys) or b"").hexdigest()
+    return f"refs/patchq/signed/{digest}/{pin.upstream}/{_ref_component(pin.ref)}"
+
+
+def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin) -> str:
+    """Who signed a pin's tag or commit, by its upstream's keyring; empty where none is configured.
+
+    :raises SourceError: if nobody whose key is in the keyring did.
+    """
+    upstream = lock.upstreams.get(pin.upstream)
+    folder = local_folder(layout, pin.url)
+    if not upstream or not upstream.keyring or not pin.commit:
+        return ""
+    url = str(folder) if folder else pin.url
+    if not store.ref_or_none(pin.commit):
+        fetch_commit(store, url, pin.commit, pin.ref)
+    tag = fetch_tag(store, url, pin.ref, f"refs/patchq/tag/{pin.upstream}/{_ref_component(pin.ref)}")
+    return keyring.verify(store, pin.commit, pin.ref, tag, layout.root / upstream.keyring)
+
+
+def local_folder(layout: Layout, url: str) -> Path | None:
+    """The folder that a URL names, if it names one on this machine."""
+    if url.startswith("file://"):
+        return Path(url[7:])
+    if "://" in url or (":" in url.split("/")[0]):
+        return None
+    return (layout.root / Path(url).expanduser()).resolve()
+
+
+def is_repository(folder: Path) -> bool:
+    """Whether git can fetch from this folder."""
+    return (folder / ".git").exists() or ((folder / "HEAD").exists() and (folder / "objects").is_dir())
+
+
+def is_local_archive(archive: str) -> bool:
+    """Whether an archive is named by its path rather than as ``PROJECT==VERSION``."""
+    return "==" not in archive
+
+
+def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: index.Progress | None = None) -> Path:
+    """See :meth:`Fetcher.archive_file`."""
+    if is_local_archive(pin.archive):
+        path = (layout.root / Path(pin.archive).expanduser()).resolve()
+        if not path.is_file():
+            raise SourceError(f"the archive {path} is not there", hint="put it there, or `patchq pin` another")
+        found = fsio.sha256_file(path)
+        if found != pin.sha256:
+            raise SourceError(
+                f"{path.name} has SHA-256 {found}, the lock says {pin.sha256}; nothing was imported",
+                hint="don't use this file before you know why; `patchq pin` re-pins on purpose",
+            )
+        return path
+    if have := index.cached(pin.sha256):
+        return have
+    if offline:
+        raise SourceError(
+            f"{pin.archive} is not in the cache ({index.cache_folder()}), and --offline forbids fetching it",
+            hint="run `patchq fetch` without --offline",
+        )
+    project, _, version = pin.archive.partition("==")
+    return index.download(index.find_sdist(project, version), pin.sha256, progress)
+
+
+# Pinning
+
+
+def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
+    """The commit that ``pin.ref`` names at ``pin.url`` now; of a plain folder, its files' commit.
+
+    :raises UserError: if there is no such ref.
+    :raises Unreachable: if the host doesn't answer.
+    """
+    folder = local_folder(layout, pin.url)
+    if folder and not folder.is_dir():
+        raise UserError(f"the folder {folder} is not there", hint="check --url")
+    if folder and not is_repository(folder):
+        return import_folder(store, folder, pin, skip=skip)
+    url = str(folder) if folder else pin.url
+    commit = remote_commit(url, pin.ref, timeout=REACH_TIMEOUT)
+    if commit is None and pin.ref == pin.commit:
+        return pin.commit  # a ref that is a commit id: hosts don't list those
+    if commit is None and folder:
+        commit = Git(folder).ref_or_none(pin.ref)
+    if commit is None:
+        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {url}` lists what it has")
+    return commit

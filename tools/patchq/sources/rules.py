@@ -1,0 +1,96 @@
+"""What an upstream's tree says of contributions: its pull request template, its hooks, its rules for agents.
+
+A release archive may lack them. ``patches/<upstream>/contribute/`` may hold stand-ins at the same paths, written
+by those who carry the stack; the tree's own come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.git.repository import Git, TreeEntry
+from patchq.names import CommitId
+from patchq.system import fsio
+from patchq.system.paths import Layout
+
+HOOKS = ".pre-commit-config.yaml"
+#: Where a git host looks for a template, whatever its case.
+_TEMPLATES = tuple(f"{folder}pull_request_template{end}" for folder in (".github/", "", "docs/") for end in (".md", ""))
+_AGENTS = ("agents.md", "claude.md")
+_FORMS = ".github/issue_template/"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file of the tree, or its stand-in."""
+
+    path: str
+    text: str
+    stand_in: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """None where neither the tree nor a stand-in has such a file.
+
+    :ivar agents: rules for contributions that a machine helped with.
+    :ivar bug_form: the form, or the template, of a bug report.
+    :ivar stand_ins: what the tree lacks, by path.
+    """
+
+    template: Document | None
+    hooks: Document | None
+    agents: Document | None
+    bug_form: Document | None
+    stand_ins: dict[str, bytes]
+
+
+def stand_in_folder(layout: Layout, upstream: str) -> Path:
+    """Where stand-ins of an upstream lie."""
+    return layout.root / "patches" / upstream / "contribute"
+
+
+def upstream_test(layout: Layout, upstream: str, path: str) -> Path:
+    """Where a test lies that is to be ``path`` in the upstream's tree."""
+    return layout.root / "patches" / upstream / "upstream-tests" / path
+
+
+def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> Rules:
+    """What a commit's tree says, and what stands in for it."""
+    entries = {p.decode("utf-8", "replace"): e for p, e in store.list_tree(commit).items()}
+    folder = stand_in_folder(layout, upstream)
+    found = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []
+    stand_ins = {p.relative_to(folder).as_posix(): p.read_bytes() for p in found}
+    missing = {path: data for path, data in stand_ins.items() if path not in entries}
+
+    def read(wanted: Sequence[str]) -> Document | None:
+        return _find(store, entries, missing, lambda paths: [paths[w] for w in wanted if w in paths])
+
+    def bug_form(paths: dict[str, str]) -> list[str]:
+        forms = sorted(p for p in paths if p.startswith(_FORMS) and "bug" in p)
+        return [paths[p] for p in forms]
+
+    return Rules(
+        read(_TEMPLATES), read((HOOKS,)), read(_AGENTS), _find(store, entries, missing, bug_form), missing
+    )  # fmt: skip
+
+
+def _find(
+    store: Git,
+    entries: dict[str, TreeEntry],
+    stand_ins: dict[str, bytes],
+    choose: Callable[[dict[str, str]], list[str]],
+) -> Document | None:
+    for path in choose({p.lower(): p for p in entries})[:1]:
+        data = store.read_blobs([entries[path].blob])[entries[path].blob]
+        return Document(path, data.decode("utf-8", "replace"))
+    for path in choose({p.lower(): p for p in stand_ins})[:1]:
+        return Document(path, stand_ins[path].decode("utf-8", "replace"), True)
+    return None
+
+
+def read_upstream_test(layout: Layout, upstream: str, path: str) -> bytes | None:
+    """The test that is to be ``path`` in the upstream's tree, or None where nobody has written it."""
+    return fsio.read_or_none(upstream_test(layout, upstream, path))

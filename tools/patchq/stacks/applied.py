@@ -1,0 +1,89 @@
+"""What of a set is applied now, and the id that all its wheels carry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchq.errors import UserError
+from patchq.formats.lock import BuildConfig, Pin
+from patchq.project.project import Project
+from patchq.project.stack import Stack, State
+from patchq.sources.pins import is_local_archive
+from patchq.stacks.apply import current
+from patchq.system import fsio
+
+#: Part of every stack id: raised whenever the same input would give other wheel bytes.
+BUILD_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One upstream of a set: its stack, what of it is applied, and how it is built (None: it isn't)."""
+
+    stack: Stack
+    state: State
+    build: BuildConfig | None
+
+
+def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[Applied]:
+    """What is applied of each upstream of a set.
+
+    :param edits_matter: refuse a worktree that holds edits.
+    :raises UserError: if a stack isn't applied as its files say.
+    """
+    found = []
+    for stack in project.stacks(set_name):
+        upstream = stack.pin.upstream
+        _, state = current(project, upstream)
+        if edits_matter:
+            project.worktree(upstream).refuse_edits(state.tip)
+        names = tuple(p.applied.name for p in state.patches)
+        fresh = all(
+            fsio.sha256_file(stack.path(p.applied.name)) == p.sha256
+            for p in state.patches
+            if stack.path(p.applied.name).exists()
+        )
+        if state.ref != stack.pin.ref or names != stack.names[: len(names)] or not fresh:
+            raise UserError(f"{upstream} is applied otherwise than its stack says", hint="`patchq apply` first")
+        found.append(Applied(stack, state, project.lock.upstreams[upstream].build))
+    return found
+
+
+def compute_stack_id(applied: Sequence[Applied]) -> str:
+    """SHA-256 over the pins and the applied patches' bytes of a whole set.
+
+    One id for all wheels of a set: a wheel pins its siblings, so a change in one is a change in all.
+    """
+    body = {
+        "format": BUILD_FORMAT,
+        "stacks": [
+            [
+                a.stack.pin.upstream, a.stack.pin.ref, a.stack.pin.commit, a.stack.pin.sha256, a.stack.pin.subdir,
+                [[p.applied.name, p.sha256] for p in a.state.patches],
+            ]
+            for a in sorted(applied, key=lambda a: a.stack.pin.upstream)
+        ],
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def applied_stack_id(project: Project, set_name: str = "") -> str:
+    """The stack id of what is applied now; empty where not all of the set is."""
+    try:
+        return compute_stack_id(read_applied(project, project.choose_set(set_name), edits_matter=False))
+    except UserError:
+        return ""
+
+
+def release_version(pin: Pin) -> str:
+    """The release's version: of its archive, or of a ref like ``v1.2``."""
+    from packaging.version import InvalidVersion, Version
+
+    text = pin.archive.partition("==")[2] if pin.archive and not is_local_archive(pin.archive) else pin.ref
+    try:
+        return Version(text.removeprefix("release/")).public
+    except InvalidVersion:
+        return "0.0.0"  # a branch or a commit: the stack id in the local version tells them apart

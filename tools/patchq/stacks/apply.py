@@ -1,0 +1,219 @@
+"""``apply``: every stack of a set as commits on its worktree, all of them or none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from patchq.errors import UserError
+from patchq.formats.header import parse as parse_mail
+from patchq.git.repository import CommitInfo
+from patchq.git.worktree import branch_of
+from patchq.names import AppliedPatch, CommitId, StackResult, TreeId
+from patchq.project.journal import Change, TreeMove
+from patchq.project.project import Project
+from patchq.project.stack import Remembered, Stack, State, find_patch, load_stack, load_state, pin_key
+from patchq.sources.pins import Base, Fetcher
+from patchq.stacks.engine import Engine, Incoming
+from patchq.system import fsio
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What applying one stack leads to. ``reused`` patches were not even read."""
+
+    stack: Stack
+    before: State | None
+    after: State
+    reused: int
+    total: int
+
+    @property
+    def result(self) -> StackResult:
+        """What to report."""
+        a = self.after
+        changed = self.before is None or self.before.tip != a.tip or self.before.set_name != a.set_name
+        return StackResult(
+            self.stack.pin.upstream, a.ref, a.base, a.tip, a.tree, a.source,
+            tuple(p.applied for p in a.patches), self.total, changed,
+        )  # fmt: skip
+
+
+def apply(
+    project: Project,
+    names: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    to: str = "",
+    offline: bool = False,
+) -> list[StackResult]:
+    """Apply the stacks of a set, all or the named ones, up to patch ``to``.
+
+    :raises ConflictError: if a patch of any stack doesn't apply; nothing has moved then.
+    :raises EditedTreeError: if a worktree holds work that isn't in its stack.
+    """
+    with project.locked("apply"):
+        set_name = project.choose_set(set_name)
+        stacks = project.stacks(set_name, names)
+        stop = _find_stop(stacks, to)
+        parents = {u.into[0] for s in stacks if (u := project.lock.upstreams[s.pin.upstream]).into}
+        missing = [p for p in parents if names and p not in names and not project.worktree(p).exists]
+        if missing:
+            stacks = project.stacks(set_name, [*names, *missing])
+        states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+        with ThreadPoolExecutor(max(1, len(stacks))) as pool:
+            # What git says of each worktree takes longest when nothing has changed: ask at once.
+            looks = {
+                s.pin.upstream: pool.submit(
+                    project.worktree(s.pin.upstream).refuse_edits,
+                    state.tip if (state := states[s.pin.upstream]) else None,
+                )
+                for s in stacks
+            }
+            heads = {name: look.result().head for name, look in looks.items()}
+        bases = bases_of(project, stacks, states, offline)
+        plans = [
+            plan(project, stack, base, states[stack.pin.upstream], set_name, stop.get(stack.pin.upstream, ""))
+            for stack, base in zip(stacks, bases, strict=True)
+        ]
+        _perform(project, plans, heads)
+    return [p.result for p in plans]
+
+
+def _find_stop(stacks: Sequence[Stack], to: str) -> dict[str, str]:
+    if not to:
+        return {}
+    stack, name = find_patch(list(stacks), to)
+    return {stack.pin.upstream: name}
+
+
+def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
+    """Each stack's base; from the state where it still holds, which costs no process."""
+    known: dict[str, Base] = {}
+    for stack in stacks:
+        state = states[stack.pin.upstream]
+        # Where a keyring is configured the fetcher is asked: it knows whether this one has checked the pin.
+        signed = project.lock.upstreams[stack.pin.upstream].keyring
+        if state and state.ref == stack.pin.ref and state.pin_key == pin_key(stack.pin) and not signed:
+            known[stack.pin.upstream] = Base(stack.pin, state.base, state.source)
+    rest = [s.pin for s in stacks if s.pin.upstream not in known]
+    if rest:
+        fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
+        known.update((b.pin.upstream, b) for b in fetcher.fetch(rest))
+    return [known[s.pin.upstream] for s in stacks]
+
+
+def plan(project: Project, stack: Stack, base: Base, before: State | None, set_name: str, to: str = "") -> Plan:
+    """Commits for a stack, in the store only; what is unchanged since ``before`` is reused.
+
+    :raises ConflictError: for the first patch that doesn't apply.
+    """
+    names = stack.names[: stack.names.index(to) + 1] if to else stack.names
+    reused = _reuse(stack, names, base, before)
+    fresh: list[Remembered] = []
+    incoming: list[Incoming] = []
+    for name in names[len(reused) :]:
+        path = stack.path(name)
+        data = stack.read(name)
+        header, text = parse_mail(data, str(path))
+        incoming.append(Incoming(name, header, text, str(path)))
+        placeholder = AppliedPatch(name, CommitId(""))
+        fresh.append(Remembered(placeholder, fsio.stat_key(path), hashlib.sha256(data).hexdigest()))
+    tip = reused[-1].applied.commit if reused else base.commit
+    if incoming:
+        engine = Engine(project.store, stack.pin.upstream, project.lock.nested_in(stack.pin.upstream))
+        done = engine.apply(tip, incoming)
+        fresh = [Remembered(a, r.key, r.sha256) for a, r in zip(done, fresh, strict=True)]
+        tip = done[-1].commit
+    tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
+    after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
+    return Plan(stack, before, after, len(reused), len(stack.names))
+
+
+def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None) -> list[Remembered]:
+    """The longest prefix that is as it was: by stat, else by content."""
+    if before is None or before.base != base.commit:
+        return []
+    found: list[Remembered] = []
+    for name, old in zip(names, before.patches, strict=False):
+        if name != old.applied.name:
+            break
+        try:
+            key = fsio.stat_key(stack.path(name))
+        except FileNotFoundError:
+            break
+        if key != old.key:
+            if hashlib.sha256(stack.read(name)).hexdigest() != old.sha256:
+                break
+            old = Remembered(old.applied, key, old.sha256)
+        found.append(old)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A stack as commits in the store, whatever is applied: each patch's name and commit, from ``base`` up."""
+
+    stack: Stack
+    base: CommitId
+    commits: tuple[tuple[str, CommitInfo], ...]
+
+
+def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> list[Carried]:
+    """Commits for whole stacks, in the store only.
+
+    :raises ConflictError: for the first patch that doesn't apply.
+    """
+    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+    found = []
+    for stack, base in zip(stacks, bases_of(project, stacks, states, False), strict=True):
+        after = plan(project, stack, base, states[stack.pin.upstream], set_name).after
+        infos = project.store.log(f"{base.commit}..{after.tip}") if after.patches else []
+        commits = tuple((p.applied.name, info) for p, info in zip(after.patches, infos, strict=True))
+        found.append(Carried(stack, base.commit, commits))
+    return found
+
+
+def _perform(project: Project, plans: Sequence[Plan], heads: dict[str, CommitId | None]) -> None:
+    change = Change("apply", "apply " + " ".join(p.stack.pin.upstream for p in plans))
+    for item in plans:
+        add_move(project, change, item.stack.pin.upstream, heads[item.stack.pin.upstream], item.before, item.after)
+    project.journal.perform(change)
+    if any(p.reused < len(p.after.patches) for p in plans):
+        project.store.join_packs()
+
+
+def add_move(
+    project: Project, change: Change, upstream: str, head: CommitId | None, before: State | None, after: State
+) -> None:
+    """Add to a change what moves one worktree, its branch and its state."""
+    branch = branch_of(upstream)
+    if head != after.tip:
+        change.trees.append(TreeMove(upstream, head, after.tip))
+    old_branch = head if head is not None else project.store.ref_or_none(branch)
+    if old_branch != after.tip:
+        change.refs.append((branch, old_branch, after.tip))
+    path = project.layout.state(upstream)
+    if before is None or not before.says_the_same(after):
+        change.files[path.relative_to(project.layout.root).as_posix()] = after.dump()
+    elif before != after:
+        # Only stat keys differ: a note to ourselves, not an operation that could be undone.
+        fsio.write_atomic(path, after.dump())
+
+
+def current(project: Project, upstream: str) -> tuple[Stack, State]:
+    """The applied stack of an upstream and its state.
+
+    :raises UserError: if it isn't applied.
+    """
+    state = load_state(project.layout, upstream)
+    if upstream not in project.lock.upstreams:
+        project.check_names(project.lock.pins_of(project.choose_set("")), [upstream], project.choose_set(""))
+    if state is None or not project.worktree(upstream).exists:
+        raise UserError(f"{upstream} is not applied", hint=f"`patchq apply {upstream}`")
+    pins = project.lock.upstreams[upstream].pins
+    if state.ref not in pins:
+        raise UserError(f"{upstream} is applied at {state.ref}, which is no longer pinned", hint="`patchq apply`")
+    return load_stack(project.layout, pins[state.ref]), state

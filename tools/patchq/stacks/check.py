@@ -1,0 +1,244 @@
+"""``check``: hygiene of the stacks, so that a patch that is in one is right and stays right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchq.errors import ConflictError, PatchqError, UserError
+from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
+from patchq.formats.series import SUFFIX
+from patchq.project.project import Project
+from patchq.project.stack import Stack, load_stack, load_state
+from patchq.sources.rules import upstream_test
+from patchq.stacks.apply import bases_of, plan
+from patchq.stacks.export import format_patches
+from patchq.system.paths import check_inside, folder_to_ref
+
+_STATUS = re.compile(r"(?P<word>[A-Za-z]+)(?: \[(?P<detail>[^\]]+)\])?")
+_TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_UNFINISHED = re.compile(r"\b(wip|fixup!|squash!|amend!|do not merge|tmp|hack)(?=\W|$)", re.IGNORECASE)
+#: A patch is to be upstream's one day: it says nothing of the tool that carries it.
+SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
+_DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend. ``rule`` is stable, for filters; ``patch`` may be empty."""
+
+    upstream: str
+    ref: str
+    patch: str
+    rule: str
+    message: str
+    hint: str
+
+
+def check(
+    project: Project, names: Sequence[str] = (), *, offline: bool = False, text_only: bool = False
+) -> list[Finding]:
+    """Look at every stack of the lock, in all sets.
+
+    :param text_only: leave out what needs the upstreams: zero fuzz and stable bytes.
+    """
+    with project.locked("check"):
+        known = list(project.lock.upstreams)
+        for name in names:
+            if name not in known:
+                raise UserError(f"no upstream {name!r} in upstream.lock", hint=f"it has {', '.join(known)}")
+        found = [] if names else _strays(project)
+        for upstream in project.lock.upstreams.values():
+            for pin in upstream.pins.values() if not names or upstream.name in names else ():
+                stack = load_stack(project.layout, pin)
+                headers = _headers(project, stack, found)
+                if not text_only and stack.names and len(headers) == len(stack.names):
+                    _check_bytes(project, stack, found, offline)
+    return found
+
+
+def _strays(project: Project) -> list[Finding]:
+    """Stack folders that no pin names."""
+    found = []
+    root = project.layout.root / "patches"
+    for series in sorted(root.glob("*/*/series")):
+        upstream, ref = series.parent.parent.name, folder_to_ref(series.parent.name)
+        if upstream not in project.lock.upstreams or ref not in project.lock.upstreams[upstream].pins:
+            found.append(
+                Finding(
+                    upstream,
+                    ref,
+                    "",
+                    "no-pin",
+                    f"{series.parent} is a stack without a pin",
+                    f"patchq pin {upstream} --ref {ref} …",
+                )
+            )
+    return found
+
+
+def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, Header]:
+    pin = stack.pin
+    headers: dict[str, Header] = {}
+    for path in sorted(stack.folder.glob("*")) if stack.folder.is_dir() else ():
+        name = path.name.removesuffix(SUFFIX)
+        if path.name != "series" and name not in stack.names:
+            found.append(
+                Finding(
+                    pin.upstream,
+                    pin.ref,
+                    name,
+                    "not-in-series",
+                    f"{path.name} is in no series: it is never applied",
+                    "add it to series, or remove it",
+                )
+            )
+    for name in stack.names:
+        try:
+            header, text = stack.load(name)
+        except PatchqError as error:
+            found.append(Finding(pin.upstream, pin.ref, name, "format", error.message, error.hint))
+            continue
+        headers[name] = header
+        for rule, message, hint in [
+            *_check_message(header),
+            *_check_trailers(project, pin.upstream, header),
+            *_check_requires(project, stack, name, header),
+            *_check_diff(text),
+        ]:
+            found.append(Finding(pin.upstream, pin.ref, name, rule, message, hint))
+    return headers
+
+
+_Problem = tuple[str, str, str]
+
+
+def _check_message(header: Header) -> list[_Problem]:
+    found: list[_Problem] = []
+    if _UNFINISHED.search(header.subject):
+        found.append(("unfinished", f"the subject {header.subject!r} says that it isn't done", "finish it, or drop it"))
+    if len(header.subject) > 100:
+        found.append(("subject", f"the subject has {len(header.subject)} characters; 100 are the most", "shorten it"))
+    body = header.message.split("\n", 1)[1].strip()
+    trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
+    if not body or body == trailers:
+        found.append(("why", "the message doesn't say why", "write why, for a reader who has never seen the fork"))
+    told = [line for line in header.message.splitlines() if not line.startswith("Proof:")]
+    if any(SELF.search(line) for line in told):
+        found.append(("self-reference", "the message names patchq", "say it in upstream's words"))
+    if mail_safe(header.message) != header.message:
+        found.append(("message", "`git am` would read the message otherwise", "`patchq export` rewrites it"))
+    return found
+
+
+def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Problem]:
+    found: list[_Problem] = []
+    statuses = header.values("Upstream-Status")
+    match = _STATUS.fullmatch(statuses[0]) if len(statuses) == 1 else None
+    if not match or match["word"] not in STATUS_WORDS or (match["word"] != "Pending" and not match["detail"]):
+        shown = ", ".join(f"{w} […]" if w != "Pending" else w for w in STATUS_WORDS)
+        found.append(("upstream-status", f"Upstream-Status: is {', '.join(statuses) or 'missing'}", f"one of {shown}"))
+    topics = header.values("Topic")
+    if len(topics) != 1 or not _TOPIC.fullmatch(topics[0]):
+        found.append(("topic", f"Topic: is {', '.join(topics) or 'missing'}", "one word like attention, moe, build"))
+    proofs = header.values("Proof")
+    if not proofs:
+        found.append(("proof", "Proof: is missing", "name the test under tests/stacks/ that fails without the patch"))
+    for proof in proofs:
+        found += _check_proof(project, proof)
+    for test in header.values("Upstream-Test"):
+        found += _check_upstream_test(project, upstream, test)
+    for need in header.needs:
+        if need not in NEEDS:
+            found.append(("needs", f"Needs: {need} is unknown", f"one of {', '.join(NEEDS)}"))
+    for value in header.values("Build"):
+        if value != "source":
+            found.append(("build", f"Build: {value} is unknown", "source, or no such trailer"))
+    signed = header.values("Signed-off-by")
+    if f"{header.author.name} <{header.author.email}>" not in signed:
+        found.append(("dco", "the author has not signed off", "git commit --amend --signoff, by the author"))
+    return found
+
+
+def _check_proof(project: Project, proof: str) -> list[_Problem]:
+    path = proof.split("::")[0]
+    try:
+        inside = check_inside(path, "Proof:")
+    except PatchqError as error:
+        return [("proof", error.message, error.hint)]
+    if inside.parts[:2] != ("tests", "stacks"):
+        return [("proof", f"Proof: {proof} is not below tests/stacks/", "proofs live there")]
+    if not (project.layout.root / inside).is_file():
+        return [("proof", f"Proof: {proof} is not there", "write it, or mend the path")]
+    return []
+
+
+def _check_upstream_test(project: Project, upstream: str, test: str) -> list[_Problem]:
+    try:
+        check_inside(test, "Upstream-Test:")
+    except PatchqError as error:
+        return [("upstream-test", error.message, error.hint)]
+    path = upstream_test(project.layout, upstream, test)
+    if not path.is_file():
+        where = path.relative_to(project.layout.root)
+        return [("upstream-test", f"Upstream-Test: {where} is not there", "write it, or mend the path")]
+    return []
+
+
+def _check_requires(project: Project, stack: Stack, name: str, header: Header) -> list[_Problem]:
+    found: list[_Problem] = []
+    for required in header.values("Requires"):
+        upstream, _, other = required.partition("/")
+        if upstream == stack.pin.upstream:
+            if other not in stack.names:
+                found.append(("requires", f"Requires: {required} is no patch of this stack", "mend or remove it"))
+            elif stack.names.index(other) >= stack.names.index(name):
+                found.append(("requires", f"Requires: {required} comes later in the series", "`patchq move` it before"))
+            continue
+        sets = [s for s in project.lock.sets.values() if s.get(stack.pin.upstream) == stack.pin.ref]
+        refs = {s[upstream] for s in sets if upstream in s} if upstream in project.lock.upstreams else set()
+        pins = [project.lock.upstreams[upstream].pins[r] for r in refs]
+        if not any(other in load_stack(project.layout, pin).names for pin in pins):
+            found.append(("requires", f"Requires: {required} is in no stack beside this one", "mend or remove it"))
+    return found
+
+
+def _check_diff(text: bytes) -> list[_Problem]:
+    found: list[_Problem] = []
+    added = [line for line in text.split(b"\n") if line.startswith(b"+") and not line.startswith(b"+++ ")]
+    if any(SELF.search(line.decode("utf-8", "replace")) for line in added):
+        found.append(("self-reference", "an added line names patchq", "say it in upstream's words"))
+    if any(_DEBUG.match(line) for line in added):
+        found.append(("debugging", "an added line is a debugger call or a conflict marker", "take it out"))
+    return found
+
+
+def _check_bytes(project: Project, stack: Stack, found: list[Finding], offline: bool) -> None:
+    """Zero fuzz, and the same bytes when exported again."""
+    pin = stack.pin
+    state = load_state(project.layout, pin.upstream)
+    usable = state if state and state.ref == pin.ref else None
+    try:
+        base = bases_of(project, [stack], {pin.upstream: usable}, offline)[0]
+        after = plan(project, stack, base, usable, "").after
+    except ConflictError as error:
+        for conflict in error.conflicts:
+            where = f"{conflict.path}: {conflict.reason}"
+            found.append(Finding(pin.upstream, pin.ref, conflict.patch, "applies", where, error.hint))
+        return
+    except PatchqError as error:
+        found.append(Finding(pin.upstream, pin.ref, "", "applies", error.message, error.hint))
+        return
+    mails = format_patches(project.store, base.commit, after.tip, len(after.patches))
+    again = f"patchq apply {pin.upstream} && patchq export {pin.upstream}"
+    for item, mail in zip(after.patches, mails, strict=True):
+        for offset in item.applied.offsets:
+            found.append(
+                Finding(pin.upstream, pin.ref, item.applied.name, "offset",
+                        f"{offset.path}: {offset.hunk} applies {offset.lines:+d} lines away", again)
+            )  # fmt: skip
+        if not item.applied.offsets and mail != stack.read(item.applied.name):
+            found.append(
+                Finding(pin.upstream, pin.ref, item.applied.name, "bytes", "the file is not what export writes", again)
+            )

@@ -1,0 +1,304 @@
+"""Commits back to patch files: names kept, fixups folded, bytes that depend on nothing else."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
+from patchq.formats.header import Header, mail_safe
+from patchq.formats.header import parse as parse_mail
+from patchq.formats.series import SUFFIX
+from patchq.git.replay import pick
+from patchq.git.repository import CommitInfo, Git
+from patchq.names import AppliedPatch, CommitId
+from patchq.project.journal import Change, TreeMove
+from patchq.project.project import Project
+from patchq.project.stack import Remembered, Stack, State, remember
+from patchq.stacks.apply import add_move, current
+from patchq.system import fsio
+
+_FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A commit that is to be a patch of this name (empty: one is to be found)."""
+
+    name: str
+    commit: CommitInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What ``export`` did to one stack, by patch name."""
+
+    upstream: str
+    written: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: int
+    notes: tuple[str, ...] = ()
+
+
+def slug(text: str) -> str:
+    """A patch name for a subject or a file name: what it says, without tags and numbers.
+
+    >>> slug("[Bugfix][Attention] Pass o_data_type to plan()"), slug("0003-foo_bar.patch")
+    ('pass-o-data-type-to-plan', 'foo-bar')
+    """
+    text = re.sub(r"^\s*(\[[^\]]*\]\s*)+", "", text)
+    text = re.sub(r"\.(patch|diff|mbox|eml)$", "", text)
+    text = re.sub(r"^\d+[-_. ]", "", text)
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60].strip("-") or "patch"
+
+
+def unique(name: str, taken: Sequence[str]) -> str:
+    """``name``, or the first of ``name-2``, ``name-3`` … that isn't taken."""
+    number, found = 2, name
+    while found in taken:
+        found, number = f"{name}-{number}", number + 1
+    return found
+
+
+def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
+    """Write the worktree's commits back to the stack.
+
+    :param amend: the patch that uncommitted edits are folded into.
+    :raises EditedTreeError: if there are edits and ``amend`` doesn't say where they belong.
+    :raises ConflictError: if a fixup can't be folded into its patch.
+    """
+    with project.locked("export"):
+        stack, state = current(project, upstream)
+        worktree = project.worktree(upstream)
+        if not amend:
+            status = worktree.refuse_edits(state.tip, allow_commits=True, untracked=True)
+        else:
+            status = worktree.status()
+        head = status.head
+        assert head
+        if status.untracked and not amend:
+            project.say(f"{upstream}: not in any patch: {', '.join(status.untracked[:5])}")
+        if len(state.patches) < len(stack.names):
+            raise UserError(
+                f"{upstream} is applied only up to {state.patches[-1].applied.name if state.patches else 'its base'}",
+                hint=f"`patchq apply {upstream}` first; export writes whole stacks",
+            )
+        commits = _commits(project.store, state.base, head, upstream)
+        adopted = False
+        if amend:
+            if amend not in stack.names:
+                raise UserError(f"no patch {amend} in {upstream}", hint=f"`patchq list {upstream}` names them")
+            tree = worktree.snapshot()
+            if tree == project.store.tree_of([head])[0]:
+                raise UserError(f"{upstream}: there are no edits to put into {amend}", hint="edit the worktree first")
+            subject = stack.load(amend)[0].subject
+            author, message = commits[-1].author, f"fixup! {subject}\n"
+            fixup = project.store.commit_tree(tree, [head], author, message)
+            commits.append(CommitInfo(fixup, tree, (head,), author, message))
+            adopted = True
+        entries = fold(project.store, upstream, state.base, name_commits(stack, state, commits))
+        if adopted and entries and entries[-1].commit.tree != commits[-1].tree:
+            raise ConflictError(
+                f"{upstream}: the edits can't be put into {amend} without changing what the stack gives",
+                [Conflict(upstream, amend, "", "folded tree differs")],
+                hint="make a patch of them: `patchq new`",
+            )
+        change = Change("export", f"export {upstream}")
+        result = write_stack(project, change, stack, state, entries, head, adopt=adopted)
+        project.journal.perform(change)
+        return result
+
+
+def _commits(store: Git, base: CommitId, head: CommitId, upstream: str) -> list[CommitInfo]:
+    if store.line("merge-base", base, head, ok_codes=(0, 1)) != base:
+        raise EditedTreeError(
+            f"{upstream}: the worktree's branch no longer starts at the pinned commit {base[:12]}",
+            hint="`git reflog` there finds the old branch; `git rebase --onto` puts commits back on the base",
+        )
+    commits = store.log(f"{base}..{head}")
+    for commit in commits:
+        if len(commit.parents) > 1:
+            raise UserError(
+                f"{upstream}: {commit.commit[:12]} is a merge; a stack is linear",
+                hint=f"`git rebase {base[:12]}` in the worktree makes it so",
+            )
+    return commits
+
+
+def name_commits(stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[Entry]:
+    """Find each commit's patch: by id, else by author and date (they survive amending), else by subject.
+
+    A commit that matches none is new, and named after its subject.
+    """
+    by_commit = {p.applied.commit: p.applied.name for p in state.patches}
+    named: dict[CommitId, str] = {c.commit: by_commit[c.commit] for c in commits if c.commit in by_commit}
+    left = [n for n in stack.names if n not in named.values()]
+    headers = {n: stack.load(n)[0] for n in left}
+    for same in (_same_author_and_subject, _same_author, _same_subject):
+        for commit in commits:
+            if commit.commit in named or _FOLD.match(commit.message):
+                continue
+            found = [n for n in left if same(headers[n], commit)]
+            if found:
+                named[commit.commit] = found[0]
+                left.remove(found[0])
+    taken = [*stack.names]
+    entries = []
+    for commit in commits:
+        name = named.get(commit.commit, "")
+        if not name and not _FOLD.match(commit.message):
+            name = unique(slug(commit.message.split("\n", 1)[0]), taken)
+            taken.append(name)
+        entries.append(Entry(name, commit))
+    return entries
+
+
+def _same_author(header: Header, commit: CommitInfo) -> bool:
+    return header.author == commit.author
+
+
+def _same_subject(header: Header, commit: CommitInfo) -> bool:
+    return header.subject == commit.message.split("\n", 1)[0].strip()
+
+
+def _same_author_and_subject(header: Header, commit: CommitInfo) -> bool:
+    return _same_author(header, commit) and _same_subject(header, commit)
+
+
+def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) -> list[Entry]:
+    """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits they name.
+
+    :raises ConflictError: if one doesn't merge there.
+    :raises UserError: if one names no commit of the stack.
+    """
+    if not any(_FOLD.match(e.commit.message) for e in entries):
+        return list(entries)
+    order: list[tuple[Entry, list[Entry]]] = []
+    for entry in entries:
+        match = _FOLD.match(entry.commit.message)
+        if not match:
+            order.append((entry, []))
+            continue
+        subject = entry.commit.message.split("\n", 1)[0]
+        while inner := _FOLD.fullmatch(subject):
+            subject = inner[2]
+        for target, folded in order:
+            own = target.commit.message.split("\n", 1)[0]
+            if own == subject or (len(subject) >= 7 and target.commit.commit.startswith(subject)):
+                folded.append(entry)
+                break
+        else:
+            raise UserError(
+                f"{upstream}: {entry.commit.message.splitlines()[0]!r} names no patch below it",
+                hint="reword it in the worktree (`git commit --amend`), or `git rebase -i` it into place",
+            )
+    trees = dict(zip([base], store.tree_of([base]), strict=True))
+    trees.update((e.commit.commit, e.commit.tree) for e in entries)
+    onto = trees[base]
+    result: list[Entry] = []
+    for target, folded in order:
+        message = target.commit.message
+        for entry in (target, *folded):
+            onto = pick(
+                store, upstream, entry.name or target.name, trees[entry.commit.parents[0]], entry.commit.tree, onto
+            )
+            kind = _FOLD.match(entry.commit.message)
+            rest = entry.commit.message.partition("\n")[2].strip()
+            if kind and kind[1] == "amend" and rest:
+                message = rest + "\n"
+            elif kind and kind[1] == "squash" and rest:
+                message = message.rstrip() + "\n\n" + rest + "\n"
+        commit = target.commit.commit if not folded else CommitId("")
+        result.append(Entry(target.name, replace(target.commit, commit=commit, tree=onto, message=message)))
+    return result
+
+
+def write_stack(
+    project: Project,
+    change: Change,
+    stack: Stack,
+    state: State,
+    entries: Sequence[Entry],
+    head: CommitId | None,
+    *,
+    adopt: bool = False,
+    move: bool = True,
+) -> Exported:
+    """Plan the patch files, series, state and worktree for a stack of these commits.
+
+    :param head: where the worktree is now.
+    :param adopt: the files hold the new tip already, as edits.
+    :param move: take the worktree along (it is at the old tip).
+    :raises UserError: for a commit whose mail would not read back as it is.
+    """
+    layout, store = project.layout, project.store
+    done: list[AppliedPatch] = []
+    notes: list[str] = []
+    tip = state.base
+    headers: list[Header] = []
+    known = {p.applied.commit for p in state.patches}
+    for entry in entries:
+        message = mail_safe(entry.commit.message)
+        if not message:
+            raise UserError(
+                f"{stack.pin.upstream}: commit {entry.commit.commit[:12]} has no message",
+                hint="reword it in the worktree (`git rebase -i`)",
+            )
+        if entry.commit.commit in known and entry.commit.parents == (tip,) and entry.commit.message == message:
+            tip = entry.commit.commit
+        else:
+            tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
+        done.append(AppliedPatch(entry.name, tip))
+        headers.append(Header(entry.commit.author, message))
+    mails = format_patches(store, state.base, tip, len(done))
+    written: list[str] = []
+    added: list[str] = []
+    unchanged = 0
+    remembered: list[Remembered] = []
+    for applied, header, mail in zip(done, headers, mails, strict=True):
+        _check_reads_back(stack, applied, header, mail)
+        path = stack.relative(layout, applied.name)
+        before = fsio.read_or_none(layout.root / path)
+        if before == mail:
+            unchanged += 1
+        else:
+            change.files[path] = mail
+            (written if before is not None else added).append(applied.name)
+        remembered.append(remember(stack, applied, mail))
+    names = [a.name for a in done]
+    kept = set(names)
+    removed = [n for n in stack.names if n not in kept]
+    for name in removed:
+        change.files[stack.relative(layout, name)] = None
+    if list(stack.names) != names:
+        change.files[stack.series_relative(layout)] = stack.series.with_names(names).dump()
+    after = replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=tuple(remembered))
+    if move:
+        add_move(project, change, stack.pin.upstream, head, state, after)
+        if adopt:
+            change.trees = [TreeMove(t.upstream, t.old, t.new, True) for t in change.trees]
+    return Exported(stack.pin.upstream, tuple(written), tuple(added), tuple(removed), unchanged, tuple(notes))
+
+
+def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:
+    """The patch files of ``base..tip``, oldest first, by one ``git format-patch``."""
+    if not count:
+        return []
+    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+        store.format_patches(f"{base}..{tip}", Path(folder))
+        files = sorted(Path(folder).iterdir(), key=lambda f: int(f.name.split("-")[0]))
+        assert len(files) == count, "git wrote another number of patches than there are commits"
+        return [f.read_bytes() for f in files]
+
+
+def _check_reads_back(stack: Stack, applied: AppliedPatch, header: Header, mail: bytes) -> None:
+    found, _ = parse_mail(mail, applied.name + SUFFIX)
+    if found != header:
+        raise UserError(
+            f"{stack.pin.upstream}: the message or author of {applied.name} would not survive as a mail",
+            hint="reword it in the worktree: plain text, a one-line subject",
+        )

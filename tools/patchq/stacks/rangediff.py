@@ -1,0 +1,155 @@
+"""``diff``: two versions of stacks beside each other, patch by patch, as git's range-diff pairs them."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats.lock import Pin
+from patchq.git.repository import Git
+from patchq.project.project import Project
+from patchq.project.stack import load_stack
+from patchq.stacks.apply import Carried, carried_stacks
+from patchq.system import runner
+from patchq.system.paths import LOCK_NAME, Layout
+
+HERE = "."
+SAME, CHANGED, REMOVED, ADDED = "same", "changed", "removed", "added"
+_SIGNS = {"=": SAME, "!": CHANGED, "<": REMOVED, ">": ADDED}
+_PAIR = re.compile(r" *(-|\d+): +(?:-+|[0-9a-f]+) ([=!<>]) +(-|\d+): +(?:-+|[0-9a-f]+) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A patch in both versions; ``old`` or ``new`` is empty where one has no counterpart.
+
+    :ivar moved: whether it comes after another of the patches that both have.
+    :ivar text: what differs, as a diff of the two diffs; empty where they are the same.
+    """
+
+    upstream: str
+    kind: str
+    old: str
+    new: str
+    moved: bool
+    text: str
+
+
+def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pair]:
+    """Each patch of the new version in its order, and those that only the old one has where they were.
+
+    :param old: ``NAME@REF`` for the stack of a pin, a git revision of the project for all stacks of the
+        set at that time, or ``.`` for all as they are here. So is ``new``.
+    :raises UserError: if one names nothing, or the two no stack that both have.
+    :raises ConflictError: if a stack doesn't apply.
+    """
+    with project.locked("diff"):
+        before, after = (_stacks(project, side, set_name) for side in (old, new))
+        shared = [upstream for upstream in after if upstream in before]
+        if not shared:
+            raise UserError(
+                f"{old} and {new} have no stack in common",
+                hint="NAME@REF and NAME@OTHER, or two revisions of the project",
+            )
+        found: list[Pair] = []
+        for upstream in shared:
+            found += _pairs(project.store, upstream, before[upstream], after[upstream])
+        return found
+
+
+def _stacks(project: Project, side: str, set_name: str) -> dict[str, Carried]:
+    name, at, ref = side.partition("@")
+    if at and name in project.lock.upstreams:
+        pins = project.lock.upstreams[name].pins
+        if ref not in pins:
+            raise UserError(f"{name} has no pin {ref}", hint=f"it has {', '.join(pins) or 'none'}")
+        return _carry(project, [pins[ref]], set_name)
+    if side == HERE:
+        return _carry(project, project.lock.pins_of(project.choose_set(set_name)), set_name)
+    with _at_revision(project, side) as then:
+        return _carry(then, then.lock.pins_of(then.choose_set(set_name)), set_name)
+
+
+def _carry(project: Project, pins: list[Pin], set_name: str) -> dict[str, Carried]:
+    stacks = [load_stack(project.layout, pin) for pin in pins]
+    return {c.stack.pin.upstream: c for c in carried_stacks(project, stacks, set_name)}
+
+
+@contextmanager
+def _at_revision(project: Project, revision: str) -> Iterator[Project]:
+    """The project's lock and patches as they were, over the same store."""
+    root = project.layout.root
+    try:
+        top = Path(runner.run(["git", "rev-parse", "--show-toplevel"], cwd=root).stdout.decode().rstrip("\n"))
+        commit = runner.run(["git", "rev-parse", "--verify", "--end-of-options", revision + "^{commit}"], cwd=root)
+    except runner.CommandError:
+        raise UserError(
+            f"{revision!r} is no pinned NAME@REF and no revision of this project",
+            hint="`patchq diff HEAD .`, for one, or `patchq diff NAME@OLD NAME@NEW`",
+        ) from None
+    inside = root.relative_to(top).as_posix()
+    prefix = "" if inside == "." else inside + "/"
+    paths = [f"{prefix}{LOCK_NAME}", f"{prefix}patches"]
+    try:
+        data = runner.run(
+            ["git", "archive", "--format=tar", commit.stdout.decode().strip(), "--", *paths], cwd=top
+        ).stdout
+    except runner.CommandError as error:
+        raise UserError(f"{revision} holds no patchq project: {error.said}", hint="name a later revision") from None
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            archive.extractall(text, filter="data")
+        then = Layout(Path(text).resolve() / inside)
+        then.private.mkdir()
+        then.store.symlink_to(project.layout.store.resolve())
+        yield Project(then, project.say, project.wait, project.progress)
+
+
+def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
+    ends = [(c.base, c.commits[-1][1].commit if c.commits else c.base) for c in (old, new)]
+    ranges = [f"{base}..{tip}" for base, tip in ends]
+    text = store.run("range-diff", "--no-color", *ranges).decode("utf-8", "replace")
+    found: list[Pair] = []
+    rows: list[tuple[int, int]] = []
+    for line in text.splitlines():
+        match = _PAIR.match(line)
+        if match:
+            left, right = (0 if n == "-" else int(n) for n in (match[1], match[3]))
+            rows.append((left, right))
+            was, is_now = (c.commits[n - 1][0] if n else "" for c, n in ((old, left), (new, right)))
+            found.append(Pair(upstream, _SIGNS[match[2]], was, is_now, False, ""))
+        elif found:
+            last = found[-1]
+            body = line.removeprefix("    ")
+            found[-1] = Pair(upstream, last.kind, last.old, last.new, False, last.text + body + "\n")
+    in_both = [left for left, right in rows if left and right]
+    moved = set(in_both) - _longest_rising(in_both)
+    return [
+        Pair(p.upstream, p.kind, p.old, p.new, left in moved, p.text) for p, (left, _) in zip(found, rows, strict=True)
+    ]
+
+
+def _longest_rising(numbers: list[int]) -> set[int]:
+    """The members of a longest rising run: those that kept their order.
+
+    >>> sorted(_longest_rising([1, 4, 2, 3]))
+    [1, 2, 3]
+    """
+    ending: list[list[int]] = []
+    longest: list[int] = []
+    for n in numbers:
+        run = [n]
+        for before in ending:
+            if before[-1] < n and len(before) >= len(run):
+                run = [*before, n]
+        ending.append(run)
+        if len(run) > len(longest):
+            longest = run
+    return set(longest)

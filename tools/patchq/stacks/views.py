@@ -1,0 +1,182 @@
+"""Where things stand: ``status``, ``list``, ``show`` and ``ledger``. Looks only, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import PatchqError, UserError
+from patchq.formats import diff
+from patchq.formats.header import Header
+from patchq.formats.ledger import Ledger, parse
+from patchq.formats.lock import Pin
+from patchq.names import show_path
+from patchq.project.project import Project
+from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
+from patchq.system import fsio
+
+
+@dataclass(frozen=True, slots=True)
+class StackStatus:
+    """One stack. ``state`` is ``applied``, ``partial``, ``outdated``, ``other ref`` or ``not applied``;
+    ``worktree`` is ``clean``, ``edited``, ``commits``, ``missing`` or the git operation under way."""
+
+    upstream: str
+    ref: str
+    commit: str
+    source: str
+    applied: int
+    total: int
+    state: str
+    worktree: str
+    path: str
+    details: tuple[str, ...] = ()
+    tree: str = ""
+
+
+def status(project: Project, set_name: str = "") -> list[StackStatus]:
+    """Every stack of a set, and what a person should know of its worktree."""
+    set_name = project.choose_set(set_name)
+    return [_stack_status(project, stack) for stack in project.stacks(set_name)]
+
+
+def _stack_status(project: Project, stack: Stack) -> StackStatus:
+    pin = stack.pin
+    path = project.layout.tree(pin.upstream)
+    shown = path.relative_to(project.layout.root).as_posix()
+    state = load_state(project.layout, pin.upstream)
+    if state is None:
+        return StackStatus(
+            pin.upstream, pin.ref, pin.commit or "", "", 0, len(stack.names), "not applied", "missing", shown
+        )
+    tree = project.worktree(pin.upstream).status()
+    details: tuple[str, ...] = ()
+    if tree.head is None:
+        worktree = "missing"
+    elif tree.busy:
+        worktree, details = f"in a git {tree.busy}", tree.edited
+    elif tree.edited:
+        worktree, details = "edited", tree.edited
+    elif tree.head != state.tip:
+        worktree, details = "commits", ("commits that are not in the stack",)
+    elif tree.untracked:
+        worktree, details = "clean", tuple(f"{p} (in no patch)" for p in tree.untracked)
+    else:
+        worktree = "clean"
+    return StackStatus(
+        pin.upstream, pin.ref, pin.commit or "", state.source, len(state.patches), len(stack.names),
+        _compare(stack, state), worktree, shown, details, state.tree,
+    )  # fmt: skip
+
+
+def _compare(stack: Stack, state: State) -> str:
+    if state.ref != stack.pin.ref:
+        return f"other ref ({state.ref})"
+    if state.pin_key != pin_key(stack.pin):
+        return "outdated"
+    names = tuple(p.applied.name for p in state.patches)
+    if names != stack.names[: len(names)]:
+        return "outdated"
+    for item in state.patches:
+        path = stack.path(item.applied.name)
+        if not path.exists() or (fsio.stat_key(path) != item.key and fsio.sha256_file(path) != item.sha256):
+            return "outdated"
+    return "applied" if len(names) == len(stack.names) else "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchInfo:
+    """One patch of a stack, for ``list`` and ``show``."""
+
+    upstream: str
+    ref: str
+    name: str
+    subject: str
+    author: str
+    topic: str
+    status: str
+    proofs: tuple[str, ...]
+    needs: tuple[str, ...]
+    requires: tuple[str, ...]
+    files: tuple[tuple[str, int, int], ...]
+    path: str
+    problem: str = ""
+
+
+def list_patches(project: Project, names: Sequence[str] = (), set_name: str = "", topic: str = "") -> list[PatchInfo]:
+    """The patches of a set's stacks in order; one that can't be read is listed with its problem."""
+    stacks = project.stacks(project.choose_set(set_name), names)
+    found = [_patch_info(project, stack, name) for stack in stacks for name in stack.names]
+    return [p for p in found if not topic or p.topic == topic]
+
+
+def show(project: Project, patch: str, set_name: str = "") -> tuple[PatchInfo, Header, bytes]:
+    """One patch: what ``list`` says, its header, its diff.
+
+    :raises UserError: if there is no such patch.
+    """
+    stack, name = find_patch(project.stacks(project.choose_set(set_name)), patch)
+    header, text = stack.load(name)
+    return _patch_info(project, stack, name), header, text
+
+
+def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
+    pin: Pin = stack.pin
+    path = stack.relative(project.layout, name)
+    try:
+        header, text = stack.load(name)
+        files = touched(text, path)
+    except PatchqError as error:
+        return PatchInfo(pin.upstream, pin.ref, name, "", "", "", "", (), (), (), (), path, error.message)
+    return PatchInfo(
+        pin.upstream, pin.ref, name, header.subject, f"{header.author.name} <{header.author.email}>",
+        header.value("Topic"), header.value("Upstream-Status"), header.values("Proof"),
+        header.needs,
+        header.values("Requires"), files, path,
+    )  # fmt: skip
+
+
+def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
+    """The files of a diff with the lines added and removed; -1 for what only git can read.
+
+    :raises FormatError: for a damaged diff.
+    """
+    try:
+        files = diff.parse(text, where)
+    except diff.Unsupported:
+        names = [
+            line.split(b" b/", 1)[-1].rstrip(b'"') for line in text.split(b"\n") if line.startswith(b"diff --git ")
+        ]
+        return tuple((show_path(n), -1, -1) for n in dict.fromkeys(names))
+    return tuple((show_path(f.path), *_count(f)) for f in files)
+
+
+def _count(file: diff.FilePatch) -> tuple[int, int]:
+    added = removed = 0
+    for hunk in file.hunks:
+        context = hunk.context
+        added += len(hunk.new) - context
+        removed += len(hunk.old) - context
+    return added, removed
+
+
+def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -> dict[str, Ledger]:
+    """The ledgers of upstreams, all that have one or the named ones.
+
+    :param patch: only what tells of this patch.
+    :raises UserError: for an unknown upstream, or a patch that no ledger tells of.
+    """
+    for name in names:
+        if name not in project.lock.upstreams:
+            raise UserError(f"no upstream {name!r}", hint=f"there are {', '.join(project.lock.upstreams)}")
+    found = {}
+    for name in names or project.lock.upstreams:
+        data = fsio.read_or_none(ledger_path(project.layout, name))
+        if data is not None:
+            found[name] = parse(data)
+    if patch:
+        short = patch.rpartition("/")[2]
+        found = {n: replace(x, attempts=tuple(a for a in x.attempts if a.patch == short)) for n, x in found.items()}
+        if not any(x.attempts for x in found.values()):
+            raise UserError(f"no ledger tells of {patch}", hint="`patchq ledger` shows them all")
+    return found

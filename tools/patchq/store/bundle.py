@@ -1,0 +1,304 @@
+"""``bundle``: one file with all that a site without a network needs, and ``apply --from-bundle`` there.
+
+A plain tar, the same bytes for the same project: the lock, stacks and proofs; for each pin of the set the release
+archive, or a pack of its commit, so that three-way merges have every pre-image; the release's wheels where asked for.
+Its first member names every other with its size and SHA-256; nothing is used that doesn't have them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from patchq import __version__
+from patchq.errors import FormatError, SourceError, UserError
+from patchq.formats.lock import Pin
+from patchq.formats.lock import parse as parse_lock
+from patchq.git.repository import Git
+from patchq.names import CommitId, StackResult
+from patchq.project.project import Project
+from patchq.sources import index
+from patchq.sources.pins import Base, Fetcher, base_ref, is_local_archive
+from patchq.stacks.apply import apply, carried_stacks
+from patchq.system import fsio
+from patchq.system.paths import LOCK_NAME, Layout, check_inside
+
+VERSION = 1
+MANIFEST = "bundle.json"
+#: Bytes of the manifest, members, bytes of all of them.
+MAX_MANIFEST, MAX_MEMBERS, MAX_TOTAL = 16 << 20, 200_000, 64 << 30
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bundled:
+    """A bundle that was written: its size and SHA-256, and what is in it by kind."""
+
+    path: str
+    size: int
+    sha256: str
+    set_name: str
+    pins: tuple[tuple[str, str, str], ...]
+    files: int
+
+
+def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: bool = False) -> Bundled:
+    """Write a set's bundle.
+
+    :param wheels: with the release's wheels, which overlays are built over.
+    :raises UserError: if an archive lies outside the project.
+    """
+    set_name = project.choose_set(set_name)
+    layout = project.layout
+    with project.locked("bundle"), tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        pins = project.lock.pins_of(set_name)
+        fetcher = Fetcher(layout, project.lock, say=project.say, progress=project.progress)
+        bases = fetcher.fetch(pins)
+        carried = carried_stacks(project, project.stacks(set_name), set_name)
+        tips = [c.commits[-1][1].commit if c.commits else c.base for c in carried]
+        trees = dict(zip((c.stack.pin.upstream for c in carried), project.store.tree_of(tips), strict=True))
+        members = _project_files(layout.root)
+        for base in bases:
+            if base.source == "git":
+                path = Path(text) / f"{base.pin.upstream}.pack"
+                path.write_bytes(_pack(project.store, base.commit))
+                members[f"packs/{path.name}"] = path
+            elif is_local_archive(base.pin.archive):
+                path = (layout.root / base.pin.archive).resolve()
+                if layout.root not in path.parents:
+                    raise UserError(f"{path} lies outside the project", hint="put it in, and `patchq pin` it there")
+                members[f"project/{path.relative_to(layout.root).as_posix()}"] = path
+            else:
+                path = fetcher.archive_file(base.pin)
+                members[f"archives/{base.pin.sha256}/{path.name}"] = path
+        for pin in pins if wheels else ():
+            for name, sha256 in pin.wheels.items():
+                members[f"archives/{sha256}/{name}"] = _wheel(project, pin, name, sha256)
+        manifest = {
+            "version": VERSION, "tool": f"patchq {__version__}", "set": set_name,
+            "pins": [_pin(b) for b in bases], "trees": trees,
+            "files": {name: [path.stat().st_size, fsio.sha256_file(path)] for name, path in sorted(members.items())},
+        }  # fmt: skip
+        _write(target, json.dumps(manifest, indent=1, sort_keys=True).encode(), members)
+    size, sha256 = target.stat().st_size, fsio.sha256_file(target)
+    shown = tuple((b.pin.upstream, b.pin.ref, b.source) for b in bases)
+    return Bundled(str(target), size, sha256, set_name, shown, len(members))
+
+
+def _pin(base: Base) -> dict[str, str]:
+    return {"upstream": base.pin.upstream, "ref": base.pin.ref, "source": base.source, "commit": base.commit}
+
+
+def _project_files(root: Path) -> dict[str, Path]:
+    found = {f"project/{LOCK_NAME}": root / LOCK_NAME}
+    for folder in ("patches", "tests/stacks"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
+                found[f"project/{path.relative_to(root).as_posix()}"] = path
+    return found
+
+
+def _pack(store: Git, commit: CommitId) -> bytes:
+    """A pack of one commit with its tree, without history; of whole objects, so that its bytes are always the same."""
+    objects = store.run("rev-list", "--objects", "--no-object-names", "--no-walk", commit)
+    config = ("pack.threads=1", "core.compression=6", "pack.compression=6")
+    return store.run(
+        "pack-objects", "--stdout", "--quiet", "--window=0", "--depth=0", "--no-reuse-object", "--no-reuse-delta",
+        data=b"\n".join(sorted(objects.split())) + b"\n", config=config,
+    )  # fmt: skip
+
+
+def _wheel(project: Project, pin: Pin, name: str, sha256: str) -> Path:
+    have = index.cached(sha256)
+    if have:
+        return have
+    distribution, _, version = pin.archive.partition("==")
+    for file in index.find_wheels(distribution, version):
+        if file.name == name:
+            return index.download(file, sha256, project.progress)
+    raise SourceError(f"the index has no {name}", hint="bundle without --wheels")
+
+
+def _write(target: Path, manifest: bytes, members: Mapping[str, Path]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    try:
+        with part.open("wb") as out, tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            tar.addfile(_member(MANIFEST, len(manifest)), io.BytesIO(manifest))
+            for name, path in sorted(members.items()):
+                with path.open("rb") as data:
+                    tar.addfile(_member(name, path.stat().st_size), data)
+        fsio.rename(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = size, 0o644, 946684800
+    return info
+
+
+# Where there is no network
+
+
+def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
+    """Apply a bundle's set: in the project at ``root``, whose lock it must be of, or as a new project there.
+
+    :param options: ``say`` and ``wait`` of the project.
+    :raises FormatError: for a bundle that isn't whole, or holds what it doesn't name.
+    :raises UserError: if the project has another lock, or the folder holds something else.
+    :raises SourceError: if what is applied is not what was bundled.
+    """
+    root = root.resolve()
+    with _opened(bundle) as (manifest, folder):
+        own, bundled = root / LOCK_NAME, folder / "project"
+        if own.exists() and own.read_bytes() != (bundled / LOCK_NAME).read_bytes():
+            raise UserError(
+                f"{bundle.name} is of another {LOCK_NAME} than {root}'s",
+                hint="make it anew from this project, or apply it in an empty folder",
+            )
+        if not own.exists() and (other := _not_of(root, bundled)):
+            raise UserError(f"{root} holds {other} and is no project", hint="an empty folder, by --project DIR")
+        project = Project(Layout(root), **options)
+        with project.locked("apply"):
+            if not own.exists():
+                # The lock comes last: with it this is a project, without it a folder to begin with again.
+                names = sorted(path.relative_to(bundled) for path in bundled.rglob("*") if path.is_file())
+                for name in sorted(names, key=lambda n: n.name == LOCK_NAME):
+                    fsio.write_atomic(root / name, (bundled / name).read_bytes())
+            parse_lock(own.read_bytes(), str(own))
+            for path in sorted((folder / "archives").rglob("*")) if (folder / "archives").is_dir() else ():
+                if path.is_file() and index.cached(path.parent.name) is None:
+                    index.keep(path, path.parent.name)
+            for pin in manifest["pins"]:
+                if pin["source"] == "git":
+                    _index_pack(project, pin, folder / "packs" / f"{pin['upstream']}.pack")
+        found = apply(project, set_name=manifest["set"], offline=True)
+    wrong = [r.upstream for r in found if r.tree != manifest["trees"].get(r.upstream)]
+    if wrong and not _edited(project, manifest):
+        raise SourceError(
+            f"{', '.join(wrong)}: what was applied is not what was bundled",
+            hint="the same input gave another tree: report it",
+        )  # fmt: skip
+    return found
+
+
+def _not_of(root: Path, bundled: Path) -> str:
+    """Something in a folder that a killed unpacking of the bundle can't have left; empty if there is nothing."""
+    for path in sorted(root.rglob("*")) if root.exists() else ():
+        inside = path.relative_to(root)
+        ours = path.name.startswith(".") and path.name.endswith(fsio.UNFINISHED)
+        if (path.is_dir() and not path.is_symlink()) or ours or inside.parts[0] == ".patchq":
+            continue
+        if fsio.read_or_none(bundled / inside) != fsio.read_or_none(path):
+            return str(inside)
+    return ""
+
+
+def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:
+    """Whether the project's patches are others than the bundle's."""
+    for name, (_, sha256) in manifest["files"].items():
+        inside = name.removeprefix("project/")
+        if name.startswith("project/patches/"):
+            path = project.layout.root / inside
+            if not path.is_file() or fsio.sha256_file(path) != sha256:
+                return True
+    return False
+
+
+def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
+    store, locked = project.store, project.lock.upstreams[pin["upstream"]].pins[pin["ref"]]
+    if locked.commit != pin["commit"]:
+        raise FormatError(f"the bundle's {pin['upstream']} is not the commit of its lock", hint="make it anew")
+    if not store.is_whole([locked.commit]):
+        store.run("index-pack", "--stdin", "--fix-thin", data=pack.read_bytes())
+        # Its parents are not here, as after a shallow fetch.
+        shallow = store.folder / "shallow"
+        known = (fsio.read_or_none(shallow) or b"").decode().split()
+        fsio.write_atomic(shallow, "".join(f"{c}\n" for c in sorted({*known, locked.commit})).encode())
+    if not store.ref_or_none(locked.commit):
+        raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its commit", hint="make it anew")
+    store.run("update-ref", base_ref(locked, "git"), locked.commit)
+
+
+@contextmanager
+def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """A bundle's manifest and its files in a folder of their own, each with the size and hash that it is to have."""
+    try:
+        data = bundle.open("rb")
+    except OSError as error:
+        raise UserError(f"{bundle}: {error.strerror}", hint="check the path") from None
+    with data, tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        try:
+            with tarfile.open(fileobj=data, mode="r|") as tar:
+                manifest = _unpack(tar, Path(text), bundle.name)
+        except (tarfile.TarError, EOFError) as error:
+            raise FormatError(f"{bundle.name} is damaged: {error}; nothing was applied", hint="copy it again") from None
+        yield manifest, Path(text)
+
+
+def _unpack(tar: tarfile.TarFile, folder: Path, where: str) -> dict[str, Any]:
+    first = tar.next()
+    if first is None or first.name != MANIFEST or not first.isreg() or first.size > MAX_MANIFEST:
+        raise FormatError(f"{where} is no bundle", hint="`patchq bundle FILE` writes one")
+    stream = tar.extractfile(first)
+    assert stream
+    manifest = _manifest(stream.read(), where)
+    left = dict(manifest["files"])
+    if len(left) > MAX_MEMBERS or sum(size for size, _ in left.values()) > MAX_TOTAL:
+        raise FormatError(f"{where} is larger than any project", hint="don't use it")
+    while member := tar.next():
+        if member.name not in left or not member.isreg():
+            raise FormatError(f"{where} holds {member.name!r}, which it doesn't name", hint="don't use it")
+        size, sha256 = left.pop(member.name)
+        data = tar.extractfile(member)
+        if member.size != size or data is None or _copy(data, folder / member.name) != sha256:
+            raise FormatError(f"{where}: {member.name} is not what was bundled", hint="copy it again")
+    if left:
+        raise FormatError(f"{where} lacks {next(iter(left))!r}", hint="copy it again: it was cut short")
+    return manifest
+
+
+def _manifest(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        raw = json.loads(data)
+        if raw["version"] != VERSION:
+            raise FormatError(f"{where} has format {raw['version']}, this patchq reads {VERSION}", hint="update patchq")
+        for name, (size, sha256) in raw["files"].items():
+            check_inside(name, where)
+            if not isinstance(size, int) or size < 0 or len(sha256) != 64 or name.split("/")[0] not in _FOLDERS:
+                raise ValueError(name)
+            if name.startswith("archives/") and name.split("/")[1:-1] != [sha256]:
+                raise ValueError(name)
+        if f"project/{LOCK_NAME}" not in raw["files"] or not isinstance(raw["set"], str):
+            raise ValueError(LOCK_NAME)
+        for pin in raw["pins"]:
+            if not all(isinstance(pin[key], str) for key in ("upstream", "ref", "source", "commit")):
+                raise ValueError("pins")
+        dict(raw["trees"])
+        found: dict[str, Any] = raw
+        return found
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{where} is no bundle: {type(error).__name__} {error}", hint="don't use it") from None
+
+
+_FOLDERS = ("project", "archives", "packs")
+
+
+def _copy(data: IO[bytes], target: Path) -> str:
+    digest = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as out:
+        while chunk := data.read(_CHUNK):
+            digest.update(chunk)
+            out.write(chunk)
+    return digest.hexdigest()

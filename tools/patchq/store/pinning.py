@@ -1,0 +1,206 @@
+"""``pin`` and ``fetch``: from what a person names to what the lock holds, and into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import PatchqError, SourceError, UserError
+from patchq.formats.lock import Pin, Upstream, with_pin
+from patchq.formats.lock import parse as parse_lock
+from patchq.git.repository import Unreachable
+from patchq.names import CommitId
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.sources import index
+from patchq.sources.pins import Base, Fetcher, archive_file, check_signature, is_local_archive, pin_git
+from patchq.store.heal import heal
+from patchq.system import fsio
+from patchq.system.paths import LOCK_NAME, check_name
+
+
+def fetch(
+    project: Project, names: Sequence[str], *, set_name: str = "", every: bool = False, source: str = "",
+    offline: bool = False,
+) -> list[Base]:  # fmt: skip
+    """Bring the pins of a set, or all, into the store, and mend what the store has lost."""
+    with project.locked("fetch"):
+        if every:
+            pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
+        else:
+            pins = project.lock.pins_of(project.choose_set(set_name))
+        project.check_names(pins, names, set_name or project.lock.default_set)
+        fetcher = Fetcher(
+            project.layout, project.lock, say=project.say, offline=offline, source=source, progress=project.progress
+        )
+        bases = fetcher.fetch([p for p in pins if not names or p.upstream in names])
+        for line in heal(project, bases, fetcher.again):
+            project.say(line)
+        return bases
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A pin as it was written. ``was`` is the same ref's pin before, ``set_was`` the set's ref before, if any."""
+
+    pin: Pin
+    was: Pin | None
+    set_name: str
+    set_was: str
+
+    @property
+    def moved(self) -> list[tuple[str, str, str]]:
+        """What is another than before: its name, the old value, the new one."""
+        pairs = [(f"the ref of {self.set_name}", self.set_was, self.pin.ref)]
+        if self.was:
+            pairs += [
+                ("url", self.was.url, self.pin.url), ("commit", self.was.commit or "", self.pin.commit or ""),
+                ("archive", self.was.archive, self.pin.archive), ("sha256", self.was.sha256, self.pin.sha256),
+                ("subdir", self.was.subdir, self.pin.subdir),
+            ]  # fmt: skip
+            wheels = sorted({*self.was.wheels, *self.pin.wheels})
+            pairs += [(name, self.was.wheels.get(name, ""), self.pin.wheels.get(name, "")) for name in wheels]
+        return [(what, old, new) for what, old, new in pairs if old != new and old]
+
+
+def pin(
+    project: Project, name: str, *, ref: str, url: str = "", commit: str = "", archive: str = "", subdir: str = "",
+    into: str = "", set_name: str = "",
+) -> Pinned:  # fmt: skip
+    """Resolve and write a pin; returns it as the lock has it, and as the lock had it.
+
+    :param commit: taken as it is where the host can't be reached, checked where it can.
+    :raises SourceError: if a source can't be had or contradicts ``commit``.
+    """
+    check_name(name, "an upstream")
+    with project.locked("pin"):
+        old = project.lock.upstreams.get(name)
+        url = url or (old.url if old else "")
+        nested = old.into if old and not into else _split_into(into)
+        if not url and not archive:
+            raise UserError(
+                f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
+            )
+        draft = Pin(name, ref, url, CommitId(commit) if commit else None, archive, "", subdir)
+        found, asked = _commit(project, draft)
+        if archive and nested and not subdir and _same_archive(project, nested[0], archive):
+            subdir = nested[1]
+        if old and old.keyring:
+            said = (
+                check_signature(project.layout, project.lock, project.store, replace(draft, commit=found))
+                if asked
+                else ""
+            )
+            project.say(
+                f"{name} {ref}: {said or 'no signature was checked: only git carries one, and it was not asked'}"
+            )
+        sha256, wheels = _archive(project, replace(draft, subdir=subdir)) if archive else ("", {})
+        set_name = set_name or project.lock.default_set or "default"
+        check_name(set_name, "a set")
+        done = Pin(name, ref, url, found, archive, sha256, subdir, "", wheels)
+        was = old.pins.get(ref) if old else None
+        set_was = project.lock.sets.get(set_name, {}).get(name, "")
+        before = project.layout.lock.read_bytes()
+        after = with_pin(before, Upstream(name, url, nested), done, set_name)
+        parse_lock(after)
+        change = Change("pin", f"pin {name} {ref}", {LOCK_NAME: after})
+        project.journal.perform(change)
+    project.__dict__.pop("lock", None)
+    return Pinned(done, was, set_name, set_was)
+
+
+def _split_into(into: str) -> tuple[str, str] | None:
+    parent, _, path = into.partition(":")
+    return (parent, path) if into else None
+
+
+def _same_archive(project: Project, parent: str, archive: str) -> bool:
+    """Whether an archive is one of the parent's own releases, so that the nested tree lies in it."""
+    upstream = project.lock.upstreams.get(parent)
+    project_name = archive.partition("==")[0]
+    return bool(upstream) and any(p.archive.partition("==")[0] == project_name for p in upstream.pins.values())  # type: ignore[union-attr]
+
+
+def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
+    """The commit of a pin, and whether git was asked for it."""
+    if not draft.url:
+        return draft.commit, False
+    try:
+        found = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(draft.upstream))
+    except Unreachable as error:
+        if draft.commit:
+            project.say(f"{draft.upstream}: {error.message}; commit {draft.commit} is taken as given")
+            return draft.commit, False
+        if draft.archive:
+            project.say(f"{draft.upstream}: {error.message}; pinned by its archive alone")
+            return None, False
+        raise Unreachable(error.message, hint="give its commit with --commit, and an --archive to fetch") from None
+    if draft.commit and found != draft.commit:
+        raise SourceError(
+            f"{draft.upstream}: {draft.ref} is {found} there, not {draft.commit}",
+            hint="leave --commit out to pin what is there",
+        )
+    return found, True
+
+
+def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
+    if is_local_archive(draft.archive):
+        path = project.layout.root / draft.archive
+        if not path.is_file():
+            raise UserError(f"the archive {path} is not there", hint="name PROJECT==VERSION, or a tar file's path")
+        return fsio.sha256_file(path), {}
+    name, _, version = draft.archive.partition("==")
+    sdist = index.find_sdist(name, version)
+    wheels = {w.name: w.sha256 for w in index.find_wheels(name, version) if w.sha256}
+    if draft.subdir:
+        wheels = {}  # the wheels are the surrounding project's
+    return sdist.sha256 or fsio.sha256_file(index.download(sdist, "")), wheels
+
+
+@dataclass(frozen=True, slots=True)
+class PinCheck:
+    """One source of one pin. ``ok`` is None where it could not be asked."""
+
+    pin: str
+    source: str
+    ok: bool | None
+    said: str
+
+
+def check_pins(project: Project, names: Sequence[str] = ()) -> list[PinCheck]:
+    """Ask every source of every pin whether it still is what the lock says."""
+    found = []
+    for upstream in project.lock.upstreams.values():
+        for item in upstream.pins.values() if not names or upstream.name in names else ():
+            label = f"{item.upstream} {item.ref}"
+            if item.url and item.commit:
+                found.append(_check_git(project, item, label))
+                if upstream.keyring and found[-1].ok:
+                    found.append(_check_signed(project, item, label))
+            if item.archive:
+                try:
+                    path = archive_file(project.layout, item)
+                    found.append(PinCheck(label, "archive", True, f"{path.name} has the locked hash"))
+                except PatchqError as error:
+                    found.append(PinCheck(label, "archive", False, error.message))
+    return found
+
+
+def _check_git(project: Project, item: Pin, label: str) -> PinCheck:
+    try:
+        now = pin_git(project.layout, project.store, item, skip=project.lock.nested_in(item.upstream))
+    except Unreachable as error:
+        return PinCheck(label, "git", None, f"not checked: {error.message}")
+    except PatchqError as error:
+        return PinCheck(label, "git", False, error.message)
+    if now == item.commit:
+        return PinCheck(label, "git", True, f"{item.ref} is still {now}")
+    return PinCheck(label, "git", False, f"{item.ref} moved: the lock has {item.commit}, there it is {now}")
+
+
+def _check_signed(project: Project, item: Pin, label: str) -> PinCheck:
+    try:
+        said = check_signature(project.layout, project.lock, project.store, item)
+    except PatchqError as error:
+        return PinCheck(label, "signature", False, error.message)
+    return PinCheck(label, "signature", True, said)

@@ -1,0 +1,186 @@
+"""Files that are either as before or as after, and the lock that keeps two commands apart."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld
+from patchq.system import runner
+
+#: How the name of a file ends while it is being written.
+UNFINISHED = ".unfinished"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the renames in ``folder`` last through a power cut."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: written beside it, fsynced, renamed."""
+    write_all({path: data})
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Replace several files, each by one step of its own; when this returns, all of them last."""
+    for path, data in files.items():
+        _replace(path, data)
+    for folder in {path.parent for path in files}:
+        sync_folder(folder)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=UNFINISHED, dir=path.parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def remove(path: Path) -> None:
+    """Remove the file ``path`` if it is there."""
+    path.unlink(missing_ok=True)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Rename within one file system, replacing ``new``."""
+    os.replace(old, new)
+    sync_folder(new.parent)
+
+
+def read_or_none(path: Path) -> bytes | None:
+    """The bytes of ``path``, or None where there is no such file."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def read_limited(path: Path, most: int) -> bytes | None:
+    """The bytes of a file that somebody else may have written; None where there is none.
+
+    :raises FormatError: if it has more than ``most`` bytes; then it isn't read.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise FormatError(
+                    f"{path} has {size} bytes; {most} are the most", hint="see the limits in docs/reference/formats.md"
+                )
+            return file.read(most)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def stat_key(path: Path) -> tuple[int, int, int]:
+    """What changes when a file's content does: modification time in ns, size, inode.
+
+    :raises FileNotFoundError: if there is no such file.
+    """
+    st = path.stat()
+    return st.st_mtime_ns, st.st_size, st.st_ino
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+        return digest.hexdigest()
+
+
+def dump_json(value: object) -> bytes:
+    """JSON for files: sorted keys, indented, one newline at the end, UTF-8."""
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+
+
+def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
+    """Parse a versioned state file.
+
+    :raises StateTooNew, StateTooOld: if it was written for another version.
+    :raises StateError: if it isn't a JSON object with a version.
+    """
+    hint = f"move {path} away and run `patchq apply`: state under .patchq is rebuilt from the lock"
+    try:
+        value = json.loads(data.decode("utf-8", "surrogateescape"))
+        found = int(value["version"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise StateError(f"{path} is not a patchq state file", hint=hint) from None
+    if found > version:
+        raise StateTooNew(
+            f"{path} was written by a newer patchq (format {found}, this one reads {version})",
+            hint="update patchq, or " + hint,
+        )
+    if found < version:
+        raise StateTooOld(f"{path} has the old format {found}; this patchq reads {version}", hint=hint)
+    return dict(value)
+
+
+@contextmanager
+def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
+    """Hold the project's lock.
+
+    It is a flock, so the kernel drops it when its holder dies, and the children inherit it, so
+    that one that outlives a killed patchq still holds it (no library's lock does that). Beside
+    it a file says who holds it. Yields whether the holder before was killed.
+
+    :param wait: seconds to wait for another holder.
+    :raises BusyError: naming the holder, when it hasn't let go by then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    owner = path.with_suffix(".owner")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        end = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise BusyError(
+                        f"another patchq is at work: {_describe_owner(owner)}",
+                        hint="wait for it to end, or raise --wait SECONDS",
+                    ) from None
+                time.sleep(0.05)
+        killed = owner.exists()
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        owner.write_text(f"pid {os.getpid()} on {socket.gethostname()}: patchq {verb}, since {now}\n")
+        runner.inherited_fds.add(fd)
+        try:
+            yield killed
+        finally:
+            runner.inherited_fds.discard(fd)
+            owner.unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+
+
+def _describe_owner(owner: Path) -> str:
+    try:
+        return owner.read_text().strip() or "unknown"
+    except OSError:
+        return "unknown"
