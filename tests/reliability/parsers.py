@@ -22,7 +22,7 @@ from patchq.git.repository import Git, Stage, TreeEntry, init_store
 from patchq.names import BlobId
 from patchq.project import stack
 from patchq.sources import archive as archives
-from patchq.stacks import edit
+from patchq.stacks import adopt
 from patchq.store import bundle
 from patchq.system import fsio
 
@@ -120,7 +120,7 @@ def patches_to_import(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as text:
         path = Path(text) / "input.patch"
         path.write_bytes(data)
-        edit._read_file(path, "input", 1)
+        adopt._read_file(path, "input", 1)
 
 
 _kept: list[tuple[tempfile.TemporaryDirectory[str], Git]] = []

@@ -24,7 +24,7 @@ def command(
 
     Mails, an mbox, a folder with a series, plain diffs, or with --range the commits of a repository.
     """
-    from patchq.stacks.edit import import_patches
+    from patchq.stacks.adopt import import_patches
 
     result = import_patches(
         open_project(as_json), name, paths, set_name=set_name, git_range=git_range, topic=topic, author=author,
