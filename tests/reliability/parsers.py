@@ -18,7 +18,9 @@ from patchq.carry import rerere
 from patchq.errors import PatchqError
 from patchq.formats import diff, header, ledger, lock, measurements, series
 from patchq.formats.diff import Mismatch, Unsupported
-from patchq.git.repository import Git, Stage, TreeEntry, init_store
+from patchq.git.mergetree import Stage
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git, init_store
 from patchq.names import BlobId
 from patchq.project import stack
 from patchq.sources import archive as archives

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from patchq.carry.carry import STOPS, Patch, carry, read_patches
 from patchq.errors import SourceError, UserError
-from patchq.git.repository import Git, bare_repository, fetch_history, scratch
+from patchq.git.repository import Git, bare_repository, scratch
+from patchq.git.transport import fetch_history
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.stacks.apply import Carried, carried_stacks

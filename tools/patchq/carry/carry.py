@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 from patchq.carry.absorbed import IDENTICAL, Sight, judge, look
 from patchq.formats import diff
+from patchq.git.diffs import PathChange
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
-from patchq.git.repository import CommitInfo, Git, Merge, PathChange, Stage, TreeEntry, blob_id, scratch
+from patchq.git.mergetree import Merge, Stage
+from patchq.git.objects import CommitInfo, TreeEntry, blob_id
+from patchq.git.repository import Git, scratch
 from patchq.names import BlobId, CommitId, TreeId, show_path
 
 #: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.

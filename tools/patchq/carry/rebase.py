@@ -35,7 +35,7 @@ from patchq.formats import ledger as ledgers
 from patchq.formats.header import Ident
 from patchq.formats.lock import Pin, Upstream, with_pin
 from patchq.formats.lock import parse as parse_lock
-from patchq.git.repository import CommitInfo
+from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from patchq.formats.diff import split_lines
-from patchq.git.repository import Git, Stage
+from patchq.git.mergetree import Stage
+from patchq.git.repository import Git
 from patchq.system import fsio
 from patchq.system.paths import Layout
 

@@ -26,7 +26,9 @@ from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
 from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.lock import Pin
-from patchq.git.repository import PathChange, Stage, TreeEntry, blob_id
+from patchq.git.diffs import PathChange
+from patchq.git.mergetree import Stage
+from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.worktree import Worktree, branch_of
 from patchq.names import BlobId, CommitId, ProofRequest, show_path
 from patchq.project.project import Project

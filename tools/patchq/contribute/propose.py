@@ -22,7 +22,10 @@ from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header, Ident, mail_safe, with_trailer, without_ours
 from patchq.formats.ledger import WRITTEN
 from patchq.formats.lock import ContributeConfig
-from patchq.git.repository import CommitInfo, PathChange, TreeEntry, bare_repository, blob_id, fetch_history, scratch
+from patchq.git.diffs import PathChange
+from patchq.git.objects import CommitInfo, TreeEntry, blob_id
+from patchq.git.repository import bare_repository, scratch
+from patchq.git.transport import fetch_history
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import older_first

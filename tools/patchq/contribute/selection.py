@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from patchq.errors import UserError
 from patchq.formats.header import Header
 from patchq.formats.lock import Pin
+from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
-from patchq.git.repository import CommitInfo
 from patchq.project.project import Project
 from patchq.project.refs import newest, older_first, pin_at
 from patchq.project.stack import Stack, find_patch, load_stack

@@ -12,7 +12,7 @@ from patchq.contribute.bugreport import folder_of as report_folder
 from patchq.contribute.dossier import folder_of
 from patchq.contribute.proposal import Owner, Proposal, repository_of
 from patchq.errors import SourceError, UserError
-from patchq.git.repository import push as git_push
+from patchq.git.transport import push as git_push
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.edit import set_upstream_status

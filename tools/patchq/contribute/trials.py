@@ -9,7 +9,7 @@ from patchq.contribute.gates import FAILED
 from patchq.contribute.proposal import Member, TestRun
 from patchq.contribute.selection import Plan, set_with
 from patchq.errors import BuildError
-from patchq.git.repository import PathChange
+from patchq.git.diffs import PathChange
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.proofs.prove import NOT_RUN, Proof, Verdict, checkout, judge, prove_trees, run_pytest, trees_lock, whole_set

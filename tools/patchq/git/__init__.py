@@ -1,3 +1,15 @@
-"""Git, and nothing but git: objects, refs, bulk doors, worktrees, merges."""
+"""Git, and nothing but git: commands, refs, objects, diffs, merges, transport, worktrees."""
 
-__all__ = ["fastimport", "merges", "replay", "repository", "worktree"]
+__all__ = [
+    "command",
+    "diffs",
+    "fastimport",
+    "merges",
+    "mergetree",
+    "objects",
+    "refs",
+    "replay",
+    "repository",
+    "transport",
+    "worktree",
+]

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from patchq.git.diffs import PathChange
 from patchq.git.fastimport import import_commits, quote_path
-from patchq.git.repository import Git, Merge, PathChange, Stage, TreeEntry, blob_id
+from patchq.git.mergetree import Merge, Stage
+from patchq.git.objects import TreeEntry, blob_id
+from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, TreeId
 
 

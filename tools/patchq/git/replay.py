@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from patchq.errors import Conflict, ConflictError
-from patchq.git.repository import CommitInfo, Git
+from patchq.git.objects import CommitInfo
+from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId, TreeId, show_path
 
 

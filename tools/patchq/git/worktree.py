@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.errors import EditedTreeError, PatchqError
-from patchq.git.repository import Git, TreeEntry
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
 from patchq.system import fsio, runner
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Pin, Upstream
-from patchq.git.repository import default_branch
+from patchq.git.transport import default_branch
 from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.pins import REACH_TIMEOUT, is_local_archive, local_folder, pin_git

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from patchq.environment.machine import Machine, this_machine
+from patchq.git.objects import CommitInfo
 from patchq.git.replay import leave_out
-from patchq.git.repository import CommitInfo, Git
+from patchq.git.repository import Git
 from patchq.names import CommitId, ProofRequest, TreeId
 from patchq.project.project import Project
 from patchq.project.stack import Stack, find_patch

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Lock, Pin
-from patchq.git.repository import Git, Unreachable, fetch_commit, fetch_tag, init_store, remote_commit
+from patchq.git.repository import Git, init_store
+from patchq.git.transport import Unreachable, fetch_commit, fetch_tag, remote_commit
 from patchq.names import CommitId
 from patchq.sources import index, keyring
 from patchq.sources.archive import import_archive, import_folder

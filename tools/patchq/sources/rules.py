@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.git.repository import Git, TreeEntry
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git
 from patchq.names import CommitId
 from patchq.system import fsio
 from patchq.system.paths import Layout

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from patchq.errors import UserError
 from patchq.formats.header import parse as parse_mail
-from patchq.git.repository import CommitInfo
+from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
 from patchq.names import AppliedPatch, CommitId, StackResult, TreeId
 from patchq.project.journal import Change, TreeMove

@@ -11,8 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from patchq.errors import ConflictError
+from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
-from patchq.git.repository import CommitInfo, Git
+from patchq.git.repository import Git
 from patchq.names import TreeId
 from patchq.project.project import Project
 from patchq.stacks.apply import Carried, carried_stacks

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from patchq.errors import ConflictError, UserError
 from patchq.formats.header import Ident, mail_safe, with_trailer
 from patchq.formats.series import SUFFIX
+from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
-from patchq.git.repository import CommitInfo, Git
+from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project

@@ -12,8 +12,9 @@ from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
 from patchq.formats.header import Header, mail_safe
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.series import SUFFIX
+from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
-from patchq.git.repository import CommitInfo, Git
+from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.lock import Pin, Upstream, with_pin
 from patchq.formats.lock import parse as parse_lock
-from patchq.git.repository import Unreachable
+from patchq.git.transport import Unreachable
 from patchq.names import CommitId
 from patchq.project.journal import Change
 from patchq.project.project import Project

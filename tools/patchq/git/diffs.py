@@ -1,0 +1,108 @@
+"""What differs between trees: by path, as text, as patch files, and diffs applied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.git.objects import Objects, TreeEntry
+from patchq.names import BlobId, CommitId
+
+_DIFF_CONFIG = (
+    "diff.renames=true",
+    "diff.renameLimit=0",
+    "diff.algorithm=myers",
+    "diff.indentHeuristic=true",
+    "diff.noprefix=false",
+    "diff.mnemonicPrefix=false",
+    "diff.interHunkContext=0",
+    "diff.suppressBlankEmpty=false",
+    "core.quotePath=true",
+    "core.attributesFile=/dev/null",
+    "format.encodeEmailHeaders=true",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PathChange:
+    """What differs between two trees at one path; None is no file."""
+
+    path: bytes
+    old: TreeEntry | None
+    new: TreeEntry | None
+
+
+def _changes(fields: Sequence[bytes]) -> list[PathChange]:
+    """What ``diff-tree -z`` says: a line of modes and blobs, then a path, and so on."""
+    found = []
+    for meta, path in zip(fields[::2], fields[1::2], strict=True):
+        old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
+        sides = ((old_mode, old), (new_mode, new))
+        entries = (None if mode == b"000000" else TreeEntry(mode, BlobId(blob.decode())) for mode, blob in sides)
+        found.append(PathChange(path, *entries))
+    return found
+
+
+class Diffs(Objects):
+    """Making, naming and applying diffs."""
+
+    def changes(self, before: str, after: str) -> list[PathChange]:
+        """Each path that differs between two trees or commits; a rename is a removal and an addition."""
+        return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
+
+    def changes_of(self, commits: Sequence[CommitId]) -> list[list[PathChange]]:
+        """What each of the commits changes of its parent."""
+        data = "".join(f"{c}\n" for c in commits).encode()
+        out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data) if commits else b""
+        found: dict[bytes, list[bytes]] = {c.encode(): [] for c in commits}
+        fields = found[commits[0].encode()] if commits else []
+        for field in out.split(b"\0")[:-1]:
+            commit = field.strip()
+            if commit in found:
+                fields = found[commit]
+            else:
+                fields.append(field)
+        return [_changes(found[c.encode()]) for c in commits]
+
+    def diffs_of(self, commits: Sequence[CommitId]) -> list[bytes]:
+        """The diff of each of the commits, renames as a removal and an addition."""
+        data = "".join(f"{c}\n" for c in commits).encode()
+        argv = ("diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv")
+        out = self.run(*argv, "--src-prefix=a/", "--dst-prefix=b/", "--stdin", data=data, config=_DIFF_CONFIG)
+        found = dict.fromkeys(commits, b"")
+        # No line of a diff begins with an id.
+        parts = re.split(rb"^([0-9a-f]{40})\n", out, flags=re.MULTILINE)
+        found.update((CommitId(c.decode()), text) for c, text in zip(parts[1::2], parts[2::2], strict=True))
+        return [found[c] for c in commits]
+
+    def patch_ids_of(self, commits: Sequence[CommitId]) -> list[str]:
+        """git's stable patch id of each of the commits; empty for one that changes nothing."""
+        log = (
+            self.run("log", "-p", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
+            if commits
+            else b""
+        )
+        lines = self.run("patch-id", "--stable", data=log).decode().splitlines()
+        found = {commit: pid for pid, commit in (line.split() for line in lines)}
+        return [found.get(c, "") for c in commits]
+
+    def format_patches(self, spec: str, folder: Path) -> None:
+        """Write a range as patch files, in the bytes that docs/reference/formats.md fixes."""
+        self.run(
+            "format-patch", "--quiet", f"--output-directory={folder}", "--always", "--zero-commit", "--full-index",
+            "--no-signature", "--no-stat", "--keep-subject", "--unified=3", "--binary", "--no-ext-diff",
+            "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--no-color", "--filename-max-length=40", spec,
+            config=_DIFF_CONFIG,
+        )  # fmt: skip
+
+    def apply_to_index(self, patch: bytes, index: Path) -> None:
+        """``git apply --cached`` with zero fuzz on a temporary index.
+
+        :raises runner.CommandError: when git refuses.
+        """
+        self.run(
+            "apply", "--cached", "--whitespace=nowarn", "-",
+            data=patch, env={"GIT_INDEX_FILE": str(index)}, config=("core.attributesFile=/dev/null",),
+        )  # fmt: skip

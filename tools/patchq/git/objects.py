@@ -1,0 +1,135 @@
+"""Blobs, trees and commits: read in bulk, and written one by one (many: ``fastimport``)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from patchq.errors import SourceError
+from patchq.formats.header import Ident
+from patchq.git.command import MEND
+from patchq.git.refs import Refs
+from patchq.names import BlobId, CommitId, TreeId
+from patchq.system import runner
+
+#: Packs past which they become one.
+MAX_PACKS = 50
+
+
+def blob_id(content: bytes) -> BlobId:
+    """The id that git gives to a blob of these bytes."""
+    return BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """A file of a tree."""
+
+    mode: bytes
+    blob: BlobId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """What ``export`` needs to know of a commit."""
+
+    commit: CommitId
+    tree: TreeId
+    parents: tuple[CommitId, ...]
+    author: Ident
+    message: str
+
+
+class Objects(Refs):
+    """Reading and writing objects."""
+
+    def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
+        """The trees of commits, in one call."""
+        return [TreeId(t) for t in self.resolve(*(f"{c}^{{tree}}" for c in commits))]
+
+    def list_tree(self, treeish: str, paths: Sequence[bytes] = ()) -> dict[bytes, TreeEntry]:
+        """Every file of a tree, or those at these paths, by path."""
+        out = self.run("ls-tree", "-r", "-z", "--full-tree", treeish, "--", *map(os.fsdecode, paths))
+        found: dict[bytes, TreeEntry] = {}
+        for line in out.split(b"\0")[:-1]:
+            meta, path = line.split(b"\t", 1)
+            mode, _, blob = meta.split(b" ")
+            found[path] = TreeEntry(mode, BlobId(blob.decode()))
+        return found
+
+    def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
+        """The contents of blobs, by one ``cat-file --batch``.
+
+        :raises SourceError: for one that the store has lost.
+        """
+        wanted = list(dict.fromkeys(blobs))
+        if not wanted:
+            return {}
+        out = self.run("cat-file", "--batch", data="".join(b + "\n" for b in wanted).encode())
+        found: dict[BlobId, bytes] = {}
+        at = 0
+        for blob in wanted:
+            end = out.index(b"\n", at)
+            words = out[at:end].split()
+            if len(words) != 3:
+                raise SourceError(
+                    f"the store has lost the object {blob}",
+                    hint=MEND,
+                )
+            size = int(words[2])
+            found[blob] = out[end + 1 : end + 1 + size]
+            at = end + size + 2
+        return found
+
+    def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:
+        """Write a commit whose committer is its author, so that its id depends on nothing else."""
+        env = {
+            "GIT_AUTHOR_NAME": author.name,
+            "GIT_AUTHOR_EMAIL": author.email,
+            "GIT_AUTHOR_DATE": f"@{author.when} {author.zone}",
+            "GIT_COMMITTER_NAME": author.name,
+            "GIT_COMMITTER_EMAIL": author.email,
+            "GIT_COMMITTER_DATE": f"@{author.when} {author.zone}",
+        }
+        args = [x for p in parents for x in ("-p", p)]
+        return CommitId(
+            self.run("commit-tree", tree, *args, "-F", "-", data=message.encode(), env=env).decode().strip()
+        )
+
+    def log(self, *specs: str) -> list[CommitInfo]:
+        """Commits of a range, oldest first, along first parents."""
+        form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B%x01"
+        out = self.run(
+            "log", "--reverse", "--first-parent", "--encoding=UTF-8", "--date=raw", f"--format={form}", *specs, "--"
+        ).decode("utf-8", "replace")
+        found = []
+        for record in out.split("\x01")[:-1]:
+            commit, tree, parents, name, email, date, message = record.lstrip("\n").split("\0", 6)
+            when, zone = date.split()
+            found.append(
+                CommitInfo(
+                    CommitId(commit),
+                    TreeId(tree),
+                    tuple(CommitId(p) for p in parents.split()),
+                    Ident(name, email, int(when), zone),
+                    message,
+                )
+            )
+        return found
+
+    def is_whole(self, commits: Iterable[str]) -> bool:
+        """Whether every commit, tree and file that these commits consist of is here."""
+        data = "".join(f"{commit}\n" for commit in commits).encode()
+        try:
+            self.run("rev-list", "--objects", "--quiet", "--stdin", data=data)
+        except runner.CommandError:
+            return False
+        return True
+
+    def join_packs(self) -> None:
+        """Make one pack of many: each fetch and each cold apply adds one, and every git looks into all of them."""
+        if len(list((self.folder / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
+            # Unreachable objects stay: undo may need them.
+            self.run("repack", "-a", "-d", "-k", "-q")
