@@ -19,8 +19,8 @@ from pathlib import Path
 
 from carrying import copy_project, git, rebase
 
-from patchq.carry.carry import STOPS
 from patchq.carry.forecast import forecast
+from patchq.carry.landing import STOPS
 from patchq.project.project import Project
 from patchq.stacks.apply import apply, carried_stacks
 from patchq.stacks.edit import new

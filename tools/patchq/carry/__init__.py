@@ -1,3 +1,6 @@
 """Patches onto other refs: what would become of them, and what did."""
 
-__all__ = ["absorbed", "blame", "carry", "forecast", "overlap", "rebase", "rerere", "state", "stops"]
+__all__ = [
+    "absorbed", "blame", "column", "forecast", "landing", "looking", "merging", "overlap", "rebase", "rerere", "state",
+    "stops",
+]  # fmt: skip

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from patchq.carry.carry import STOPS, Patch, carry, read_patches
+from patchq.carry.landing import STOPS, Patch, read_patches
+from patchq.carry.merging import carry
 from patchq.errors import SourceError, UserError
 from patchq.git.repository import Git, bare_repository, scratch
 from patchq.git.transport import fetch_history

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from patchq.carry.carry import STOPS, Column, FileConflict, carry_each, read_patches, sights, verdict
+from patchq.carry.column import Column
+from patchq.carry.landing import STOPS, FileConflict, read_patches
+from patchq.carry.looking import sights, verdict
+from patchq.carry.merging import carry_each
 from patchq.errors import UserError
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchq.carry.carry import Column, Patch
+from patchq.carry.column import Column
+from patchq.carry.landing import Patch
 from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
 

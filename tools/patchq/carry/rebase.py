@@ -14,7 +14,9 @@ from dataclasses import replace
 
 from patchq import __version__
 from patchq.carry import rerere, stops
-from patchq.carry.carry import ABSORBED, STOPS, Column, Landing, Patch, carry, read_patches, write_commits
+from patchq.carry.column import Column
+from patchq.carry.landing import ABSORBED, STOPS, Landing, Patch, read_patches, write_commits
+from patchq.carry.merging import carry
 from patchq.carry.state import (
     ABORTING,
     CARRYING,

@@ -39,7 +39,7 @@ class Step:
 class Stop:
     """A patch that waits for a person.
 
-    :ivar conflicts: of path and the lines at which conflicts begin; see :class:`patchq.carry.carry.FileConflict`.
+    :ivar conflicts: of path and the lines at which conflicts begin; see :class:`patchq.carry.landing.FileConflict`.
     :ivar parked: the commit whose tree the worktree was given, markers included.
     :ivar carries: how many of the patches after it would land as things stand; ``stops``: how many would not.
     :ivar ready: whether the worktree holds it, and is the user's.

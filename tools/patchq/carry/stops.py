@@ -9,19 +9,10 @@ from functools import cached_property
 
 from patchq.carry import rerere
 from patchq.carry.absorbed import Sight
-from patchq.carry.carry import (
-    ABSORBED,
-    CONFLICT,
-    OBSOLETE,
-    STOPS,
-    Column,
-    Landing,
-    Patch,
-    look_at,
-    sight,
-    verdict,
-    write_commits,
-)
+from patchq.carry.column import Column
+from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE, STOPS, Landing, Patch, write_commits
+from patchq.carry.looking import sight, verdict
+from patchq.carry.merging import look_at
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
 from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
 from patchq.formats import ledger as ledgers

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.carry.carry import STOPS
+from patchq.carry.landing import STOPS
 from patchq.carry.overlap import Touch
 from patchq.contribute.gates import NOT_RUN, Gate
 from patchq.formats.header import without_trailers

@@ -9,8 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.carry.carry import ABSORBED, STOPS, Landing, Patch, carry, look_at, read_patches, sight, verdict
-from patchq.carry.carry import write_commits as write
+from patchq.carry.landing import ABSORBED, STOPS, Landing, Patch, read_patches
+from patchq.carry.landing import write_commits as write
+from patchq.carry.looking import sight, verdict
+from patchq.carry.merging import carry, look_at
 from patchq.carry.overlap import Touch, by_commits, by_releases
 from patchq.contribute.gates import Gate, run_gates
 from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref

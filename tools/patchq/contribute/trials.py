@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from patchq.carry.carry import write_commits as write
+from patchq.carry.landing import write_commits as write
 from patchq.contribute.gates import FAILED
 from patchq.contribute.proposal import Member, TestRun
 from patchq.contribute.selection import Plan, set_with

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from patchq.carry.carry import STOPS
 from patchq.carry.forecast import forecast
+from patchq.carry.landing import STOPS
 from patchq.errors import PatchqError
 from patchq.formats.ledger import WRITTEN, Attempt, Cost, costs, parse
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one

@@ -12,8 +12,9 @@ from pathlib import Path
 from patchq.errors import Conflict, ConflictError, FormatError, UserError
 from patchq.formats.header import Header, Ident, split_mail
 from patchq.formats.header import parse as parse_mail
+from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
-from patchq.git.repository import CommitInfo, Git
+from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project

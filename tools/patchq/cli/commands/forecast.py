@@ -39,8 +39,8 @@ def _one(
     set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     from patchq.carry.blame import blame as find_culprits
-    from patchq.carry.carry import STOPS
     from patchq.carry.forecast import forecast
+    from patchq.carry.landing import STOPS
     from patchq.errors import SourceError
 
     found = forecast(project, name, refs, releases=releases, ahead=newest, set_name=set_name)

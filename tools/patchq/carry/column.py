@@ -1,0 +1,161 @@
+"""A ref's column: a stack's patches on one tree, as far as they land without git."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from patchq.carry.landing import ABSORBED, CLEAN, OFFSET, Landing, Patch
+from patchq.formats import diff
+from patchq.git.diffs import PathChange
+from patchq.git.merges import Side
+from patchq.git.objects import TreeEntry, blob_id
+from patchq.git.repository import Git
+from patchq.names import BlobId, TreeId
+
+
+class Column:
+    """The patches on one tree. Of its thousands of entries only those are kept that the patches can meet."""
+
+    def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch]) -> None:
+        self.git, self.tree, self.patches = git, tree, patches
+        self.landings: dict[int, Landing] = {}
+        self.contents: dict[BlobId, bytes] = {}
+        self.changed: set[bytes] = set()
+        touched = {path for patch in patches for path in patch.paths}
+        near = touched | {parent for path in touched for parent in _parents(path)}
+        folders = {path.rpartition(b"/")[0] for path in touched}
+        self.folders = {b""}
+        self.entries: dict[bytes, TreeEntry] = {}
+        for path, entry in git.list_tree(tree).items():
+            parents = _parents(path)
+            self.folders.update(folders.intersection(parents))
+            if path in near or not touched.isdisjoint(parents):
+                self.entries[path] = entry
+        self.bare = dict(self.entries)
+        #: Where files went that the patches know by another path.
+        self.moved: dict[bytes, bytes] = {}
+
+    def content(self, blob: BlobId) -> bytes:
+        """A blob's bytes, from memory or the store."""
+        if blob not in self.contents:
+            self.contents[blob] = self.git.read_blobs([blob])[blob]
+        return self.contents[blob]
+
+    def read_bare(self, paths: Iterable[bytes]) -> None:
+        """Read the files at these paths as upstream has them, all at once."""
+        self.read(self.bare.get(self.moved.get(path, path)) for path in paths)
+
+    def read(self, entries: Iterable[TreeEntry | None]) -> None:
+        """Read files, all at once."""
+        wanted = {e.blob for e in entries if e and e.mode != diff.GITLINK} - self.contents.keys()
+        self.contents.update(self.git.read_blobs(wanted))
+
+    def put(self, changes: Sequence[PathChange]) -> None:
+        """Change the tree."""
+        for change in changes:
+            if change.new is None:
+                self.entries.pop(change.path, None)
+            else:
+                self.entries[change.path] = change.new
+            self.changed.add(change.path)
+
+    # Landing
+
+    def advance(self) -> list[Request]:
+        """Land what needs no git; returns the merges that can be asked for now, together."""
+        requests: list[Request] = []
+        waiting: set[bytes] = set()
+        for number, patch in enumerate(self.patches):
+            if number in self.landings:
+                continue
+            if patch.paths & waiting:
+                waiting |= patch.paths
+                continue
+            landing = self._in_process(patch)
+            if landing:
+                self.put(landing.changes)
+                self.landings[number] = landing
+                continue
+            sides = self._sides(patch)
+            if sides is None:
+                # A merge of whole trees may move any path: it waits for all before it, and all after for it.
+                if not waiting:
+                    requests.append(Request(self, number, patch, None))
+                break
+            requests.append(Request(self, number, patch, sides))
+            waiting |= patch.paths
+        return requests
+
+    def _in_process(self, patch: Patch) -> Landing | None:
+        """Land a patch whose every path is as it was, or takes its hunks without fuzz."""
+        entries = self.entries
+        new: list[PathChange] = []
+        moved = already = 0
+        for edit in patch.edits:
+            there = entries.get(edit.path)
+            if edit.path in self.moved:
+                return None
+            if there == edit.old:
+                new.append(PathChange(edit.path, there, edit.new))
+            elif there == edit.new:
+                already += 1
+            elif (
+                there is None
+                or edit.old is None
+                or edit.new is None
+                or edit.path not in patch.hunks
+                or there.mode != edit.old.mode
+            ):
+                return None
+            else:
+                try:
+                    content, shifted = diff.apply_hunks(patch.hunks[edit.path], self.content(there.blob))
+                except diff.Mismatch:
+                    return None
+                blob = blob_id(content)
+                self.contents[blob] = content
+                new.append(PathChange(edit.path, there, TreeEntry(edit.new.mode, blob)))
+                moved += bool(shifted)
+        if patch.edits and already == len(patch.edits):
+            return Landing(patch.name, ABSORBED)
+        if already or any(c.new and c.path not in entries and self._in_the_way(c.path) for c in new):
+            return None
+        return Landing(patch.name, OFFSET if moved else CLEAN, changes=tuple(new))
+
+    def _in_the_way(self, path: bytes) -> bool:
+        """Whether a file is where a new path has a folder, or a folder where it is a file."""
+        if any(parent in self.entries for parent in _parents(path)):
+            return True
+        return any(other.startswith(path + b"/") for other in self.entries)
+
+    def _sides(self, patch: Patch) -> tuple[Side, ...] | None:
+        """The files that a merge of this patch is of, where it can't reach any other; None where it may."""
+        found = []
+        for edit in patch.edits:
+            path = self.moved.get(edit.path, edit.path)
+            side = Side(path, edit.old, self.entries.get(path), edit.new)
+            if diff.GITLINK in (e.mode for e in (side.base, side.ours, side.theirs) if e):
+                return None
+            if path != edit.path and edit.old and edit.new is None:
+                return None  # renamed here, removed there
+            added = edit.old is None and side.ours is None
+            if added and (self._in_the_way(path) or path.rpartition(b"/")[0] not in self.folders):
+                return None  # where its folder is gone, git may know where that went
+            found.append(side)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A merge to ask git for: of the files that the patch changes (``sides``), or of whole trees (None)."""
+
+    column: Column
+    number: int
+    patch: Patch
+    sides: tuple[Side, ...] | None
+
+
+def _parents(path: bytes) -> list[bytes]:
+    parts = path.split(b"/")
+    return [b"/".join(parts[:n]) for n in range(1, len(parts))]

@@ -1,0 +1,60 @@
+"""Whether upstream has a patch already: its trees, as the patches see them, put to :mod:`patchq.carry.absorbed`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from patchq.carry.absorbed import IDENTICAL, Sight, judge, look
+from patchq.carry.column import Column
+from patchq.carry.landing import ABSORBED, Landing, Patch
+from patchq.formats import diff
+from patchq.names import show_path
+
+
+def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> Sight:
+    """Whether upstream has a patch already.
+
+    :param base: the tree that the stack was written for.
+    :param versions: upstream's later trees with what to call them, oldest first, the last one the target.
+    """
+
+    def content(column: Column, path: bytes) -> bytes | None:
+        entry = column.bare.get(column.moved.get(path, path))
+        return column.content(entry.blob) if entry and entry.mode != diff.GITLINK else None
+
+    patched = {e.new.blob: base.content(e.new.blob) for e in patch.edits if e.new and e.new.mode != diff.GITLINK}
+    files = [
+        look(
+            show_path(e.path), patch.hunks.get(e.path, ()), patched.get(e.new.blob) if e.new else None,
+            content(base, e.path), [(label, content(column, e.path)) for label, column in versions],
+        )
+        for e in patch.edits
+    ]  # fmt: skip
+    return judge(files, [label for label, _ in versions])
+
+
+def sights(
+    patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
+) -> dict[int, Sight]:
+    """:func:`sight` with each of these versions as the target, by its number; the files are read once, and dropped."""
+    if not targets:
+        return {}
+    versions = versions[: max(targets) + 1]
+    columns = [base, *(column for _, column in versions)]
+    entries = [column.bare.get(column.moved.get(path, path)) for column in columns for path in patch.paths]
+    entries += [edit.new for edit in patch.edits]
+    contents = base.git.read_blobs({e.blob for e in entries if e and e.mode != diff.GITLINK})
+    for column in columns:
+        column.contents = contents
+    found = {n: sight(patch, base, versions[: n + 1]) for n in targets}
+    for column in columns:
+        column.contents = {}
+    return found
+
+
+def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:
+    """Of a patch that stops on a ref: its outcome, how much of it upstream has, and the evidence."""
+    if landing.outcome == ABSORBED and not seen.retirable:
+        return ABSORBED, IDENTICAL, f"nothing of it is left to add at {ref}"
+    outcome = ABSORBED if seen.retirable else landing.outcome
+    return outcome, seen.grade, seen.said if seen.grade else ""

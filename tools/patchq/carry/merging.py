@@ -1,0 +1,207 @@
+"""Patches carried onto other trees in memory: what ``forecast`` shows and ``rebase`` keeps.
+
+A patch lands in process where each of its paths is as it was or takes the hunks without fuzz; the rest is for
+git's ort merge. All merges that don't wait for each other go through one ``git merge-tree --stdin``. Where a
+patch changes files that are all there, its merge is one of those files alone: a release apart, two whole trees
+take ten times as long, and nothing could have been renamed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from patchq.carry.column import Column, Request
+from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, FileConflict, Landing, Patch
+from patchq.formats import diff
+from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
+from patchq.git.mergetree import Merge
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git, scratch
+from patchq.names import BlobId, CommitId, TreeId, show_path
+
+
+def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+    """The patches on each base; one that stops is left out of what follows.
+
+    What the landings hold is in memory: ``Column.contents`` has all that isn't in the store.
+
+    :param written_for: the commit that the patches' stack begins at.
+    """
+    with _following(store, patches, bases, written_for) as (columns, merger):
+        for column in columns:
+            column.read_bare(path for patch in patches for path in patch.paths)
+        while requests := [r for column in columns for r in column.advance()]:
+            merger.merge(requests)
+    return columns
+
+
+#: Trees whose files are in memory together: more of them take more time, not more memory.
+_TOGETHER = 5
+
+
+def carry_each(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+    """As :func:`carry`, of any number of bases: what comes of the patches, without the files' contents."""
+    columns = []
+    for start in range(0, len(bases), _TOGETHER):
+        part = carry(store, patches, bases[start : start + _TOGETHER], written_for)
+        for column in part:
+            column.contents = {}
+        columns += part
+    return columns
+
+
+def look_at(store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+    """Trees as the patches see them, with no patch on any: for :func:`sight`."""
+    with _following(store, patches, commits, written_for) as (columns, _):
+        for column in columns:
+            column.read_bare(path for patch in patches for path in patch.paths)
+    return columns
+
+
+@contextmanager
+def _following(
+    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId
+) -> Iterator[tuple[list[Column], _Merger]]:
+    """Columns that know where files went, and what merges in them; afterwards they read from the store."""
+    with scratch(store) as git:
+        base, *trees = store.tree_of([written_for, *commits])
+        columns = [Column(git, tree, patches) for tree in trees]
+        merger = _Merger(git)
+        merger.follow(columns, base)
+        yield columns, merger
+        for column in columns:
+            column.git = store
+
+
+_PROBE = b"\nwhere this line is, there is the file: %d\n"
+
+
+class _Merger:
+    """Asks git for merges, all of a round by one process, and lands what they come to."""
+
+    def __init__(self, git: Git) -> None:
+        self.git = git
+        self.known: dict[tuple[Side, ...], Merged] = {}
+        self.written: set[BlobId] = set()
+
+    def follow(self, columns: Sequence[Column], base: TreeId) -> None:
+        """Find where files went that the patches change and a column lacks, and folders that they add files to.
+
+        By a merge that changes just those: git finds a renamed file as it would for the patch, once for all.
+        """
+        absences = [{p for patch in c.patches for p in patch.paths} - c.entries.keys() for c in columns]
+        before = self.git.list_tree(base, sorted(set().union(*absences))) if any(absences) else {}
+        lacking = []
+        for column, absent in zip(columns, absences, strict=True):
+            absent = {p for p in absent if p not in before or before[p].mode != diff.GITLINK}
+            gone = sorted(p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders)
+            if gone:
+                lacking.append((column, gone))
+        if not lacking:
+            return
+        blobs = self.git.read_blobs(before[p].blob for _, gone in lacking for p in gone if p in before)
+        with Objects(self.git, self.written) as objects:
+            pairs = []
+            root = objects.commit(base)
+            for column, gone in lacking:
+                marked = {}
+                for n, path in enumerate(gone):
+                    old = before.get(path)
+                    blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
+                    marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
+                pairs.append((objects.commit(column.tree, parent=root), objects.commit(base, marked, parent=root)))
+        merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
+        for (column, gone), merge in zip(lacking, merges, strict=True):
+            found = [c for c in self.git.changes(column.tree, merge.tree) if c.new]
+            contents = self.git.read_blobs(c.new.blob for c in found if c.new)
+            for n, path in enumerate(gone):
+                places = [c for c in found if c.new and _PROBE % n in contents[c.new.blob]]
+                if len(places) != 1:
+                    continue
+                place = places[0]
+                if (path in before) != (place.old is not None):
+                    continue
+                column.folders.add(place.path.rpartition(b"/")[0])
+                if place.path != path:
+                    column.moved[path] = place.path
+                if place.old:
+                    column.entries[place.path] = column.bare[place.path] = place.old
+
+    def merge(self, requests: Sequence[Request]) -> None:
+        """Merge, and land."""
+        small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
+        whole = [r for r in requests if r.sides is None]
+        with Objects(self.git, self.written) as objects:
+            marks = [self._files(objects, r.column, sides) for sides, r in small.items() if sides is not None]
+            marks += [self._trees(objects, r) for r in whole]
+        pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
+        merges = self._ask(pairs)
+        flat = flat_trees(self.git, [m.tree for m in merges[: len(small)]])
+        count = len(small)
+        for sides, merge, pair, tree in zip(small, merges[:count], pairs[:count], flat, strict=True):
+            assert sides is not None
+            self.known[sides] = by_path(sides, merge, pair, tree)
+        found = [
+            (r, Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair))
+            for r, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True)
+        ]
+        found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
+        wanted = {c.new.blob for _, m in found for c in m.changes if c.new and c.new.mode != diff.GITLINK}
+        contents = self.git.read_blobs(wanted)
+        for r, merged in found:
+            news = [c.new.blob for c in merged.changes if c.new and c.new.blob in contents]
+            r.column.contents.update((blob, contents[blob]) for blob in news)
+            _land(r, merged)
+
+    def _ask(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
+        """The merges of pairs, by one process for each core: a merge takes git as long as its files are long."""
+        count = max(1, min(os.cpu_count() or 1, len(pairs)))
+        with ThreadPoolExecutor(count) as pool:
+            parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
+        return [parts[n % count][n // count] for n in range(len(pairs))]
+
+    def _files(self, objects: Objects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
+        """Commits of flat trees that hold only these files, by number."""
+        for side in sides:
+            if side.ours and side.ours.blob in column.contents:
+                objects.blob(column.contents[side.ours.blob])
+        base, ours, theirs = (
+            {b"%05d" % n: entry for n, entry in enumerate(entries)}
+            for entries in zip(*((s.base, s.ours, s.theirs) for s in sides), strict=True)
+        )
+        root = objects.commit("", base)
+        return objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
+
+    def _trees(self, objects: Objects, request: Request) -> tuple[int, int]:
+        column, patch = request.column, request.patch
+        changed = {path: column.entries.get(path) for path in column.changed}
+        for entry in changed.values():
+            if entry and entry.blob in column.contents:
+                objects.blob(column.contents[entry.blob])
+        root = objects.commit(patch.parent)
+        return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
+
+
+def _land(request: Request, merged: Merged) -> None:
+    column, patch = request.column, request.patch
+    if not merged.stages:
+        column.put(merged.changes)
+        outcome = MERGED if merged.changes else ABSORBED
+        column.landings[request.number] = Landing(patch.name, outcome, changes=merged.changes)
+        return
+    old = [e.path for e in patch.edits if e.old is not None]
+    gone = old and not any(column.moved.get(path, path) in column.entries for path in old)
+    outcome, paths = (OBSOLETE, old) if gone else (CONFLICT, sorted({s.path for s in merged.stages}))
+    mark = b"<<<<<<< " + merged.labels[0].encode()
+    blobs = {c.path: c.new.blob for c in merged.changes if c.new and c.new.blob in column.contents}
+    files = []
+    for path in paths:
+        lines = diff.split_lines(column.contents[blobs[path]]) if path in blobs else []
+        at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
+        files.append(FileConflict(show_path(path), at))
+    column.landings[request.number] = Landing(
+        patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels
+    )
