@@ -130,6 +130,19 @@ def outside(members: dict[str, bytes]) -> None:
     members["project/../../evil"] = b"x"
 
 
+def private(name: str) -> Callable[[dict[str, bytes]], None]:
+    """Something that a bundle names as it should, and that is no part of a project."""
+
+    def put(members: dict[str, bytes]) -> None:
+        manifest = json.loads(members["bundle.json"])
+        manifest["files"][name] = [1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"]
+        members["bundle.json"] = json.dumps(manifest).encode()
+        members[name] = b"x"
+
+    put.__name__ = name
+    return put
+
+
 def newer(members: dict[str, bytes]) -> None:
     members["bundle.json"] = members["bundle.json"].replace(b'"version": 1', b'"version": 2')
 
@@ -140,7 +153,29 @@ def words(members: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [extra, altered, lacking, outside, newer, words, None, "link", "cut", "text"],
+    [
+        extra,
+        altered,
+        lacking,
+        outside,
+        newer,
+        words,
+        None,
+        "link",
+        "cut",
+        "text",
+        *map(
+            private,
+            [
+                "project/.patchq/store.git/config",
+                "project/.patchq/journal/pending.json",
+                "project/.github/workflows/x.yml",
+                "project/patches/.patchq/x",
+                "project/tests/stacks/.git/config",
+                "project/tests/conftest.py",
+            ],
+        ),
+    ],
     ids=lambda c: getattr(c, "__name__", str(c)),
 )
 def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_written(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -213,3 +214,24 @@ def test_pin_says_what_moved(patchq: Patchq, upstream: Path) -> None:
     git(upstream, "tag", "v2")
     answer = json.loads(patchq.ok("pin", "up", "--ref", "v2", "--json"))
     assert answer["moved"] == [{"what": "the ref of default", "old": "v1", "new": "v2"}]
+
+
+def test_a_bundle_carries_what_a_keyring_asks_for(
+    patchq: Patchq, upstream: Path, signers: tuple[Signer, Signer], tmp_path: Path
+) -> None:
+    ours, other = signers
+    ours.sign(upstream, "tag", "-s", "v2", "-m", "two")
+    trust(patchq, ours)
+    patchq.ok("pin", "up", "--ref", "v2")
+    patchq.ok("apply")
+    bundle = tmp_path / "all.bundle"
+    patchq.ok("bundle", str(bundle))
+    upstream.rename(tmp_path / "gone")
+    site = Patchq(tmp_path / "site")
+    said = site.ok("apply", "--from-bundle", str(bundle))
+    assert "tag signed by " in said
+    assert (site.root / "keys/up").read_bytes() == ours.public
+    # The same, on a site that has another opinion of who may sign.
+    shutil.rmtree(site.layout.private)
+    (site.root / "keys/up").write_bytes(other.public)
+    assert "no good signature" in site.fails(1, "apply", "--from-bundle", str(bundle))

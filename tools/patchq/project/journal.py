@@ -9,22 +9,24 @@ the operation log, from which ``undo`` takes it back.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from patchq.errors import EditedTreeError, StateError, UserError
+from patchq.errors import EditedTreeError, FormatError, StateError, UserError
 from patchq.git.repository import Git
 from patchq.git.worktree import Worktree
 from patchq.names import CommitId
 from patchq.system import fsio
-from patchq.system.paths import Layout
+from patchq.system.paths import Layout, check_inside
 
 VERSION = 1
 #: Operations that can be undone; older ones are forgotten.
 KEEP = 200
+_DIGEST, _ID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Journal:
         data = fsio.read_or_none(self.pending)
         if data is None:
             return ""
-        record = fsio.load_state(data, self.pending, VERSION)
+        record = self._read(self.pending)
         self._carry_out(record, resumed=True)
         return str(record["summary"])
 
@@ -171,7 +173,14 @@ class Journal:
         return digest
 
     def _kept(self, digest: str | None) -> bytes | None:
-        return None if digest is None else self._object(digest).read_bytes()
+        if digest is None:
+            return None
+        data = self._object(digest).read_bytes()
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise StateError(
+                f"{self._object(digest)} is not what the journal kept", hint="use git to restore the files"
+            )
+        return data
 
     def _object(self, digest: str) -> Path:
         return self.folder / "objects" / digest[:2] / digest[2:]
@@ -183,7 +192,32 @@ class Journal:
         if not names:
             return None
         path = operations / f"{names[-1]}.json"
-        return names[-1], fsio.load_state(path.read_bytes(), path, VERSION)
+        return names[-1], self._read(path)
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """A record, whose files lie in the project, whose refs are git's and whose contents have their digests.
+
+        :raises StateError: if it is anything else.
+        """
+        record = fsio.load_state(fsio.read_or_none(path) or b"", path, VERSION)
+        hint = f"remove {path}: patchq wrote no such thing"
+        try:
+            for name, ends in record["files"].items():
+                check_inside(name, f"{path}: the file")
+                if any((self.layout.root / part).is_symlink() for part in PurePosixPath(name).parents):
+                    raise StateError(f"{path} would write through a symbolic link: {name}", hint=hint)
+                if any(end is not None and not _DIGEST.fullmatch(end) for end in ends):
+                    raise ValueError(name)
+            for ref, *ends in record["refs"]:
+                if not ref.startswith("refs/") or any(end is not None and not _ID.fullmatch(end) for end in ends):
+                    raise ValueError(ref)
+            for upstream, *ends, _ in record["trees"]:
+                # A rebase's worktree is named UPSTREAM@REF, with the ref as a folder's name.
+                if "/" in upstream or upstream.startswith(".") or any(e and not _ID.fullmatch(e) for e in ends):
+                    raise ValueError(upstream)
+        except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
+            raise StateError(f"{path} is no record of patchq's: {error}", hint=hint) from None
+        return record
 
     def undo(self) -> str:
         """Take back the newest operation; returns its summary.

@@ -13,6 +13,7 @@ from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
 from patchq.git.repository import Git, init_store
 from patchq.git.worktree import Worktree
 from patchq.project.journal import Journal
+from patchq.project.private import check_private
 from patchq.project.stack import Stack, load_stack
 from patchq.sources.index import Progress
 from patchq.system import fsio, leftovers
@@ -37,8 +38,11 @@ class Project:
         """The project around ``start``.
 
         :raises UserError: if there is none.
+        :raises StateError: if what lies in its ``.patchq`` isn't patchq's own.
         """
-        return cls(find_project(start), say, wait)
+        layout = find_project(start)
+        check_private(layout)
+        return cls(layout, say, wait)
 
     @cached_property
     def lock(self) -> Lock:
@@ -49,6 +53,7 @@ class Project:
 
     @cached_property
     def store(self) -> Git:
+        check_private(self.layout)
         return init_store(self.layout.store)
 
     @cached_property
@@ -64,7 +69,11 @@ class Project:
 
     @contextmanager
     def locked(self, verb: str) -> Iterator[None]:
-        """Hold the project's lock; a change that a killed command left is finished first."""
+        """Hold the project's lock; a change that a killed command left is finished first.
+
+        :raises StateError: if what lies in ``.patchq`` isn't patchq's own.
+        """
+        check_private(self.layout)
         with (
             fsio.lock(self.layout.private / "lock", verb=verb, wait=self.wait) as killed,
             leftovers.cleared(self.layout, killed),

@@ -194,6 +194,11 @@ class Fetcher:
         return archive_file(self.layout, pin, offline=self.offline, progress=self.progress)
 
 
+def tag_ref(pin: Pin) -> str:
+    """Where the store keeps the tag that a pin names, with its signature."""
+    return f"refs/patchq/tag/{pin.upstream}/{_ref_component(pin.ref)}"
+
+
 def _signed_ref(keys: Path, pin: Pin) -> str:
     """Says that a pin's signature was checked, by a keyring with this content."""
     digest = hashlib.sha256(fsio.read_or_none(keys) or b"").hexdigest()
@@ -212,7 +217,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin) -> str:
     url = str(folder) if folder else pin.url
     if not store.ref_or_none(pin.commit):
         fetch_commit(store, url, pin.commit, pin.ref)
-    tag = fetch_tag(store, url, pin.ref, f"refs/patchq/tag/{pin.upstream}/{_ref_component(pin.ref)}")
+    tag = fetch_tag(store, url, pin.ref, tag_ref(pin))
     return keyring.verify(store, pin.commit, pin.ref, tag, layout.root / upstream.keyring)
 
 

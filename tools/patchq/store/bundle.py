@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from patchq import __version__
@@ -26,7 +26,7 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, StackResult
 from patchq.project.project import Project
 from patchq.sources import index
-from patchq.sources.pins import Base, Fetcher, base_ref, is_local_archive
+from patchq.sources.pins import Base, Fetcher, base_ref, is_local_archive, tag_ref
 from patchq.stacks.apply import apply, carried_stacks
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME, Layout, check_inside
@@ -66,10 +66,13 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
         tips = [c.commits[-1][1].commit if c.commits else c.base for c in carried]
         trees = dict(zip((c.stack.pin.upstream for c in carried), project.store.tree_of(tips), strict=True))
         members = _project_files(layout.root)
+        tags = {base.pin.upstream: _tag(project, base) for base in bases}
         for base in bases:
+            if keyring := project.lock.upstreams[base.pin.upstream].keyring:
+                members[f"project/{keyring}"] = layout.root / keyring
             if base.source == "git":
                 path = Path(text) / f"{base.pin.upstream}.pack"
-                path.write_bytes(_pack(project.store, base.commit))
+                path.write_bytes(_pack(project.store, base.commit, tags[base.pin.upstream]))
                 members[f"packs/{path.name}"] = path
             elif is_local_archive(base.pin.archive):
                 path = (layout.root / base.pin.archive).resolve()
@@ -84,7 +87,7 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
                 members[f"archives/{sha256}/{name}"] = _wheel(project, pin, name, sha256)
         manifest = {
             "version": VERSION, "tool": f"patchq {__version__}", "set": set_name,
-            "pins": [_pin(b) for b in bases], "trees": trees,
+            "pins": [_pin(b, tags[b.pin.upstream]) for b in bases], "trees": trees,
             "files": {name: [path.stat().st_size, fsio.sha256_file(path)] for name, path in sorted(members.items())},
         }  # fmt: skip
         _write(target, json.dumps(manifest, indent=1, sort_keys=True).encode(), members)
@@ -93,8 +96,16 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
     return Bundled(str(target), size, sha256, set_name, shown, len(members))
 
 
-def _pin(base: Base) -> dict[str, str]:
-    return {"upstream": base.pin.upstream, "ref": base.pin.ref, "source": base.source, "commit": base.commit}
+def _pin(base: Base, tag: str) -> dict[str, str]:
+    said = {"upstream": base.pin.upstream, "ref": base.pin.ref, "source": base.source, "commit": base.commit}
+    return {**said, "tag": tag} if tag else said
+
+
+def _tag(project: Project, base: Base) -> str:
+    """The object of a signed tag, by which a keyring knows the pin; empty where none is asked for."""
+    keyring = project.lock.upstreams[base.pin.upstream].keyring
+    found = project.store.refs(tag_ref(base.pin)).get(tag_ref(base.pin), "") if keyring else ""
+    return found if found and project.store.run("cat-file", "-t", found).strip() == b"tag" else ""
 
 
 def _project_files(root: Path) -> dict[str, Path]:
@@ -106,9 +117,10 @@ def _project_files(root: Path) -> dict[str, Path]:
     return found
 
 
-def _pack(store: Git, commit: CommitId) -> bytes:
-    """A pack of one commit with its tree, without history; of whole objects, so that its bytes are always the same."""
-    objects = store.run("rev-list", "--objects", "--no-object-names", "--no-walk", commit)
+def _pack(store: Git, commit: CommitId, tag: str) -> bytes:
+    """A pack of one commit with its tree and tag, without history; of whole objects, so that its bytes are always
+    the same."""
+    objects = store.run("rev-list", "--objects", "--no-object-names", "--no-walk", commit) + tag.encode()
     config = ("pack.threads=1", "core.compression=6", "pack.compression=6")
     return store.run(
         "pack-objects", "--stdout", "--quiet", "--window=0", "--depth=0", "--no-reuse-object", "--no-reuse-delta",
@@ -168,6 +180,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             )
         if not own.exists() and (other := _not_of(root, bundled)):
             raise UserError(f"{root} holds {other} and is no project", hint="an empty folder, by --project DIR")
+        _check_members(bundled, bundle.name)
         project = Project(Layout(root), **options)
         with project.locked("apply"):
             if not own.exists():
@@ -190,6 +203,21 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             hint="the same input gave another tree: report it",
         )  # fmt: skip
     return found
+
+
+def _check_members(bundled: Path, where: str) -> None:
+    """What a bundle writes into a project is its lock, stacks, proofs, and files that the lock names.
+
+    :raises FormatError: for anything else, private state above all.
+    """
+    lock = parse_lock((bundled / LOCK_NAME).read_bytes(), f"{where}: {LOCK_NAME}")
+    named = {LOCK_NAME, *(u.keyring for u in lock.upstreams.values())}
+    named |= {str(PurePosixPath(pin.archive)) for u in lock.upstreams.values() for pin in u.pins.values()}
+    for path in sorted(bundled.rglob("*")):
+        name = path.relative_to(bundled)
+        inside = name.parts[0] == "patches" or name.parts[:2] == ("tests", "stacks") or name.as_posix() in named
+        if path.is_file() and (not inside or any(p.lower() in (".git", ".patchq") for p in name.parts)):
+            raise FormatError(f"{where} holds {name}, which is no part of a project", hint="don't use it")
 
 
 def _not_of(root: Path, bundled: Path) -> str:
@@ -228,6 +256,10 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
     if not store.ref_or_none(locked.commit):
         raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its commit", hint="make it anew")
     store.run("update-ref", base_ref(locked, "git"), locked.commit)
+    if tag := pin.get("tag", ""):
+        if not store.ref_or_none(f"{tag}^{{tag}}"):
+            raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its tag", hint="make it anew")
+        store.run("update-ref", tag_ref(locked), tag)
 
 
 @contextmanager

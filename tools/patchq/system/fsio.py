@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import secrets
 import socket
-import tempfile
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld
+from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld, UserError
 from patchq.system import runner
 
 #: How the name of a file ends while it is being written.
@@ -43,18 +46,32 @@ def write_all(files: Mapping[Path, bytes]) -> None:
         sync_folder(folder)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that aren't there; each lasts when this returns."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        new.mkdir(exist_ok=True)
+        sync_folder(new.parent)
+
+
 def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=UNFINISHED, dir=path.parent)
+    make_folder(path.parent)
+    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{UNFINISHED}")
+    # As the person's umask has it, or as the file is that this one replaces.
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(fd, "wb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.fchmod(fd, stat.S_IMODE(path.lstat().st_mode) & 0o666)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+            os.fsync(fd)
+        os.replace(beside, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
 
 
@@ -150,16 +167,24 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
     :param wait: seconds to wait for another holder.
     :raises BusyError: naming the holder, when it hasn't let go by then.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     owner = path.with_suffix(".owner")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = _open_own(path, os.O_RDWR | os.O_CREAT)
     try:
         end = time.monotonic() + wait
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except BlockingIOError:
+            except OSError as error:
+                if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise UserError(
+                        f"the file system of {path.parent} keeps no locks ({error.strerror}), and patchq can't tell "
+                        "two commands apart without",
+                        hint="put the project on a local disk, or mount that one with locks",
+                    ) from None
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
                 if time.monotonic() >= end:
                     raise BusyError(
                         f"another patchq is at work: {_describe_owner(owner)}",
@@ -168,7 +193,9 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
                 time.sleep(0.05)
         killed = owner.exists()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        owner.write_text(f"pid {os.getpid()} on {socket.gethostname()}: patchq {verb}, since {now}\n")
+        said = f"pid {os.getpid()} on {socket.gethostname()}: patchq {verb}, since {now}\n"
+        with os.fdopen(_open_own(owner, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
+            file.write(said)
         runner.inherited_fds.add(fd)
         try:
             yield killed
@@ -177,6 +204,19 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
             owner.unlink(missing_ok=True)
     finally:
         os.close(fd)
+
+
+def _open_own(path: Path, flags: int) -> int:
+    """Open a file of patchq's own: no link is followed.
+
+    :raises StateError: if it is one.
+    """
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise StateError(f"{path} is a symbolic link; patchq follows none there", hint=f"remove {path}") from None
 
 
 def _describe_owner(owner: Path) -> str:

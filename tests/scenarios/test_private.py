@@ -1,0 +1,166 @@
+"""Private state that somebody else made is refused in words, before anything of it is obeyed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kit import Patchq, git
+
+VERBS = [
+    ("apply",), ("status",), ("list",), ("check",), ("undo",), ("fetch",), ("deps",), ("export", "up"),
+    ("new", "up", "x", "-m", "x"), ("drop", "first"), ("forecast", "up", "--onto", "v1"), ("ledger",),
+]  # fmt: skip
+
+
+def trap(folder: Path) -> tuple[str, Path]:
+    """A program that leaves a mark when it is run."""
+    mark = folder / "ran"
+    program = folder / "trap.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\nexit 0\n")
+    program.chmod(0o755)
+    return str(program), mark
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda v: v[0])
+def test_a_clone_with_private_state_is_refused(stack: Patchq, tmp_path: Path, verb: tuple[str, ...]) -> None:
+    program, mark = trap(tmp_path)
+    config = stack.layout.store / "config"
+    config.write_text(config.read_text() + f"\tfsmonitor = {program}\n\thooksPath = {tmp_path}\n")
+    for hook in ("reference-transaction", "post-checkout", "post-index-change"):
+        shutil.copy(program, tmp_path / hook)
+        shutil.copy(program, stack.layout.store / "hooks" / hook)
+    git(stack.root, "init", "-q")
+    git(stack.root, "add", "-f", "--all", ".patchq/store.git", ".patchq/journal", "patches", "upstream.lock")
+    git(stack.root, "commit", "-qm", "evil")
+    clone = Patchq(tmp_path / "clone")
+    git(tmp_path, "clone", "-q", str(stack.root), str(clone.root))
+    assert "is tracked by git" in clone.fails(1, *verb)
+    assert not mark.exists()
+
+
+def test_a_compressed_index_is_asked_of_git(stack: Patchq) -> None:
+    git(stack.root, "init", "-q")
+    git(stack.root, "add", "-f", ".patchq/state", "patches", "upstream.lock")
+    git(stack.root, "update-index", "--index-version", "4")
+    assert "is tracked by git" in stack.fails(1, "status")
+    git(stack.root, "rm", "-q", "-r", "--cached", ".patchq")
+    stack.ok("status")
+
+
+@pytest.mark.parametrize("line", ["\tfsmonitor = {}", "[include]\n\tpath = {}", '[filter "x"]\n\tsmudge = {}'])
+def test_a_store_that_names_programs_is_refused(stack: Patchq, tmp_path: Path, line: str) -> None:
+    program, mark = trap(tmp_path)
+    config = stack.layout.store / "config"
+    config.write_text(config.read_text() + line.format(program) + "\n")
+    assert "patchq didn't write" in stack.fails(1, "apply")
+    assert not mark.exists()
+    config.write_text(config.read_text().removesuffix(line.format(program) + "\n"))
+    stack.ok("apply")
+
+
+@pytest.mark.parametrize(
+    "name", [".patchq", ".patchq/lock", ".patchq/store.git", ".patchq/journal", ".patchq/state", "patches", "patches/up", "patches/up/v1"]
+)  # fmt: skip
+def test_a_link_in_patchqs_own_paths_is_refused(stack: Patchq, tmp_path: Path, name: str) -> None:
+    path = stack.root / name
+    elsewhere = tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    said = stack.fails(1, "apply")
+    assert f"{path} is a symbolic link" in said
+    path.unlink()
+    elsewhere.rename(path)
+    stack.ok("apply")
+
+
+def test_a_note_of_the_locks_owner_that_is_a_link_stays(stack: Patchq, tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    (stack.layout.private / "lock.owner").symlink_to(target)
+    assert "symbolic link" in stack.fails(1, "check")
+    assert target.read_text() == "mine"
+
+
+RECORD = {
+    "version": 1,
+    "verb": "apply",
+    "summary": "evil",
+    "time": "",
+    "files": {},
+    "refs": [],
+    "trees": [],
+    "undoes": "",
+}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"files": {"../OUT": [None, "0" * 64]}},
+        {"files": {"/tmp/patchq-OUT": [None, "0" * 64]}},
+        {"files": {".git/hooks/pre-commit": [None, "0" * 64]}},
+        {"files": {"a": [None, "../../../upstream.lock"]}},
+        {"refs": [["HEAD", None, "0" * 40]]},
+        {"refs": [["refs/heads/x", None, "--all"]]},
+        {"trees": [["../../x", None, None, False]]},
+        {"files": []},
+        {"trees": [[]]},
+    ],
+)
+def test_a_journal_writes_only_into_the_project(stack: Patchq, record: dict[str, object]) -> None:
+    (stack.layout.private / "journal" / "pending.json").write_text(json.dumps({**RECORD, **record}))
+    assert "pending.json" in stack.fails(1, "apply")
+    assert not (stack.root.parent / "OUT").exists()
+
+
+def test_a_kept_content_that_was_changed_is_not_written(stack: Patchq) -> None:
+    objects = stack.layout.private / "journal" / "objects"
+    for path in objects.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"evil")
+    assert "not what the journal kept" in stack.fails(1, "undo")
+
+
+def test_a_worktree_that_leads_elsewhere_is_refused(stack: Patchq, tmp_path: Path) -> None:
+    program, mark = trap(tmp_path)
+    other = tmp_path / "other"
+    git(tmp_path, "init", "-q", str(other))
+    git(other, "config", "core.fsmonitor", program)
+    (stack.tree() / ".git").write_text(f"gitdir: {other / '.git'}\n")
+    assert "not this project's" in stack.fails(1, "status")
+    assert not mark.exists()
+
+
+def test_a_copied_project_is_one_of_its_own(stack: Patchq, tmp_path: Path) -> None:
+    copy = Patchq(tmp_path / "copy")
+    shutil.copytree(stack.root, copy.root, symlinks=True)
+    before = stack.snapshot()
+    copy.ok("drop", "third")
+    assert stack.snapshot() == before
+    assert "2 of 2 applied; worktree clean" in copy.ok("status")
+    assert "3 of 3 applied; worktree clean" in stack.ok("status")
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_files_have_the_persons_umask(stack: Patchq, umask: int) -> None:
+    (stack.tree() / "a.txt").write_bytes(b"x\n" + (stack.tree() / "a.txt").read_bytes())
+    before = os.umask(umask)
+    try:
+        stack.ok("new", "up", "fourth", "-m", "Fourth", "--topic", "t", "-s")
+    finally:
+        os.umask(before)
+    assert stack.patch_file("fourth").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_file_keeps_its_mode(stack: Patchq) -> None:
+    stack.layout.lock.chmod(0o600)
+    stack.ok("drop", "third")
+    series = stack.layout.stack("up", "v1") / "series"
+    series.chmod(0o640)
+    stack.ok("drop", "second")
+    assert series.stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,130 @@
+"""Whether ``.patchq`` is private: made here by patchq, not brought by a clone, a bundle or an archive.
+
+A store's configuration can name programs, a worktree's ``.git`` another repository, a link in a folder of
+patchq's a file of somebody's. None of these is obeyed: what patchq didn't write is refused before git, or
+anything else, looks at it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from patchq.errors import StateError
+from patchq.git.repository import Git
+from patchq.system import fsio
+from patchq.system.paths import Layout
+
+#: What the store's configuration may say: ``git init`` and :func:`patchq.git.repository.init_store` wrote it.
+_SETTINGS = re.compile(
+    rb"\[core\]|\[gc\]|\[extensions\]|"
+    rb"\t(?:repositoryformatversion = [01]|filemode = (?:true|false)|bare = true|ignorecase = (?:true|false)|"
+    rb"symlinks = (?:true|false)|precomposeunicode = (?:true|false)|logallrefupdates = false|autocrlf = false|"
+    rb"loosecompression = \d|auto = 0|objectformat = sha1|refstorage = files)|",
+    re.IGNORECASE,
+)
+_AGAIN = "remove {} and run `patchq apply`: what lies in .patchq is made again from the lock"
+
+
+def check_private(layout: Layout) -> None:
+    """Check that the project's private state is patchq's own.
+
+    :raises StateError: naming what isn't, and what to do.
+    """
+    for path in _own_paths(layout):
+        if path.is_symlink():
+            raise StateError(
+                f"{path} is a symbolic link to {os.readlink(path)}; patchq writes there and follows none",
+                hint=f"look at what it is for, remove it and put a folder or file in its place; to keep {path.name} "
+                "on another disk, mount it there",
+            )
+    private = layout.private
+    if not private.is_dir():
+        return
+    if _is_tracked(layout):
+        raise StateError(
+            f"{private} is tracked by git: private state came with a clone, and could name programs to run",
+            hint="`git rm -r --cached .patchq`, remove the folder, add /.patchq/ to .gitignore, then `patchq apply`",
+        )
+    _check_store(layout.store)
+    trees = private / "trees"
+    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
+        _check_tree(tree, layout.store)
+
+
+def _own_paths(layout: Layout) -> Iterator[Path]:
+    """Where patchq writes, down to where names are the project's; links are not looked behind."""
+    root, private = layout.root, layout.private
+    yield from (layout.dist, root / "measurements")
+    stacks = [root / "patches"]
+    yield from stacks
+    if not stacks[0].is_symlink():
+        upstreams = _inside(stacks[0])
+        yield from upstreams
+        yield from (path for upstream in upstreams if not upstream.is_symlink() for path in _inside(upstream))
+    for folder in (private, layout.store, private / "trees", private / "journal"):
+        yield folder
+        if not folder.is_symlink():
+            yield from _inside(folder)
+
+
+def _inside(folder: Path) -> list[Path]:
+    return [folder / name for name in os.listdir(folder)] if folder.is_dir() else []
+
+
+def _is_tracked(layout: Layout) -> bool:
+    """Whether git tracks anything of ``.patchq`` in the repository that the project lies in.
+
+    Read from the index itself, since this is asked by every command; git is asked where it can't be.
+    """
+    folder = next((f for f in (layout.root, *layout.root.parents) if (f / ".git").exists()), None)
+    if folder is None:
+        return False
+    index = folder / ".git" / "index"
+    try:
+        with index.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            plain = data[:4] == b"DIRC" and data[4:8] in (b"\0\0\0\2", b"\0\0\0\3") and data.find(b"link\0") < 0
+            if plain and data.find(f"{layout.private.name}/".encode()) < 0:
+                return False
+    except (OSError, ValueError):  # a worktree's .git is a file; no index at all is empty
+        if (folder / ".git").is_dir() and not index.exists():
+            return False
+    return bool(Git(layout.root).run("ls-files", "-z", "--", layout.private.name, ok_codes=(0, 128)))
+
+
+def _check_store(store: Path) -> None:
+    if not store.is_dir():
+        return
+    for name in ("config.worktree", "objects/info/http-alternates"):
+        if os.path.lexists(store / name):
+            raise StateError(f"{store / name} is not patchq's", hint=_AGAIN.format(store))
+    for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):
+        if not _SETTINGS.fullmatch(line):
+            raise StateError(
+                f"{store / 'config'} says {line.decode('utf-8', 'backslashreplace').strip()!r}, which patchq didn't "
+                "write; nothing was run",
+                hint=_AGAIN.format(store.parent),
+            )
+
+
+def _check_tree(tree: Path, store: Path) -> None:
+    """A worktree's ``.git`` names this store's record of it; in a project that was copied or moved it is made to."""
+    said = fsio.read_or_none(tree / ".git") if not (tree / ".git").is_dir() else b"a folder"
+    if said is None:
+        return
+    there = Path(os.fsdecode(said.removeprefix(b"gitdir:").strip()))
+    record = store / "worktrees" / there.name
+    if there != record:
+        if there.parts[-3:] != (store.name, "worktrees", there.name) or (there.exists() and not record.is_dir()):
+            raise StateError(
+                f"{tree / '.git'} leads to {there}, which is not this project's", hint=_AGAIN.format(store.parent)
+            )
+        if record.is_dir():
+            fsio.write_atomic(tree / ".git", b"gitdir: %s\n" % os.fsencode(record))
+            fsio.write_atomic(record / "gitdir", os.fsencode(tree / ".git") + b"\n")
+    common = fsio.read_or_none(record / "commondir")
+    if common is not None and common.strip() != b"../..":
+        raise StateError(f"{record / 'commondir'} is not patchq's", hint=_AGAIN.format(store.parent))
