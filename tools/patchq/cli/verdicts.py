@@ -12,7 +12,7 @@ from patchq.cli.common import emit
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
-    from patchq.proofs.prove import Verdict
+    from patchq.proofs.judge import Verdict
 
 _COLOURS = {"proven": "green", "passed": "green", "not run": "yellow"}
 

@@ -21,7 +21,9 @@ from patchq.errors import FormatError, UserError
 from patchq.formats.header import without_trailers
 from patchq.formats.render import render
 from patchq.project.project import Project
-from patchq.proofs.prove import checkout, judge, run_pytest, trees_lock, whole_set
+from patchq.proofs.judge import state_of
+from patchq.proofs.plan import planning
+from patchq.proofs.run import checkout, run_pytest, trees_lock
 from patchq.sources.pins import Fetcher
 from patchq.sources.rules import Rules, read_rules
 from patchq.system import fsio
@@ -94,14 +96,14 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     tests: Sequence[Mapping[str, str]] = ()
     if run:
         project.say(f"running {', '.join(files)} on {plan.onto.ref} as it is")
-        chosen = set_with(project, plan, set_name)
-        with project.locked("test"):
-            whole = whole_set(project, project.stacks(chosen), chosen)
-            bare = whole.with_tips("bare", {**whole.variant.tips, upstream: base.commit})
+        with planning(project, set_with(project, plan, set_name)) as whole:
+            bare = whole.at("bare", upstream, base.commit)
         with trees_lock(project):
             tests, said = run_pytest(project, checkout(project, bare, 0), files)
         if not tests:
-            raise UserError(f"the evidence showed nothing: {judge(tests, said)[1]}", hint="--no-run writes it without")
+            raise UserError(
+                f"the evidence showed nothing: {state_of(tests, said)[1]}", hint="--no-run writes it without"
+            )
     columns, facts, outcomes = _seen(tests)
     machine = this_machine()
     system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"

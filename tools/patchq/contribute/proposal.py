@@ -13,7 +13,7 @@ from patchq.contribute.gates import NOT_RUN, Gate
 from patchq.formats.header import without_trailers
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.proofs.prove import Verdict
+from patchq.proofs.judge import Verdict
 from patchq.proofs.upstream_tests import LATE, FileResult
 from patchq.sources.rules import Rules
 

@@ -12,7 +12,10 @@ from patchq.errors import BuildError
 from patchq.git.diffs import PathChange
 from patchq.names import CommitId
 from patchq.project.project import Project
-from patchq.proofs.prove import NOT_RUN, Proof, Verdict, checkout, judge, prove_trees, run_pytest, trees_lock, whole_set
+from patchq.proofs.judge import NOT_RUN, Verdict, state_of
+from patchq.proofs.plan import Proof, planning
+from patchq.proofs.prove import prove_trees
+from patchq.proofs.run import checkout, run_pytest, trees_lock
 from patchq.proofs.upstream_tests import FileResult, compare, select
 from patchq.sources.pins import Base
 
@@ -64,16 +67,13 @@ def run_brought(project: Project, plan: Plan, branch: Branch, set_name: str) -> 
     changes = [PathChange(path, None, entry) for path, entry in tests.items()]
     (info,) = store.log("--no-walk=unsorted", branch.tip)
     (only,) = write(store, branch.base.commit, [(replace(info, message="tests alone\n"), changes)], {})
-    with project.locked("test"):
-        chosen = set_with(project, plan, set_name)
-        whole = whole_set(project, project.stacks(chosen), chosen)
-        tips = dict(whole.variant.tips)
-        sides = [whole.with_tips("tests", {**tips, plan.upstream: tip}) for tip in (only, branch.tip)]
+    with planning(project, set_with(project, plan, set_name)) as whole:
+        sides = [whole.at("tests", plan.upstream, tip) for tip in (only, branch.tip)]
     states: list[list[tuple[str, str]]] = []
     with trees_lock(project):
         for side in sides:
             trees = checkout(project, side, 0)
-            states.append([judge(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
+            states.append([state_of(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
         said = "" if after == "passed" else f"on the branch: {after}: {wrong}"
@@ -97,13 +97,8 @@ def run_upstreams(
     if not paths:
         return (), ""
     project.say(f"running {len(paths)} of upstream's own test files, on both sides")
-    with project.locked("test"):
-        chosen = set_with(project, plan, set_name)
-        whole = whole_set(project, project.stacks(chosen), chosen)
-        tips = dict(whole.variant.tips)
-        bare, here = (
-            whole.with_tips(side, {**tips, plan.upstream: tip})
-            for side, tip in (("before", branch.base.commit), ("after", branch.tip))
-        )
+    with planning(project, set_with(project, plan, set_name)) as whole:
+        bare = whole.at("before", plan.upstream, branch.base.commit)
+        here = whole.at("after", plan.upstream, branch.tip)
     files = [(plan.upstream, path) for path in paths]
     return tuple(compare(project, files, bare, here, TEST_SECONDS)), ""

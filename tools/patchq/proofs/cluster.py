@@ -18,7 +18,9 @@ from typing import Any
 from patchq.environment.machine import this_machine
 from patchq.errors import UserError
 from patchq.project.project import Project
-from patchq.proofs.prove import ERROR, Cell, CellResult, run_cell, variant_of
+from patchq.proofs.judge import ERROR, CellResult
+from patchq.proofs.plan import Cell, variant_of
+from patchq.proofs.run import run_cell
 from patchq.sources.index import cache_folder
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME, Layout

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from patchq.project.project import Project
-from patchq.proofs.prove import Variant, checkout, in_slots, run_pytest, whole_set
+from patchq.proofs.plan import Variant, planning
+from patchq.proofs.run import checkout, in_slots, run_pytest
 
 #: What is said of a file that takes too long.
 LATE = "no answer in"
@@ -37,10 +38,8 @@ def run_upstream_tests(
 ) -> list[FileResult]:
     """Pick and run upstream's tests for every stack of a set, all or the named ones."""
     set_name = project.choose_set(set_name)
-    with project.locked("test"):
-        stacks = project.stacks(set_name)
-        project.check_names([s.pin for s in stacks], names, set_name)
-        whole = whole_set(project, stacks, set_name)
+    with planning(project, set_name) as whole:
+        project.check_names([s.pin for s in whole.stacks], names, set_name)
         bare = whole.bare()
         chosen: dict[str, list[str]] = {}
         for upstream, tip in whole.variant.tips.items():

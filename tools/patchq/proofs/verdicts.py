@@ -1,4 +1,4 @@
-"""Results to text, JSON, JUnit XML and SARIF, all from the same verdicts."""
+"""Verdicts to text, JSON, JUnit XML and SARIF, all from the same ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.proofs.prove import NOT_RUN, CellResult, Proof, Verdict
+from patchq.proofs.judge import NOT_RUN, CellResult, Verdict
+from patchq.proofs.plan import Proof
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
 

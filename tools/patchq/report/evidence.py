@@ -18,7 +18,7 @@ from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measur
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
-from patchq.proofs.prove import NOT_RUN, Verdict
+from patchq.proofs.judge import NOT_RUN, Verdict
 from patchq.report.bench import ledger_file, read_measurements, read_targets
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status

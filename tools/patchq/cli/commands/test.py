@@ -34,7 +34,8 @@ def command(
     and counts nowhere as passed.
     """
     from patchq.proofs import verdicts as report
-    from patchq.proofs.prove import CellResult, run_proofs
+    from patchq.proofs.judge import CellResult
+    from patchq.proofs.prove import run_proofs
     from patchq.system.fsio import dump_json, write_atomic
 
     project = open_project(as_json)

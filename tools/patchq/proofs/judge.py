@@ -1,0 +1,85 @@
+"""What came of it: tests' outcomes to a cell's state, and a patch's cells to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from patchq.proofs.plan import WITH, WITHOUT, Proof
+
+#: Of a proof's run in one variant.
+PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """``state`` of a cell, its tests' outcomes, and the machine that they ran on."""
+
+    proof: str
+    variant: str
+    state: str
+    tests: tuple[dict[str, str], ...] = ()
+    said: str = ""
+    seconds: float = 0.0
+    machine: Mapping[str, str] = field(default_factory=dict)
+    trees: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the cells of one patch come to. ``state``: ``proven`` (both sides ran), ``passed`` (only
+    the one with it was asked for), ``failed``, ``not proven`` or ``not run``."""
+
+    proof: Proof
+    state: str
+    said: str
+    cells: tuple[CellResult, ...]
+    command: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.state in ("proven", "passed")
+
+
+def state_of(tests: Sequence[Mapping[str, str]], said: str) -> tuple[str, str]:
+    """The state that tests' outcomes come to, and why.
+
+    Errors weigh most: a proof that can't be imported has shown nothing, whatever else failed.
+    """
+    first = {o: next((t for t in tests if t["outcome"] == o), None) for o in ("error", "assertion", "skipped")}
+    if error := first["error"]:
+        return ERROR, f"{error['test']}: {error['said'].strip().splitlines()[-1] if error['said'].strip() else 'error'}"
+    if failure := first["assertion"]:
+        return FAILED, f"{failure['test']}: {failure['said'].splitlines()[0] if failure['said'] else 'failed'}"
+    if skipped := first["skipped"]:
+        return NOT_RUN, skipped["said"].removeprefix("not run: ") or "skipped"
+    if not tests:
+        return ERROR, "no test ran: " + (said.strip().splitlines() or ["pytest said nothing"])[-1]
+    return PASSED, f"{len(tests)} tests"
+
+
+def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdict:
+    """Judge one patch's cells."""
+    by_kind = {c.variant: c for c in cells}
+    here = by_kind[WITH]
+    again = f"patchq test {proof.name}" + (" --prove" if prove else "")
+    if here.state == NOT_RUN:
+        return Verdict(proof, NOT_RUN, here.said, tuple(cells), again)
+    if here.state != PASSED:
+        return Verdict(proof, "failed", f"with the patch: {here.said}", tuple(cells), again)
+    if not prove:
+        return Verdict(proof, "passed", f"{len(here.tests)} tests", tuple(cells))
+    gone = by_kind[WITHOUT]
+    if gone.state == FAILED:
+        failures = [t for t in gone.tests if t["outcome"] == "assertion"]
+        first = failures[0]["said"].splitlines()[0][:160] if failures and failures[0]["said"] else ""
+        return Verdict(proof, "proven", f"without it {len(failures)} of {len(gone.tests)} fail: {first}", tuple(cells))
+    if gone.state == PASSED:
+        said = "passes without the patch: the proof can't fail, or upstream holds the change already"
+    elif gone.state == ERROR:
+        said = f"without the patch it errors instead of failing: {gone.said}"
+    else:
+        said = f"without the patch: {gone.said}"
+    return Verdict(proof, "not proven", said, tuple(cells), again)

@@ -1,0 +1,198 @@
+"""What is to be run: a cell is one patch in one variant of the stacks, known by all that its result depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from patchq.environment.machine import Machine
+from patchq.git.objects import CommitInfo
+from patchq.git.replay import leave_out
+from patchq.names import CommitId, TreeId
+from patchq.project.project import Project
+from patchq.project.stack import Stack, find_patch
+from patchq.stacks.apply import carried_stacks
+
+#: Of a result, as it is kept and as its key is made.
+RESULT_VERSION = 1
+WITH, WITHOUT = "with", "without"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A patch and the tests that prove it."""
+
+    upstream: str
+    ref: str
+    patch: str
+    files: tuple[str, ...]
+    needs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.upstream}/{self.patch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The trees of one run: ``tips`` are commits by upstream; ``left_out`` what isn't in them."""
+
+    kind: str
+    tips: Mapping[str, CommitId]
+    trees: Mapping[str, TreeId]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One proof in one variant."""
+
+    proof: Proof
+    variant: Variant
+    key: str
+    set_name: str
+
+
+@dataclass(slots=True)
+class _Carried:
+    """The stacks of a set as commits, patches as ``upstream/name``.
+
+    :ivar commits: by upstream, oldest first; ``bases`` is what they are on.
+    :ivar requires: by patch, those that it says it requires.
+    """
+
+    bases: dict[str, CommitId] = field(default_factory=dict)
+    commits: dict[str, list[tuple[str, CommitInfo]]] = field(default_factory=dict)
+    requires: dict[str, set[str]] = field(default_factory=dict)
+
+
+class WholeSet:
+    """The whole set as its files say, from which variants are derived in memory.
+
+    Its stacks are read at once; its patches are carried when a variant is first asked for.
+    """
+
+    def __init__(self, project: Project, set_name: str) -> None:
+        self.project, self.set_name, self.store = project, set_name, project.store
+        self.stacks = project.stacks(set_name)
+
+    @cached_property
+    def _carried(self) -> _Carried:
+        found = _Carried()
+        for carried in carried_stacks(self.project, self.stacks, self.set_name):
+            upstream = carried.stack.pin.upstream
+            found.commits[upstream] = [(f"{upstream}/{name}", info) for name, info in carried.commits]
+            found.bases[upstream] = carried.base
+            for name, header in carried.stack.headers():
+                found.requires[f"{upstream}/{name}"] = set(header.values("Requires"))
+        return found
+
+    @cached_property
+    def variant(self) -> Variant:
+        """The set with all its patches."""
+        bases = self._carried.bases
+        tips = {u: (c[-1][1].commit if c else bases[u]) for u, c in self._carried.commits.items()}
+        return self._with_tips(WITH, tips)
+
+    def _with_tips(self, kind: str, tips: Mapping[str, CommitId], left_out: tuple[str, ...] = ()) -> Variant:
+        names = sorted(tips)
+        trees = self.store.tree_of([tips[n] for n in names])
+        return Variant(kind, dict(tips), dict(zip(names, trees, strict=True)), left_out)
+
+    def at(self, kind: str, upstream: str, tip: CommitId, left_out: tuple[str, ...] = ()) -> Variant:
+        """The set with another commit of one upstream, which is no stack's tip."""
+        return self._with_tips(kind, {**self.variant.tips, upstream: tip}, left_out)
+
+    def bare(self) -> Variant:
+        """The pins without any patch."""
+        every = tuple(n for commits in self._carried.commits.values() for n, _ in commits)
+        return self._with_tips("bare", self._carried.bases, every)
+
+    def bare_at(self, upstream: str, tip: CommitId) -> Variant:
+        """The pins without any patch, with another commit of one upstream."""
+        return self._with_tips("bare", {**self._carried.bases, upstream: tip})
+
+    def without(self, name: str) -> Variant:
+        """The set without a patch, those that say that they require it, and those that don't apply without it."""
+        bases = self._carried.bases
+        gone = {name}
+        while more := {n for n, needed in self._carried.requires.items() if needed & gone} - gone:
+            gone |= more
+        tips = dict(self.variant.tips)
+        for upstream, commits in self._carried.commits.items():
+            if not any(n in gone for n, _ in commits):
+                continue
+            kept = leave_out(self.store, upstream, bases[upstream], commits, gone, lambda other, _: gone.add(other))
+            tips[upstream] = kept[-1].commit if kept else bases[upstream]
+        return self._with_tips(WITHOUT, tips, tuple(sorted(gone)))
+
+
+@contextmanager
+def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
+    """The whole set, while the project's lock is held, so that nobody else changes its files."""
+    with project.locked("test"):
+        yield WholeSet(project, set_name)
+
+
+def plan_cells(
+    project: Project, patches: Sequence[str], set_name: str, prove: bool, machine: Machine
+) -> tuple[list[Proof], list[Cell]]:
+    """The proofs of a set's patches, all or the named ones, and their cells.
+
+    :param prove: cells without each patch too.
+    :raises UserError: for a patch that isn't in the set.
+    """
+    with planning(project, set_name) as whole:
+        chosen = _chosen(whole.stacks, patches)
+        here = whole.variant
+        proofs = [p for p in _proofs(whole.stacks) if not chosen or p.name in chosen]
+        cells: list[Cell] = []
+        for proof in proofs:
+            variants = [here] + ([whole.without(proof.name)] if prove else [])
+            cells += [Cell(proof, v, result_key(project, proof, v, machine), set_name) for v in variants]
+        return proofs, cells
+
+
+def _chosen(stacks: list[Stack], patches: Sequence[str]) -> set[str]:
+    found = [find_patch(stacks, name) for name in patches]
+    return {f"{stack.pin.upstream}/{name}" for stack, name in found}
+
+
+def _proofs(stacks: Sequence[Stack]) -> list[Proof]:
+    found = []
+    for stack in stacks:
+        for name, header in stack.headers():
+            found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), header.needs))
+    return found
+
+
+def variant_of(project: Project, cell: Cell) -> Variant:
+    """A cell's variant, made anew in this project's store: how another machine comes by its commits."""
+    with planning(project, cell.set_name) as whole:
+        return whole.variant if cell.variant.kind == WITH else whole.without(cell.proof.name)
+
+
+def result_key(project: Project, proof: Proof, variant: Variant, machine: Machine) -> str:
+    """What a result depends on: trees, the proof's files, Python, torch, GPU, CUDA."""
+    files = sorted({f.split("::")[0] for f in proof.files})
+    digest = hashlib.sha256()
+    for path in proof_inputs(project, files):
+        digest.update(path.relative_to(project.layout.root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    body = [RESULT_VERSION, dict(sorted(variant.trees.items())), proof.files, digest.hexdigest(), machine.facts()]
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
+    """A proof's files, what lies beside them, and the conftests above them."""
+    root = project.layout.root
+    found: set[Path] = set()
+    for file in files:
+        path = root / file
+        found |= {p for p in path.parent.glob("*") if p.is_file() and (p == path or not p.name.startswith("test_"))}
+        found |= {c for c in (f / "conftest.py" for f in path.parents if root in (f, *f.parents)) if c.is_file()}
+    return sorted(p for p in found if p.is_file())

@@ -1,0 +1,126 @@
+"""Running: a variant's trees checked out into a place of their own, and pytest against them in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from patchq.environment.machine import this_machine
+from patchq.project.project import Project
+from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
+from patchq.proofs.plan import Cell, Variant
+from patchq.system import fsio, runner
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+    """Run cells in processes of this machine, as many at once as it has cores for."""
+    return in_slots(project, cells, lambda cell, slot: run_cell(project, cell, slot))
+
+
+def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, int], _Result]) -> Iterable[_Result]:
+    """Work on items, as many at once as this machine has cores, each with the number of trees of its own."""
+    slots: SimpleQueue[int] = SimpleQueue()
+    count = max(1, min(os.cpu_count() or 1, len(items)))
+    for number in range(count):
+        slots.put(number)
+
+    def in_one(item: _Item) -> _Result:
+        slot = slots.get()
+        try:
+            return work(item, slot)
+        finally:
+            slots.put(slot)
+
+    with trees_lock(project), ThreadPoolExecutor(count) as pool:
+        yield from pool.map(in_one, items)
+
+
+def trees_lock(project: Project) -> AbstractContextManager[bool]:
+    """Held while the trees under ``.patchq/prove`` are used: two runs would take them from each other."""
+    return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
+
+
+def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:
+    """Run one proof against one variant's trees, checked out in a place of their own."""
+    machine = this_machine()
+    proof, variant = cell.proof, cell.variant
+    missing = [n for n in proof.needs if n not in machine.can]
+    about: dict[str, Any] = {
+        "machine": machine.facts(), "trees": dict(variant.trees), "left_out": variant.left_out,
+    }  # fmt: skip
+    if missing:
+        return CellResult(proof.name, variant.kind, NOT_RUN, said=f"needs {', '.join(missing)}", **about)
+    if not proof.files:
+        return CellResult(proof.name, variant.kind, ERROR, said="the patch names no Proof:", **about)
+    start = time.monotonic()
+    folder = checkout(project, variant, slot)
+    tests, said = run_pytest(project, folder, proof.files)
+    seconds = round(time.monotonic() - start, 2)
+    state, words = state_of(tests, said)
+    return CellResult(proof.name, variant.kind, state, tuple(tests), words, seconds, **about)
+
+
+def checkout(project: Project, variant: Variant, slot: int) -> Path:
+    """Put a variant's trees into the slot's folder; only what differs from its last one is written."""
+    root = project.layout.private / "prove" / f"slot{slot}"
+    for upstream, tip in variant.tips.items():
+        target = root / upstream
+        index = root / f"{upstream}.index"
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target), "GIT_DIR": str(project.layout.store)}
+        target.mkdir(parents=True, exist_ok=True)
+        runner.run(["git", "read-tree", "--reset", "-u", tip], cwd=target, env=env)
+        for path, nested in project.lock.nested_in(upstream).items():
+            link = target / path
+            if nested in variant.tips and not link.is_symlink():
+                if link.is_dir():
+                    link.rmdir()
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(root / nested)
+    return root
+
+
+def run_pytest(
+    project: Project, trees: Path, files: Sequence[str], *, cwd: Path | None = None, timeout: float | None = None
+) -> tuple[list[dict[str, str]], str]:
+    """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
+
+    :param cwd: where to run, the project's folder by default.
+    :param timeout: seconds; past it the outcomes are none and what was said tells so.
+    """
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        results = Path(text) / "results.json"
+        packages = {
+            u.build.package: str(trees / u.name)
+            for u in project.lock.upstreams.values()
+            if u.build and (trees / u.name).is_dir()
+        }
+        env = {
+            "PATCHQ_TREES": str(trees),
+            "PATCHQ_IMPORTS": json.dumps(packages),
+            "PATCHQ_RESULTS": str(results),
+            # Trees change between runs faster than the clock that bytecode is compared by.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "CUDA_CACHE_DISABLE": "1",
+        }
+        options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
+        argv = [sys.executable, "-m", "pytest", *options, *files]
+        try:
+            done = runner.run(argv, cwd=cwd or project.layout.root, env=env, timeout=timeout, ok_codes=range(-64, 256))
+        except runner.CommandError as error:
+            return [], error.said
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        data = fsio.read_or_none(results)
+        return (json.loads(data) if data else []), said
