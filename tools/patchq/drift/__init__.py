@@ -1,3 +1,3 @@
 """What applies and yet changed meaning: calls that no longer fit, bodies that a patch touches."""
 
-__all__ = ["bodies", "calls", "signatures"]
+__all__ = ["alarms", "bodies", "calls", "drift", "signatures", "touched"]

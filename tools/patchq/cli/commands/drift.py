@@ -20,7 +20,8 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
     elsewhere, names that are gone, defaults that changed; functions and macros that the stack of the
     old ref touches and whose bodies changed. Exits with 1 if anything is open.
     """
-    from patchq.drift.calls import by_kind, drift
+    from patchq.drift.alarms import by_kind
+    from patchq.drift.drift import drift
 
     alarms = drift(open_project(as_json), upstream, old, new, set_name=set_name)
     open_ones = [a for a in alarms if a.state == "open"]

@@ -1,0 +1,137 @@
+"""``drift``: what applies cleanly, but no longer means the same.
+
+Between two refs of an upstream: calls in the sibling upstreams whose arguments land elsewhere, are
+refused, or get another default; names that they import and that are gone; and functions and macros
+that a patch touches, whose bodies upstream changed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from patchq.drift.alarms import Alarm
+from patchq.drift.calls import scan_source
+from patchq.drift.signatures import Api, Change, changes, load_api
+from patchq.drift.touched import touched_alarms
+from patchq.errors import UserError
+from patchq.formats.lock import Pin
+from patchq.git.repository import Git
+from patchq.git.worktree import copy_tree
+from patchq.names import CommitId, show_path
+from patchq.project.project import Project
+from patchq.project.stack import Remembered, load_stack, load_state
+from patchq.sources.pins import Fetcher
+from patchq.stacks.apply import bases_of, plan
+
+
+def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> list[Alarm]:
+    """What moving ``upstream`` from ``old_ref`` to ``new_ref`` changes for the others in a set, and
+    for its own stack.
+
+    :raises UserError: for a ref that isn't pinned.
+    """
+    with project.locked("drift"), tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        set_name = project.choose_set(set_name)
+        pins = [_pin(project, upstream, ref) for ref in (old_ref, new_ref)]
+        fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+        bases = [b.commit for b in fetcher.fetch(pins)]
+        store = project.store
+        alarms = []
+        config = project.lock.upstreams[upstream].build
+        if config:
+            trees = []
+            for number, base in enumerate(bases):
+                trees.append(Path(text) / f"api{number}")
+                _copy_package(store, base, trees[-1], config.package)
+            old, new = (load_api(config.package, tree) for tree in trees)
+            for_new = project.lock.sets[set_name].get(upstream) == new_ref
+            alarms += _call_alarms(project, set_name, upstream, old, new, for_new=for_new)
+        stack = load_stack(project.layout, pins[0])
+        alarms += touched_alarms(store, stack, bases[0], bases[1])
+    return alarms
+
+
+def _pin(project: Project, upstream: str, ref: str) -> Pin:
+    if upstream not in project.lock.upstreams:
+        raise UserError(
+            f"no upstream {upstream!r} in upstream.lock", hint=f"it has {', '.join(project.lock.upstreams)}"
+        )
+    pins = project.lock.upstreams[upstream].pins
+    if ref not in pins:
+        raise UserError(
+            f"{upstream} {ref} is not pinned",
+            hint=f"`patchq pin {upstream} --ref {ref} …`; pinned are {', '.join(pins)}",
+        )
+    return pins[ref]
+
+
+def _copy_package(store: Git, commit: CommitId, target: Path, package: str) -> None:
+    copy_tree(store, commit, target)
+    if not (target / package).is_dir():
+        raise UserError(f"{commit[:12]} has no package {package}", hint="mend package in upstream.lock")
+
+
+def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: Api, *, for_new: bool) -> list[Alarm]:
+    changed, gone = changes(old, new)
+    if not changed and not gone:
+        return []
+    stacks = [s for s in project.stacks(set_name) if s.pin.upstream != upstream]
+    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+    found: list[Alarm] = []
+    for stack, base in zip(stacks, bases_of(project, stacks, states, False), strict=True):
+        name = stack.pin.upstream
+        after = plan(project, stack, base, states[name], set_name).after
+        before = _scan(project.store, name, base.commit, old, changed, gone)
+        if not after.patches:
+            found += before
+            continue
+        written = {a.call for a in before}
+        # A call that the stack wrote is written for the set's own pin: towards that, what binds is right.
+        now = [
+            a for a in _scan(project.store, name, after.tip, old, changed, gone)
+            if not (for_new and a.fits and a.call not in written)
+        ]  # fmt: skip
+        places, known = {a.place() for a in now}, {a.place() for a in before}
+        found += [a if a.place() in places else replace(a, state="mended") for a in before]
+        found += [replace(a, patch=_patch_of(project.store, after.patches, a)) for a in now if a.place() not in known]
+    return found
+
+
+def _patch_of(store: Git, patches: Sequence[Remembered], alarm: Alarm) -> str:
+    """The last patch that touches the alarm's file."""
+    for remembered in reversed(patches):
+        applied = remembered.applied
+        out = store.run("diff-tree", "-r", "-z", "--name-only", "--no-commit-id", applied.commit)
+        if alarm.path.encode() in out.split(b"\0"):
+            return applied.name
+    return ""
+
+
+def _scan(
+    store: Git, upstream: str, commit: CommitId, old: Api, changed: Sequence[Change], gone: frozenset[str]
+) -> list[Alarm]:
+    """Alarms in every Python file of a tree that mentions the package."""
+    entries = store.list_tree(commit)
+    names = store.run(
+        "grep",
+        "-l",
+        "-z",
+        "-F",
+        "-e",
+        f"import {old.package}",
+        "-e",
+        f"from {old.package}",
+        commit,
+        "--",
+        "*.py",
+        ok_codes=(0, 1),
+    )
+    paths = [p.split(b":", 1)[1] for p in names.split(b"\0") if p]
+    blobs = store.read_blobs(entries[p].blob for p in paths)
+    found: list[Alarm] = []
+    for path in paths:
+        found += scan_source(blobs[entries[path].blob], show_path(path), upstream, old, changed, gone)
+    return found
