@@ -1,0 +1,60 @@
+"""What all builds of one call share, and what one of them made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.project.project import Project
+from patchq.stacks.applied import Applied
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The applied set that wheels are made of.
+
+    :ivar versions: by upstream that has a build: its release, and the stack id as local version.
+    :ivar wheel_tag: overlay the release wheel whose file name holds this; empty for this machine's.
+    :ivar isolation: build in an environment of its own with the lock's pinned requirements.
+    """
+
+    project: Project
+    set_name: str
+    applied: Sequence[Applied]
+    stack_id: str
+    versions: Mapping[str, str]
+    wheel_tag: str
+    isolation: bool
+    offline: bool
+
+    def is_nested(self, part: Applied, parent: Applied) -> bool:
+        """Whether an upstream's tree is part of the other's."""
+        into = self.project.lock.upstreams[part.stack.pin.upstream].into
+        return bool(into) and into[0] == parent.stack.pin.upstream  # type: ignore[index]
+
+    def touched(self, item: Applied) -> Iterator[tuple[bytes, bytes | None]]:
+        """Each file that the stack changes, with its content after it; None where it removes it."""
+        changes = self.project.store.changes(item.state.base, item.state.tip)
+        blobs = self.project.store.read_blobs(c.new.blob for c in changes if c.new)
+        for change in changes:
+            yield change.path, blobs[change.new.blob] if change.new else None
+
+    def siblings(self, item: Applied) -> dict[str, str]:
+        """The set's other distributions and their versions, which the wheel pins."""
+        from packaging.utils import canonicalize_name
+
+        return {
+            canonicalize_name(a.build.distribution): self.versions[a.stack.pin.upstream]
+            for a in self.applied
+            if a.build and a.stack.pin.upstream != item.stack.pin.upstream
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A wheel as it was put into ``dist/``. ``left_out`` are patches that it doesn't have."""
+
+    path: Path
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()

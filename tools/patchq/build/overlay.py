@@ -1,0 +1,115 @@
+"""An overlay: the release's own wheel with the patched Python files in it, nothing compiled."""
+
+from __future__ import annotations
+
+import fnmatch
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from patchq.build import wheel
+from patchq.build.job import Job, Made
+from patchq.build.provenance import manifest
+from patchq.errors import BuildError, ConflictError
+from patchq.formats.lock import BuildConfig, Pin
+from patchq.git.replay import leave_out
+from patchq.names import show_path
+from patchq.sources import index
+from patchq.stacks.applied import Applied
+
+_COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".pyx", ".so")
+
+
+def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
+    """Put an overlay of a stack into ``dist/``.
+
+    :raises BuildError: if the stack touches what an overlay can't hold, or there is no release wheel.
+    """
+    item, left_out = _without_compiled(job, item)
+    source = _release_wheel(job, item.stack.pin, config)
+    info = wheel.inspect_wheel(source)
+    members = set(info.members)
+    files: dict[str, bytes] = {}
+    gone: list[str] = []
+    refused: list[str] = []
+    skipped: list[str] = []
+    for path, data in job.touched(item):
+        name = show_path(path)
+        inside = name.startswith(config.package + "/")
+        if any(fnmatch.fnmatch(name, pattern) for pattern in config.ignore):
+            skipped.append(name)
+        elif not inside or name.endswith(_COMPILED) or (name not in members and not name.endswith(".py")):
+            refused.append(name)
+        elif data is None:
+            gone.append(name)
+        else:
+            files[name] = data
+    if refused:
+        raise BuildError(
+            f"{item.stack.pin.upstream}: an overlay can't hold what these are compiled into: {', '.join(refused)}",
+            hint=f"`patchq build {item.stack.pin.upstream} --profile source`",
+        )
+    if config.version_file and config.version_file in members:
+        with zipfile.ZipFile(source) as zf:
+            files[config.version_file] = wheel.set_version(zf.read(config.version_file), version)
+    files |= manifest(job, item, config, version, "overlay", files, left_out)
+    target = job.project.layout.dist / wheel.wheel_name(source.name, version)
+    wheel.overlay(source, target, version, job.siblings(item), files, gone)
+    notes = [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
+    if left_out:
+        notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
+    return Made(target, tuple(notes), left_out)
+
+
+def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
+    """The stack for a wheel whose compiled members are upstream's, and the patches that it can't have.
+
+    Those that say ``Build: source`` are left out whole, their Python too: half of such a patch would
+    promise what the compiled half doesn't do. So are those that require them.
+    """
+    upstream, state, store = item.stack.pin.upstream, item.state, job.project.store
+    applied = {p.applied.name for p in state.patches}
+    gone: list[str] = []
+    for name, header in item.stack.headers():
+        needs_one = any(f"{upstream}/{g}" in header.values("Requires") for g in gone)
+        if name in applied and (header.value("Build") == "source" or needs_one):
+            gone.append(name)
+    if not gone:
+        return item, ()
+
+    def conflicted(name: str, error: ConflictError) -> NoReturn:
+        raise BuildError(
+            f"{upstream}: {name} doesn't apply without {', '.join(gone)}, which an overlay leaves out",
+            hint=f"`patchq move` {name} before them, say `Requires:` in it, or --profile source",
+        ) from error
+
+    names = [p.applied.name for p in state.patches]
+    commits = list(zip(names, store.log(f"{state.base}..{state.tip}"), strict=True))
+    now = {a.name: a for a in leave_out(store, upstream, state.base, commits, gone, conflicted)}
+    kept = tuple(replace(p, applied=now[p.applied.name]) for p in state.patches if p.applied.name in now)
+    tip = kept[-1].applied.commit if kept else state.base
+    left = replace(item, state=replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=kept))
+    return left, tuple(gone)
+
+
+def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> Path:
+    """The release's wheel for this machine, from the cache or the index, hash-checked."""
+    if not pin.wheels:
+        raise BuildError(
+            f"{pin.upstream} {pin.ref} has no release wheels in the lock",
+            hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them; "
+            "or --profile source",
+        )
+    name = wheel.choose_wheel(list(pin.wheels), job.wheel_tag)
+    sha256 = pin.wheels[name]
+    if have := index.cached(sha256):
+        return have
+    if job.offline:
+        raise BuildError(f"{name} is not in the cache, and --offline forbids fetching it", hint="run without --offline")
+    job.project.say(f"{pin.upstream}: downloading {name}")
+    release = pin.archive.partition("==")[2]
+    files = [f for f in index.find_wheels(config.distribution, release) if f.name == name]
+    if not files:
+        raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
+    return index.download(files[0], sha256, job.project.progress)

@@ -1,0 +1,99 @@
+"""A wheel from the patched sources, by upstream's own build, that is then looked into: does it hold the patches?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+from patchq.build import backend, wheel
+from patchq.build.job import Job, Made
+from patchq.build.provenance import manifest
+from patchq.errors import BuildError
+from patchq.formats.lock import BuildConfig
+from patchq.git.worktree import copy_tree
+from patchq.names import show_path
+from patchq.stacks.applied import Applied
+
+
+def build_source(job: Job, item: Applied, config: BuildConfig, version: str, profile: str) -> Made:
+    """Build a wheel of a stack into ``dist/``.
+
+    :param profile: ``source``, or ``empty``, with the lock's ``empty-env`` set.
+    :raises BuildError: if the build fails, or its wheel doesn't hold what was patched.
+    """
+    (job.project.layout.private / "tmp").mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=job.project.layout.private / "tmp") as text:
+        work = Path(text)
+        source = work / "source"
+        _copy_sources(job, item, source)
+        if config.version_file and (source / config.version_file).is_file():
+            path = source / config.version_file
+            path.write_bytes(wheel.set_version(path.read_bytes(), job.versions[item.stack.pin.upstream]))
+        env = {
+            "SETUPTOOLS_SCM_PRETEND_VERSION": job.versions[item.stack.pin.upstream],
+            "SOURCE_DATE_EPOCH": "315532800",
+            **({"MAX_JOBS": str(os.cpu_count() or 1)} if "MAX_JOBS" not in os.environ else {}),
+            **(backend.ccache_environment() if profile == "source" else {}),
+            **(dict(config.empty_env) if profile == "empty" else {}),
+        }
+        requires = config.empty_requires if profile == "empty" else config.requires
+        made = backend.build_wheel(
+            item.stack.pin.upstream,
+            source,
+            work / "out",
+            env,
+            requires,
+            job.isolation and bool(requires or profile != "empty"),
+        )
+        found = _find_patched(job, item, made)
+        target = job.project.layout.dist / wheel.wheel_name(made.name, version)
+        extra = manifest(job, item, config, version, profile, found)
+        wheel.repack(made, target, version, job.siblings(item), extra)
+        return Made(target)
+
+
+def _copy_sources(job: Job, item: Applied, target: Path) -> None:
+    """The patched tree, with the patched nested ones in their places, as plain files."""
+    copy_tree(job.project.store, item.state.tip, target)
+    for path, name in job.project.lock.nested_in(item.stack.pin.upstream).items():
+        nested = next((a for a in job.applied if a.stack.pin.upstream == name), None)
+        if nested:
+            place = target / path
+            if place.is_dir():
+                place.rmdir()
+            place.parent.mkdir(parents=True, exist_ok=True)
+            copy_tree(job.project.store, nested.state.tip, place)
+    for path_bytes, entry in job.project.store.list_tree(item.state.tip).items():
+        if entry.mode == b"160000" and not any((target / os.fsdecode(path_bytes)).iterdir()):
+            name = show_path(path_bytes)
+            raise BuildError(
+                f"{item.stack.pin.upstream}: {name} is a submodule that no pin fills",
+                hint=f"`patchq pin NAME --url URL --ref REF --into {item.stack.pin.upstream}:{name}`, "
+                f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
+            )
+
+
+def _find_patched(job: Job, item: Applied, made: Path) -> dict[str, bytes]:
+    """The members of a built wheel that come from touched files.
+
+    :raises BuildError: if the wheel holds such a file with other bytes than the patched ones.
+    """
+    found: dict[str, bytes] = {}
+    own = [a for a in job.applied if a is item or job.is_nested(a, item)]
+    with zipfile.ZipFile(made) as zf:
+        names = zf.namelist()
+        for part in own:
+            for path, data in job.touched(part):
+                name = show_path(path)
+                places = [n for n in names if n == name or n.endswith("/" + name)]
+                same = {n: zf.read(n) for n in places}
+                right = {n: d for n, d in same.items() if d == data}
+                if places and not right:
+                    raise BuildError(
+                        f"{made.name} holds {places[0]}, but not as the patches leave it",
+                        hint="the build took it from elsewhere: look at its log",
+                    )
+                found.update(right)
+    return found
