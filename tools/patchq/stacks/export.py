@@ -237,24 +237,8 @@ def write_stack(
     :raises UserError: for a commit whose mail would not read back as it is.
     """
     layout, store = project.layout, project.store
-    done: list[AppliedPatch] = []
-    notes: list[str] = []
-    tip = state.base
-    headers: list[Header] = []
-    known = {p.applied.commit for p in state.patches}
-    for entry in entries:
-        message = mail_safe(entry.commit.message)
-        if not message:
-            raise UserError(
-                f"{stack.pin.upstream}: commit {entry.commit.commit[:12]} has no message",
-                hint="reword it in the worktree (`git rebase -i`)",
-            )
-        if entry.commit.commit in known and entry.commit.parents == (tip,) and entry.commit.message == message:
-            tip = entry.commit.commit
-        else:
-            tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
-        done.append(AppliedPatch(entry.name, tip))
-        headers.append(Header(entry.commit.author, message))
+    done, headers = _commit(store, stack, state, entries)
+    tip = done[-1].commit if done else state.base
     mails = format_patches(store, state.base, tip, len(done))
     written: list[str] = []
     added: list[str] = []
@@ -282,7 +266,31 @@ def write_stack(
         add_move(project, change, stack.pin.upstream, head, state, after)
         if adopt:
             change.trees = [TreeMove(t.upstream, t.old, t.new, True) for t in change.trees]
-    return Exported(stack.pin.upstream, tuple(written), tuple(added), tuple(removed), unchanged, tuple(notes))
+    return Exported(stack.pin.upstream, tuple(written), tuple(added), tuple(removed), unchanged)
+
+
+def _commit(
+    store: Git, stack: Stack, state: State, entries: Sequence[Entry]
+) -> tuple[list[AppliedPatch], list[Header]]:
+    """The entries as commits on the base, one on the other; those that are so already stay as they are."""
+    done: list[AppliedPatch] = []
+    headers: list[Header] = []
+    tip = state.base
+    known = {p.applied.commit for p in state.patches}
+    for entry in entries:
+        message = mail_safe(entry.commit.message)
+        if not message:
+            raise UserError(
+                f"{stack.pin.upstream}: commit {entry.commit.commit[:12]} has no message",
+                hint="reword it in the worktree (`git rebase -i`)",
+            )
+        if entry.commit.commit in known and entry.commit.parents == (tip,) and entry.commit.message == message:
+            tip = entry.commit.commit
+        else:
+            tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
+        done.append(AppliedPatch(entry.name, tip))
+        headers.append(Header(entry.commit.author, message))
+    return done, headers
 
 
 def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:
