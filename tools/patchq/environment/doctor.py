@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.environment.machine import nvcc_release
+from patchq.environment.toolkits import WORK_S, Unusable, ended, judge
 from patchq.errors import PatchqError
 from patchq.project.project import Project
 from patchq.project.stack import load_state
@@ -83,11 +85,11 @@ def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
         for arch in archs:
             try:
                 runner.run(
-                    [nvcc, "-cubin", f"-arch={arch}", "-o", str(Path(text) / "k.cubin"), str(source)], timeout=120
+                    [nvcc, "-cubin", f"-arch={arch}", "-o", str(Path(text) / "k.cubin"), str(source)], timeout=WORK_S
                 )
                 said[arch] = ""
             except runner.CommandError as error:
-                said[arch] = error.said.splitlines()[-1] if error.said else f"exit {error.code}"
+                said[arch] = error.said.splitlines()[-1] if error.code > 0 and error.said else ended(error)
     return said
 
 
@@ -98,6 +100,8 @@ def _nvcc() -> list[Finding]:
         return [Finding("nvcc", "note", said, "install the CUDA toolkit, 12.9 or newer for the f suffix")]
     can = targets(path)
     good = [a for a, said in can.items() if not said]
+    if not good and isinstance(judged := judge(os.path.realpath(path)), Unusable):
+        return [Finding("nvcc", "note", f"nvcc {release} ({path}) can't be used: {judged.said}", judged.hint)]
     found = [Finding("nvcc", "ok", f"nvcc {release} ({path}) compiles for {', '.join(good) or 'none of the targets'}")]
     for arch in ("sm_120f", "sm_121f"):
         if can[arch]:

@@ -51,7 +51,7 @@ def nvcc_release() -> str:
     if not path:
         return ""
     try:
-        out = runner.run([path, "--version"]).stdout.decode("utf-8", "replace")
+        out = runner.run([path, "--version"], timeout=60).stdout.decode("utf-8", "replace")
     except runner.CommandError:
         return ""
     match = re.search(r"release (\d+\.\d+)", out)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import sysconfig
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchq.environment.toolkits import WORK_S, Toolkit, ended
 from patchq.errors import UserError
 from patchq.system import runner
 
@@ -114,41 +113,6 @@ class Cell:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
-class Toolkit:
-    """An nvcc, its release, and the ptxas that belongs to it."""
-
-    nvcc: str
-    release: str
-    ptxas: str
-
-
-def toolkits(more: Sequence[str] = ()) -> list[Toolkit]:
-    """The CUDA toolkits found, one of each release: named, on PATH, in CUDA_HOME, /usr/local, this Python's packages.
-
-    :raises UserError: if a named one isn't an nvcc.
-    """
-    places = [Path(p) for p in more]
-    places += [Path(p) / "nvcc" for p in os.environ.get("PATH", "").split(os.pathsep) if p]
-    places += [Path(os.environ[v]) / "bin" / "nvcc" for v in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(v)]
-    places += sorted(Path("/usr/local").glob("cuda*/bin/nvcc"))
-    places += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/nvcc"))
-    found: dict[str, Toolkit] = {}
-    for number, place in enumerate(places):
-        real = place.resolve()
-        try:
-            text = runner.run([str(real), "--version"], timeout=60).stdout.decode("utf-8", "replace")
-        except (runner.CommandError, OSError):
-            text = ""
-        release = re.search(r"V(\d+\.\d+\.\d+)", text)
-        ptxas = shutil.which("ptxas", path=str(real.parent))
-        if release and ptxas:
-            found.setdefault(release[1], Toolkit(str(real), release[1], ptxas))
-        elif number < len(more):
-            raise UserError(f"{place} is no nvcc with a ptxas beside it", hint="name the nvcc of a CUDA toolkit")
-    return list(found.values())
-
-
 def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Cell]:
     """Assemble each instruction for each suffix of each architecture with each toolkit.
 
@@ -165,39 +129,24 @@ def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Cell]:
     targets = [base + suffix for base in bases for suffix in SUFFIXES]
     with tempfile.TemporaryDirectory(prefix="patchq-") as text, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(text)
-        work = []
-        for toolkit in found:
-            version = _ptx_version(toolkit, folder)
-            work += [(toolkit, version, t, i) for t in targets for i in INSTRUCTIONS]
+        work = [(toolkit, t, i) for toolkit in found for t in targets for i in INSTRUCTIONS]
         files = (folder / f"{number}.ptx" for number in range(len(work)))
         return list(pool.map(lambda path, item: _assemble(path, *item), files, work))
 
 
-def _ptx_version(toolkit: Toolkit, folder: Path) -> str:
-    """The newest PTX that a toolkit writes, which is what its ptxas reads."""
-    source = folder / "empty.cu"
-    source.write_text("__global__ void k() {}\n")
-    out = folder / "empty.ptx"
-    runner.run([toolkit.nvcc, "-ptx", "-o", str(out), str(source)], timeout=120)
-    version = re.search(r"^\.version (\S+)", out.read_text(), re.M)
-    assert version, "nvcc wrote PTX without a version"
-    return version[1]
-
-
-def _assemble(path: Path, toolkit: Toolkit, version: str, target: str, instruction: Instruction) -> Cell:
+def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: Instruction) -> Cell:
     path.write_text(
-        f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
+        f".version {toolkit.ptx}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
         ".reg .b16 %h<4>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n"
         f"{instruction.ptx}\nret;\n}}\n"
     )
     command = [toolkit.ptxas, f"-arch={target}", str(path), "-o", os.devnull]
     try:
-        runner.run(command, timeout=120)
+        runner.run(command, timeout=WORK_S)
         said = ""
     except runner.CommandError as error:
-        lines = [line for line in error.said.splitlines() if "error" in line or "fatal" in line] or [error.said]
-        said = re.sub(r"^ptxas .*?line \d+; ", "", lines[0])
-        said = re.sub(r"^(error|fatal)\s*:\s*", "", said).strip() or f"exit {error.code}"
+        said = re.sub(r"^ptxas .*?line \d+; ", "", ended(error))
+        said = re.sub(r"^(error|fatal)\s*:\s*", "", said).strip()
     return Cell(toolkit.release, target, instruction.name, said)
 
 

@@ -64,7 +64,7 @@ def run(
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
     :param ok_codes: exit codes that are answers, not failures.
-    :raises CommandError: for any other exit code, or a program that isn't there (127).
+    :raises CommandError: for any other exit code, or a program that isn't there (127) or can't be run (126).
     """
     try:
         done = subprocess.run(
@@ -79,6 +79,8 @@ def run(
         )
     except FileNotFoundError as error:
         raise CommandError(argv, 127, b"", f"{error}".encode()) from None
+    except OSError as error:
+        raise CommandError(argv, 126, b"", f"{error}".encode()) from None
     except subprocess.TimeoutExpired as error:
         said = error.stderr or b""
         raise CommandError(argv, 124, b"", said + f"no answer in {timeout:g} s".encode()) from None

@@ -70,24 +70,30 @@ def command(
 
 def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> None:
     """The matrix of instructions, targets and toolkits; exit 1 if an asked target lacks one that is needed."""
-    from patchq.environment.ptx import INSTRUCTIONS, lacking, probe, toolkits
+    from patchq.environment.ptx import INSTRUCTIONS, lacking, probe
+    from patchq.environment.toolkits import toolkits
     from patchq.errors import UserError
 
-    found = toolkits(nvccs)
-    if not found:
-        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name one: --nvcc PATH")
+    found, unusable = toolkits(nvccs)
     cells = probe(archs, found)
-    lacks = {arch: lacking(cells, arch) for arch in archs}
+    if not found and not unusable:
+        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name one: --nvcc PATH")
+    lacks = {arch: lacking(cells, arch) for arch in archs} if found else {}
+    ok = bool(found) and not any(lacks.values())
     if as_json:
         emit("doctor", {
-            "ok": not any(lacks.values()), "toolkits": [asdict(t) for t in found],
+            "ok": ok, "toolkits": [asdict(t) for t in found], "unusable": [asdict(u) for u in unusable],
             "cells": [asdict(c) for c in cells], "lacking": lacks,
         })  # fmt: skip
     else:
         _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
+        for u in unusable:
+            click.echo(f"can't be asked: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.said}\n    {u.hint}")
         for arch, names in lacks.items():
             click.echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
-    if any(lacks.values()):
+        if not found:
+            click.echo("no nvcc here can compile: nothing is known of any architecture")
+    if not ok:
         raise click.exceptions.Exit(1)
 
 
