@@ -31,7 +31,7 @@ FLOORS = [
 ALONE = {"__init__", "__main__", "errors", "names", "testing"}
 #: Names that only one place may import.
 DOORS = {
-    "git": set(),
+    "git": {"git.person"},  # GitPython
     "subprocess": {"system.runner", "proofs.plugin"},
     "click": {"cli"},
     "rich": {"cli"},

@@ -12,7 +12,7 @@ from patchq.contribute.bugreport import folder_of as report_folder
 from patchq.contribute.dossier import folder_of
 from patchq.contribute.proposal import Owner, Proposal, repository_of
 from patchq.errors import SourceError, UserError
-from patchq.git.transport import push as git_push
+from patchq.git import person
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.edit import set_upstream_status
@@ -64,6 +64,8 @@ def _save(project: Project, slug: str, what: Sent) -> None:
 def push(project: Project, proposal: Proposal, remote: str) -> Sent:
     """Push the branch to a fork; one that was pushed before is replaced, if nobody else has moved it.
 
+    :param remote: its address, or the name of a remote in the project's own repository.
+
     :raises UserError: if it isn't ready, or stands on a base that no git host has.
     :raises SourceError: with what the remote said.
     """
@@ -78,9 +80,10 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
             hint="where the host can be reached, run it again; or `git am --keep-non-patch` the mails in a clone",
         )
     before = sent(project, proposal.slug)
-    expected = before.commit if (before.remote, before.branch) == (remote, proposal.branch) else None
-    git_push(project.store, remote, proposal.tip, proposal.branch, expected=expected)
-    found = Sent(remote, proposal.branch, proposal.tip, before.url)
+    to = person.find_remote(project.layout.root, remote)
+    expected = before.commit if (before.remote, before.branch) == (to.url, proposal.branch) else None
+    person.push(project.store, project.layout.root, to, proposal.tip, proposal.branch, expected=expected)
+    found = Sent(to.url, proposal.branch, proposal.tip, before.url)
     _save(project, proposal.slug, found)
     return found
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from patchq.environment.machine import nvcc_release
 from patchq.environment.toolkits import WORK_S, Unusable, ended, judge
 from patchq.errors import PatchqError
+from patchq.git import person
 from patchq.project.project import Project
 from patchq.project.stack import load_state
 from patchq.system import fsio, runner
+from patchq.system.paths import LOCK_NAME
 
 #: The first git whose merge-tree merges in memory.
 GIT_NEEDED = (2, 38)
@@ -113,6 +115,27 @@ def _nvcc() -> list[Finding]:
     return found
 
 
+def _repository(project: Project) -> list[Finding]:
+    """Whether the project's own repository has what a clone needs, and nothing that is this machine's alone."""
+    root = project.layout.root
+    if not person.has_repository(root):
+        said = "the project is in no git repository: its patches have no history, and nobody can clone it"
+        return [Finding("repository", "note", said, "`git init`, and commit it")]
+    try:
+        private = person.tracked(root, project.layout.private.name)
+        missing = person.untracked(root, LOCK_NAME, "patches")
+    except PatchqError as error:
+        return [Finding("repository", "problem", error.message, error.hint)]
+    found = []
+    if private:
+        said = f"git tracks {len(private)} files of .patchq, which is this machine's alone: {private[0]}"
+        found.append(Finding("repository", "problem", said, "`git rm -r --cached .patchq`, and ignore it"))
+    if missing:
+        said = f"a clone would lack {', '.join(missing[:3])}" + (", …" if len(missing) > 3 else "")
+        found.append(Finding("repository", "note", said, "`git add` them"))
+    return found or [Finding("repository", "ok", "git has the lock and the patches")]
+
+
 def _project(project: Project) -> list[Finding]:
     found = []
     free = shutil.disk_usage(project.layout.root).free >> 30
@@ -125,6 +148,7 @@ def _project(project: Project) -> list[Finding]:
             "" if free >= 5 else "a vLLM wheel and its copy need 2 GB, trees and caches more",
         )
     )
+    found += _repository(project)
     pending = project.layout.private / "journal" / "pending.json"
     if pending.exists():
         found.append(

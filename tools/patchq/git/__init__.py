@@ -7,6 +7,7 @@ __all__ = [
     "merges",
     "mergetree",
     "objects",
+    "person",
     "refs",
     "replay",
     "repository",

@@ -23,6 +23,22 @@ def blob_id(content: bytes) -> BlobId:
     return BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
 
 
+def contents_of(wanted: Sequence[BlobId], out: bytes) -> dict[BlobId, bytes]:
+    """What ``cat-file --batch`` answers to a list of blobs; without those that aren't there."""
+    found: dict[BlobId, bytes] = {}
+    at = 0
+    for blob in wanted:
+        end = out.index(b"\n", at)
+        words = out[at:end].split()
+        if len(words) != 3:
+            at = end + 1
+            continue
+        size = int(words[2])
+        found[blob] = out[end + 1 : end + 1 + size]
+        at = end + size + 2
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
     """A file of a tree."""
@@ -67,20 +83,10 @@ class Objects(Refs):
         wanted = list(dict.fromkeys(blobs))
         if not wanted:
             return {}
-        out = self.run("cat-file", "--batch", data="".join(b + "\n" for b in wanted).encode())
-        found: dict[BlobId, bytes] = {}
-        at = 0
+        found = contents_of(wanted, self.run("cat-file", "--batch", data="".join(b + "\n" for b in wanted).encode()))
         for blob in wanted:
-            end = out.index(b"\n", at)
-            words = out[at:end].split()
-            if len(words) != 3:
-                raise SourceError(
-                    f"the store has lost the object {blob}",
-                    hint=MEND,
-                )
-            size = int(words[2])
-            found[blob] = out[end + 1 : end + 1 + size]
-            at = end + size + 2
+            if blob not in found:
+                raise SourceError(f"the store has lost the object {blob}", hint=MEND)
         return found
 
     def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:

@@ -1,7 +1,6 @@
 """A git repository as patchq uses it: all that can be done in one, and those that patchq makes.
 
-No library stands between: GitPython takes 0.1 s to import, is 20 times too slow for bulk data, and
-tells neither a full disk nor a killed git apart from its own errors.
+No library stands between: for bulk data GitPython is 20 times too slow. A person's repository is for ``person``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What passes between repositories: asking a host, fetching, pushing."""
+"""What passes between repositories: asking a host, fetching."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patchq.system import runner
 
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
 #: A server that sends less than a kilobyte a second for a minute is given up, too.
-_SAFE_TRANSPORTS = {
+SAFE_TRANSPORTS = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "60",
@@ -43,7 +43,7 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     :raises Unreachable: if the host doesn't answer.
     """
     try:
-        done = runner.run(["git", "ls-remote", "--", url], timeout=timeout, env=_SAFE_TRANSPORTS)
+        done = runner.run(["git", "ls-remote", "--", url], timeout=timeout, env=SAFE_TRANSPORTS)
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
     found = {name: commit for commit, name in (line.split("\t") for line in done.stdout.decode().splitlines())}
@@ -61,28 +61,13 @@ def default_branch(url: str, *, timeout: float) -> str:
     """
     argv = ["git", "ls-remote", "--symref", "--", url, "HEAD"]
     try:
-        out = runner.run(argv, timeout=timeout, env=_SAFE_TRANSPORTS).stdout.decode("utf-8", "replace")
+        out = runner.run(argv, timeout=timeout, env=SAFE_TRANSPORTS).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
     match = re.match(r"ref: refs/heads/(\S+)\tHEAD$", out, re.MULTILINE)
     if not match:
         raise SourceError(f"{url} has no default branch", hint="--onto REF")
     return match[1]
-
-
-def push(repository: Git, remote: str, commit: CommitId, branch: str, *, expected: str | None) -> None:
-    """Push a commit as a branch, over what it was the last time only.
-
-    :param expected: the commit that the branch is to have there now; None for no such branch.
-    :raises SourceError: with what git said.
-    """
-    ref = f"refs/heads/{branch}"
-    argv = ["git", "push", "--quiet", f"--force-with-lease={ref}:{expected or ''}", "--", remote, f"{commit}:{ref}"]
-    try:
-        # With the user's own configuration and helpers: this is the one door through which something leaves.
-        runner.run(argv, cwd=repository.folder, env=_SAFE_TRANSPORTS)
-    except runner.CommandError as error:
-        raise SourceError(f"{remote} doesn't take {branch}: {error.said}", hint="look at what the remote has") from None
 
 
 def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: bool = False) -> None:
@@ -99,7 +84,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
             # One pack, renamed when it is whole: loose objects could be left without what they refer to.
             config = ["-c", "fetch.unpackLimit=1"]
             runner.run(
-                ["git", *config, "fetch", "--quiet", *options, "--", url, spec], cwd=store.folder, env=_SAFE_TRANSPORTS
+                ["git", *config, "fetch", "--quiet", *options, "--", url, spec], cwd=store.folder, env=SAFE_TRANSPORTS
             )
         except runner.CommandError as error:
             said = error.said
@@ -121,7 +106,7 @@ def fetch_tag(store: Git, url: str, tag: str, into: str) -> str | None:
     """
     argv = ["git", "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--", url]
     try:
-        runner.run([*argv, f"+refs/tags/{tag}:{into}"], cwd=store.folder, env=_SAFE_TRANSPORTS)
+        runner.run([*argv, f"+refs/tags/{tag}:{into}"], cwd=store.folder, env=SAFE_TRANSPORTS)
     except runner.CommandError:
         if into not in store.refs(into):
             return None
@@ -139,7 +124,7 @@ def fetch_history(repository: Git, url: str, ref: str) -> CommitId:
         name = f"refs/history/{spec}"
         argv = ["git", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", url, f"+{spec}:{name}"]
         try:
-            runner.run(argv, cwd=repository.folder, env=_SAFE_TRANSPORTS)
+            runner.run(argv, cwd=repository.folder, env=SAFE_TRANSPORTS)
         except runner.CommandError as error:
             said = error.said
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from patchq.errors import ConflictError, UserError
 from patchq.formats.header import Ident, mail_safe, with_trailer
 from patchq.formats.series import SUFFIX
+from patchq.git import person
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
@@ -31,16 +31,12 @@ def user_ident(project: Project, author: str = "") -> Ident:
     match = re.fullmatch(r"\s*(.+?)\s*<([^<>]+)>\s*", author)
     if author and not match:
         raise UserError(f"{author!r} is not 'Name <email>'", hint="--author 'Name <email>'")
-    own = {k: v for k, v in os.environ.items() if k.startswith("GIT_AUTHOR_")}
-    if match:
-        own.update(GIT_AUTHOR_NAME=match[1], GIT_AUTHOR_EMAIL=match[2])
-    done = runner.run(["git", "var", "GIT_AUTHOR_IDENT"], cwd=project.layout.root, env=own, ok_codes=(0, 128))
-    found = re.fullmatch(r"(.*) <(.*)> (\d+) ([+-]\d{4})", done.stdout.decode().strip())
-    if not found or done.returncode:
+    found = person.author(project.layout.root, *(match.groups() if match else ()))
+    if not found:
         raise UserError(
             "git doesn't know who you are", hint="`git config --global user.name NAME` and user.email, or --author"
         )
-    return Ident(found[1], found[2], int(found[3]), found[4])
+    return found
 
 
 def new(

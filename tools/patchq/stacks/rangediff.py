@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from patchq.errors import UserError
 from patchq.formats.lock import Pin
+from patchq.git import person
 from patchq.git.repository import Git
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.apply import Carried, carried_stacks
-from patchq.system import runner
 from patchq.system.paths import LOCK_NAME, Layout
 
 HERE = "."
@@ -86,30 +84,29 @@ def _carry(project: Project, pins: list[Pin], set_name: str) -> dict[str, Carrie
 def _at_revision(project: Project, revision: str) -> Iterator[Project]:
     """The project's lock and patches as they were, over the same store."""
     root = project.layout.root
+    if not person.has_repository(root):
+        raise _names_nothing(revision)
     try:
-        top = Path(runner.run(["git", "rev-parse", "--show-toplevel"], cwd=root).stdout.decode().rstrip("\n"))
-        commit = runner.run(["git", "rev-parse", "--verify", "--end-of-options", revision + "^{commit}"], cwd=root)
-    except runner.CommandError:
-        raise UserError(
-            f"{revision!r} is no pinned NAME@REF and no revision of this project",
-            hint="`patchq diff HEAD .`, for one, or `patchq diff NAME@OLD NAME@NEW`",
-        ) from None
-    inside = root.relative_to(top).as_posix()
-    prefix = "" if inside == "." else inside + "/"
-    paths = [f"{prefix}{LOCK_NAME}", f"{prefix}patches"]
-    try:
-        data = runner.run(
-            ["git", "archive", "--format=tar", commit.stdout.decode().strip(), "--", *paths], cwd=top
-        ).stdout
-    except runner.CommandError as error:
-        raise UserError(f"{revision} holds no patchq project: {error.said}", hint="name a later revision") from None
+        files = person.files_at(root, revision, LOCK_NAME, "patches")
+    except person.NoSuchRevision:
+        raise _names_nothing(revision) from None
+    if PurePosixPath(LOCK_NAME) not in files:
+        raise UserError(f"{revision} holds no patchq project: it has no {LOCK_NAME}", hint="name a later revision")
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            archive.extractall(text, filter="data")
-        then = Layout(Path(text).resolve() / inside)
+        then = Layout(Path(text).resolve())
+        for path, data in files.items():
+            (then.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (then.root / path).write_bytes(data)
         then.private.mkdir()
         then.store.symlink_to(project.layout.store.resolve())
         yield Project(then, project.say, project.wait, project.progress)
+
+
+def _names_nothing(revision: str) -> UserError:
+    return UserError(
+        f"{revision!r} is no pinned NAME@REF and no revision of this project",
+        hint="`patchq diff HEAD .`, for one, or `patchq diff NAME@OLD NAME@NEW`",
+    )
 
 
 def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:

@@ -22,7 +22,13 @@ from patchq.project.project import Project
 @click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier says so.")
 @click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of what it touches, however many.")
 @click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier says so.")
-@click.option("--push", "remote", default="", metavar="REMOTE", help="Push the branch to this address of your fork.")
+@click.option(
+    "--push",
+    "remote",
+    default="",
+    metavar="REMOTE",
+    help="Push the branch to your fork: an address, or a remote's name.",
+)
 @click.option("--open", "opening", is_flag=True, help="Then open it with gh, after asking.")
 @click.option("--status", "asking", is_flag=True, help="Ask gh what became of what was submitted, and write it down.")
 @click.option("--url", default="", metavar="URL", help="With --status: the patches were submitted there, by hand.")
