@@ -31,11 +31,13 @@ _X86_64 = {
     "rename": 82, "mkdir": 83, "rmdir": 84, "link": 86, "unlink": 87, "symlink": 88, "chmod": 90, "fchmod": 91,
     "openat": 257, "mkdirat": 258, "unlinkat": 263, "renameat": 264, "linkat": 265, "symlinkat": 266,
     "fchmodat": 268, "utimensat": 280, "renameat2": 316, "copy_file_range": 326,
+    "fsync": 74, "fdatasync": 75, "sync": 162, "syncfs": 306,
 }  # fmt: skip
 _AARCH64 = {
     "mkdirat": 34, "unlinkat": 35, "symlinkat": 36, "linkat": 37, "renameat": 38, "truncate": 45, "ftruncate": 46,
     "fchmod": 52, "fchmodat": 53, "openat": 56, "write": 64, "writev": 66, "pwrite64": 68, "sendfile": 71,
     "utimensat": 88, "execve": 221, "renameat2": 276, "copy_file_range": 285,
+    "fsync": 82, "fdatasync": 83, "sync": 81, "syncfs": 267,
 }  # fmt: skip
 CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}[platform.machine()]
 _NAMES = list(CALLS)
@@ -45,6 +47,9 @@ _NEED_ROOM = {
     "symlink", "symlinkat", "sendfile", "copy_file_range",
 }  # fmt: skip
 _TO_A_FILE = {"write", "pwrite64", "writev"}
+_CHANGE_CONTENT = {*_TO_A_FILE, "ftruncate"}
+#: Those that make what was written last. They change nothing themselves, and are no stops.
+_SYNC = {"fsync", "fdatasync", "sync", "syncfs"}
 
 _TRACEME, _CONT, _SETOPTIONS, _POKEUSER, _SYSCALL_INFO = 0, 7, 0x4200, 6, 0x420E
 _OPTIONS = 0x100000 | 0x80 | 0x10 | 0x8 | 0x4 | 0x2  # EXITKILL, SECCOMP, EXEC, CLONE, VFORK, FORK
@@ -59,16 +64,33 @@ class Fault(enum.Enum):
     KILL_ALL = "every process killed"
     KILL_ONE = "the process that is there killed"
     DISK_FULL = "the disk full from there on"
+    POWER_CUT = "the power cut there"
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How the child ended: its wait status, its stops, and what was at the chosen one."""
+    """How the child ended: its wait status, its stops, and what was at the chosen one.
+
+    :ivar unsynced: device and inode of the files whose last writes no fsync has made last.
+    """
 
     status: int = 0
     stops: int = 0
     at: str = ""
     calls: list[str] = field(default_factory=list)
+    unsynced: set[tuple[int, int]] = field(default_factory=set)
+
+    def note(self, pid: int, call: str, fd: int) -> None:
+        """Keep account of what a power cut would take."""
+        if call in ("sync", "syncfs"):
+            self.unsynced.clear()
+        elif call in _SYNC or call in _CHANGE_CONTENT:
+            try:
+                found = os.stat(f"/proc/{pid}/fd/{fd}")
+            except OSError:
+                return
+            if stat.S_ISREG(found.st_mode):
+                (self.unsynced.discard if call in _SYNC else self.unsynced.add)((found.st_dev, found.st_ino))
 
     @property
     def exit_code(self) -> int:
@@ -173,13 +195,15 @@ def traced(work: Callable[[], int], fault: Fault = Fault.NONE, at: int = 0) -> O
             alive.add(pid)
             if event == _EVENT_SECCOMP:
                 call, first = _stopped_at(pid)
-                if _counts(pid, call, first):
+                outcome.note(pid, call, first)
+                if call not in _SYNC and _counts(pid, call, first):
                     outcome.stops += 1
                     if fault is Fault.NONE:
                         outcome.calls.append(f"{_program(pid)}: {call}")
                     elif outcome.stops == at:
                         outcome.at = f"{_program(pid)}: {call}"
-                        for victim in alive if fault is Fault.KILL_ALL else [pid] if fault is Fault.KILL_ONE else []:
+                        at_once = fault in (Fault.KILL_ALL, Fault.POWER_CUT)
+                        for victim in alive if at_once else [pid] if fault is Fault.KILL_ONE else []:
                             os.kill(victim, signal.SIGKILL)
                     if fault is Fault.DISK_FULL and outcome.stops >= at and call in _NEED_ROOM:
                         _fail(pid, errno.ENOSPC)

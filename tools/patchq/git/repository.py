@@ -13,7 +13,7 @@ from pathlib import Path
 from patchq.git.command import PINNED
 from patchq.git.diffs import Diffs
 from patchq.git.mergetree import Merging
-from patchq.system import runner
+from patchq.system import fsio, runner
 
 
 class Git(Diffs, Merging):
@@ -43,22 +43,29 @@ _STORE_CONFIG = {
     "core.logAllRefUpdates": "false",
     "core.autocrlf": "false",
     "core.looseCompression": "1",
+    # Refs, indexes and loose objects too: zeroed by a power cut, they would be nobody's to mend.
+    "core.fsync": "all",
 }
 
 
 def init_store(folder: Path) -> Git:
     """The bare repository that holds every upstream; made if it isn't there."""
     if not (folder / "HEAD").exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        fsio.make_folder(folder.parent)
         # Made beside and renamed: a store that is there is whole, whoever else makes it.
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as beside:
             new = Path(beside, "new")
-            runner.run(["git", "init", "--quiet", "--bare", str(new)], env=PINNED)
+            runner.run(["git", "init", "--quiet", "--bare", "--template=", str(new)], env=PINNED)
+            (new / "info").mkdir()
             for key, value in _STORE_CONFIG.items():
                 Git(new).run("config", "--local", key, value)
+            for name in ("config", "HEAD"):
+                fsio.sync_file(new / name)
             try:
-                new.rename(folder)
+                fsio.rename(new, folder)
             except OSError:
                 if not (folder / "HEAD").exists():
                     raise
+    elif b"fsync = " not in (fsio.read_or_none(folder / "config") or b""):  # made by an older patchq
+        Git(folder).run("config", "--local", "core.fsync", _STORE_CONFIG["core.fsync"])
     return Git(folder)

@@ -7,7 +7,7 @@ import re
 from patchq.errors import SourceError
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.system import runner
+from patchq.system import fsio, runner
 
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
 #: A server that sends less than a kilobyte a second for a minute is given up, too.
@@ -90,6 +90,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
             said = error.said
             continue
         if store.ref_or_none(commit):
+            fsio.sync_file(store.folder / "shallow")  # git syncs it in no case
             return
     raise SourceError(
         f"{url} doesn't give commit {commit} (asked by id and as {ref}): {said}",

@@ -22,6 +22,11 @@ def branch_of(upstream: str) -> str:
     return f"refs/heads/{upstream}"
 
 
+def is_cut(found: bytes, whole: bytes) -> bool:
+    """Whether a file holds what a power cut leaves of ``whole``: its first part, or zeros."""
+    return len(found) <= len(whole) and found != whole and (whole.startswith(found) or not found.strip(b"\0"))
+
+
 @dataclass(frozen=True, slots=True)
 class TreeStatus:
     """What a worktree holds beside what patchq put there.
@@ -121,6 +126,21 @@ class Worktree:
                 hint=f"`patchq export {self.upstream}` writes them to the stack",
             )
         return status
+
+    def mend(self) -> None:
+        """Write anew what a power cut has left of git's record of this worktree. The files are not looked at."""
+        record = self.store.folder / "worktrees" / self.path.name
+        if not self.path.is_dir() or not record.is_dir():
+            return
+        for path, whole in (
+            (self.path / ".git", b"gitdir: " + os.fsencode(record) + b"\n"),
+            (record / "commondir", b"../..\n"),
+            (record / "gitdir", os.fsencode(self.path / ".git") + b"\n"),
+            (record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode()),
+        ):
+            found = fsio.read_or_none(path)
+            if (found is None and path != self.path / ".git") or (found is not None and is_cut(found, whole)):
+                fsio.write_atomic(path, whole)
 
     def create(self, commit: CommitId) -> None:
         """Make the folder and git's record of it, files not yet written. Idempotent."""
@@ -256,7 +276,7 @@ class Worktree:
         else:
             with open(full, "rb") as file:
                 found = file.read()
-        if found in contents or (moved and target.startswith(found)):
+        if found in contents or (moved and is_cut(os.fsencode(found), target)):
             return True
         clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()
         return any(clean == side.blob for side in sides)

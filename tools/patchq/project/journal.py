@@ -113,6 +113,8 @@ class Journal:
                 self._check_unchanged(path, before, after)
         for tree in trees:
             self._move_tree(tree, resumed=resumed)
+        if trees:  # git syncs no file that it checks out
+            fsio.sync_file_system(self.layout.private)
         self.store.update_refs(moves)
         contents = {self.layout.root / path: self._kept(after) for path, (_, after) in files.items()}
         for full in (path for path, data in contents.items() if data is None):
@@ -122,6 +124,8 @@ class Journal:
 
     def _move_tree(self, tree: TreeMove, *, resumed: bool) -> None:
         worktree = self.worktree(tree.upstream)
+        if resumed:
+            worktree.mend()
         if tree.new is None:
             worktree.remove()
             return

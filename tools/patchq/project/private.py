@@ -15,6 +15,7 @@ from pathlib import Path
 
 from patchq.errors import StateError
 from patchq.git.repository import Git
+from patchq.git.worktree import is_cut
 from patchq.system import fsio
 from patchq.system.paths import Layout
 
@@ -23,7 +24,7 @@ _SETTINGS = re.compile(
     rb"\[core\]|\[gc\]|\[extensions\]|"
     rb"\t(?:repositoryformatversion = [01]|filemode = (?:true|false)|bare = true|ignorecase = (?:true|false)|"
     rb"symlinks = (?:true|false)|precomposeunicode = (?:true|false)|logallrefupdates = false|autocrlf = false|"
-    rb"loosecompression = \d|auto = 0|objectformat = sha1|refstorage = files)|",
+    rb"loosecompression = \d|fsync = all|auto = 0|objectformat = sha1|refstorage = files)|",
     re.IGNORECASE,
 )
 _AGAIN = "remove {} and run `patchq apply`: what lies in .patchq is made again from the lock"
@@ -115,6 +116,8 @@ def _check_tree(tree: Path, store: Path) -> None:
     said = fsio.read_or_none(tree / ".git") if not (tree / ".git").is_dir() else b"a folder"
     if said is None:
         return
+    if is_cut(said, b"gitdir: " + os.fsencode(store / "worktrees" / tree.name) + b"\n"):
+        return  # by a power cut: mended before git looks at it
     there = Path(os.fsdecode(said.removeprefix(b"gitdir:").strip()))
     record = store / "worktrees" / there.name
     if there != record:
@@ -126,5 +129,5 @@ def _check_tree(tree: Path, store: Path) -> None:
             fsio.write_atomic(tree / ".git", b"gitdir: %s\n" % os.fsencode(record))
             fsio.write_atomic(record / "gitdir", os.fsencode(tree / ".git") + b"\n")
     common = fsio.read_or_none(record / "commondir")
-    if common is not None and common.strip() != b"../..":
+    if common is not None and common != b"../..\n" and not is_cut(common, b"../..\n"):
         raise StateError(f"{record / 'commondir'} is not patchq's", hint=_AGAIN.format(store.parent))

@@ -19,7 +19,6 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, load_stack, load_state
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Entry, Exported, write_stack
-from patchq.system import runner
 from patchq.system.paths import check_name
 
 

@@ -33,6 +33,27 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def sync_file(path: Path) -> None:
+    """Make what another program wrote to ``path`` last; nothing where there is no such file."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_file_system(folder: Path) -> None:
+    """Make everything last that was written on the file system of ``folder``: of many files, one call."""
+    import ctypes
+
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            os.sync()
+        elif syncfs(fd):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
+    finally:
+        os.close(fd)
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``: written beside it, fsynced, renamed."""
     write_all({path: data})

@@ -1,0 +1,75 @@
+"""A power cut at any system call: what was written and not synced is gone, and `patchq fetch` mends the rest.
+
+The file system that this stands for keeps renames and new names in their order, as journaling ones do, and may have
+nothing of a file's content that no fsync asked for: such a file is empty, cut short, or zeros.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from extent import chosen, record
+from kit import Patchq, git
+from meddling import meddled
+from test_killed import VERBS, user_sees
+from tracer import Fault, Outcome
+
+
+def cut(root: Path, outcome: Outcome, rng: random.Random) -> list[str]:
+    """Take from the files under ``root`` what was not synced; returns which."""
+    gone = []
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            found = path.lstat()
+            if (found.st_dev, found.st_ino) in outcome.unsynced and not path.is_symlink():
+                mode = found.st_mode
+                path.chmod(0o644)
+                size = found.st_size
+                path.write_bytes(rng.choice([b"", b"\0" * size, path.read_bytes()[: rng.randrange(size + 1)]]))
+                path.chmod(mode & 0o777)
+                gone.append(str(path.relative_to(root)))
+    return gone
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_at_every_system_call(stack: Patchq, verb: str, tmp_path: Path) -> None:
+    prepare, args = VERBS[verb]
+    prepare(stack)
+    extra = stack.root.parent / "extra.diff"
+    extra.write_text("--- /dev/null\n+++ b/extra.txt\n@@ -0,0 +1 @@\n+extra\n")
+    args = tuple(str(extra) if a == "EXTRA" else a for a in args)
+    before = user_sees(stack)
+    os.sync()
+    saved = tmp_path / "saved"
+    shutil.copytree(stack.root, saved, symlinks=True)
+    whole = meddled(stack, args)
+    assert whole.exit_code == 0
+    after = user_sees(stack)
+    outcomes, faults = {"before": 0, "after": 0}, []
+    rng = random.Random(verb)
+    # Past the last call, too: what a command said it did must last.
+    for at in [*chosen(whole.stops, f"{verb} power"), whole.stops + 1]:
+        shutil.rmtree(stack.root)
+        shutil.copytree(saved, stack.root, symlinks=True)
+        outcome = meddled(stack, args, Fault.POWER_CUT, at)
+        gone = cut(stack.root, outcome, rng)
+        try:
+            stack.ok("fetch")
+            now = user_sees(stack)
+            assert now in (before, after), "left something in between"
+            assert now == after or outcome.exit_code != 0, "claims to have done what it didn't"
+            git(stack.layout.store, "fsck", "--no-dangling", "--no-progress")
+            outcomes["before" if now == before else "after"] += 1
+            if now == before:
+                stack.ok(*args)
+                assert user_sees(stack) == after, "done again, it ends elsewhere"
+        except AssertionError as error:
+            faults.append(f"at {at} of {whole.stops} ({outcome.at or 'done'}; lost {gone}): {error}")
+    assert not faults, f"{verb}:\n" + "\n".join(faults)
+    record("power", verb=verb, points=whole.stops, **outcomes)
