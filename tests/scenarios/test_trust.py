@@ -1,0 +1,197 @@
+"""Which verbs run code of an upstream or of a patch, and which never do: docs/explanation/trust.md says it, this tries it.
+
+The upstream is hostile wherever something could be run by somebody who only looks: build files, conftests, modules
+that are imported, hooks, filters, drivers of attributes, submodules. Each would leave a mark.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit import ROOT, Patchq, commit_files, edit, git
+from patchq.cli import VERBS
+
+TRUST = ROOT / "docs" / "explanation" / "trust.md"
+#: What each verb is run with; those that the page says run code are not here.
+ARGUMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "init": (("init", "NEW"),),
+    "pin": (("pin", "up", "--ref", "v2", "--set", "next"), ("pin", "--check")),
+    "fetch": (("fetch", "--all"),),
+    "import": (("import", "up", "UPSTREAM", "--range", "v1..v2"), ("import", "up", "DIFF")),
+    "apply": (("apply",), ("apply", "--to", "first"), ("apply",)),
+    "status": (("status",),),
+    "list": (("list",),),
+    "show": (("show", "first"),),
+    "new": (("new", "up", "fourth", "-m", "Fourth", "--topic", "t", "-s"),),
+    "export": (("export", "up"),),
+    "deps": (("deps",),),
+    "diff": (("diff", "HEAD"),),
+    "drop": (("drop", "third"),),
+    "forecast": (("forecast", "up", "--onto", "v2"), ("forecast", "up", "--onto", "v2", "--blame")),
+    "ledger": (("ledger",),),
+    "move": (("move", "second", "--first"),),
+    "undo": (("undo",),),
+    "check": (("check",),),
+    "drift": (("drift", "up", "--from", "v1", "--to", "v2"),),
+    "bench": (("bench", "show"),),
+    "report": (("report", "--html", "HTML"),),
+    "bundle": (("bundle", "BUNDLE"), ("apply", "--from-bundle", "BUNDLE")),
+    "compose": (("compose",),),
+    "doctor": (("doctor",),),
+    "verify-installed": (("verify-installed",),),
+}
+
+
+def trap(mark: Path, name: str) -> str:
+    return f"import pathlib; pathlib.Path({str(mark)!r}).mkdir(exist_ok=True); pathlib.Path({str(mark / name)!r}).touch()\n"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """The folder that whatever is run leaves its name in."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def hostile(stack: Patchq, upstream: Path, tmp_path: Path, mark: Path) -> Patchq:
+    """A project over an upstream that runs something of its own wherever it can."""
+    shell = tmp_path / "shell.sh"
+    shell.write_text(f'#!/bin/sh\nmkdir -p {mark}; touch "{mark}/$(basename "$0")-$$"; cat\n')
+    shell.chmod(0o755)
+    python = {
+        name: trap(mark, name.replace("/", "-")).encode()
+        for name in (
+            "setup.py",
+            "conftest.py",
+            "tests/conftest.py",
+            "pkg/__init__.py",
+            "sitecustomize.py",
+            "usercustomize.py",
+            "backend.py",
+            "noxfile.py",
+        )
+    }
+    files: dict[str, bytes | None] = {
+        **python,
+        "pyproject.toml": b'[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "evil.pth": trap(mark, "pth").encode(),
+        ".gitattributes": b"* filter=evil diff=evil merge=evil export-subst ident\n",
+        ".gitmodules": f'[submodule "x"]\n\tpath = x\n\turl = ext::{shell}\n\tupdate = !{shell}\n'.encode(),
+        ".pre-commit-config.yaml": f"repos: [{{repo: local, hooks: [{{id: x, name: x, entry: {shell}, language: system}}]}}]\n".encode(),
+        ".envrc": f"{shell}\n".encode(),
+        ".lfsconfig": f"[lfs]\n\tconcurrenttransfers = 1\n[core]\n\tfsmonitor = {shell}\n".encode(),
+        "Makefile": f"$(shell {shell})\n".encode(),
+        "a.txt": (upstream / "a.txt").read_bytes().replace(b"line 20\n", b"line twenty\n"),
+    }
+    hooks = upstream / ".git" / "hooks"
+    for name in (
+        "post-checkout",
+        "pre-commit",
+        "post-commit",
+        "reference-transaction",
+        "pre-receive",
+        "post-index-change",
+        "pre-push",
+    ):
+        (hooks / name).write_bytes(shell.read_bytes())
+    commit_files(upstream, files, "hostile")
+    for name in hooks.glob("*"):
+        name.chmod(0o755)
+    git(upstream, "tag", "v2")
+    # What somebody could have talked the person into, too: drivers of the names that the upstream's attributes use.
+    drivers = "".join(
+        f'[{kind} "evil"]\n\t{key} = {shell}\n'
+        for kind, key in (
+            ("filter", "smudge"),
+            ("filter", "clean"),
+            ("diff", "textconv"),
+            ("diff", "command"),
+            ("merge", "driver"),
+        )
+    )
+    config = Path.home() / ".gitconfig"
+    config.write_text(
+        config.read_text()
+        + drivers
+        + f"[core]\n\tfsmonitor = {shell}\n\thooksPath = {hooks}\n\tpager = {shell}\n\teditor = {shell}\n"
+    )
+    for repository in (upstream, stack.layout.store):
+        if repository == upstream:
+            for line in ("core.fsmonitor", "uploadpack.packObjectsHook", "gpg.program", "core.sshCommand"):
+                git(
+                    repository,
+                    "-c",
+                    "core.fsmonitor=false",
+                    "-c",
+                    "core.hooksPath=/dev/null",
+                    "config",
+                    line,
+                    str(shell),
+                )
+    return stack
+
+
+def page() -> dict[str, str]:
+    """What the page says of each verb: ``never``, or what it runs."""
+    rows = re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", TRUST.read_text(), re.MULTILINE)
+    return {verb: said.strip() for verbs, said in rows for verb in re.findall(r"`([a-z-]+)`", verbs)}
+
+
+def test_the_page_names_every_verb() -> None:
+    assert set(page()) == set(VERBS)
+    assert {verb for verb, said in page().items() if said.startswith("never")} == set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("verb", ARGUMENTS)
+def test_it_runs_nothing_of_an_upstream(hostile: Patchq, upstream: Path, mark: Path, tmp_path: Path, verb: str) -> None:
+    hostile.ok("pin", "up", "--ref", "v2", "--set", "next")
+    hostile.ok("fetch", "--all")
+    edit(hostile.tree() / "b.txt", 33)
+    if verb not in ("new", "status"):
+        git(
+            hostile.tree(),
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+            "checkout",
+            "-q",
+            "--",
+            "b.txt",
+        )
+    diff = tmp_path / "x.diff"
+    diff.write_text("--- /dev/null\n+++ b/x.txt\n@@ -0,0 +1 @@\n+x\n")
+    places = {
+        "NEW": str(tmp_path / "new"),
+        "UPSTREAM": str(upstream),
+        "DIFF": str(diff),
+        "HTML": str(tmp_path / "r.html"),
+        "BUNDLE": str(tmp_path / "b"),
+    }
+    if mark.exists():  # by git itself, of the test's own commands
+        for path in mark.iterdir():
+            path.unlink()
+    for arguments in ARGUMENTS[verb]:
+        argv = [sys.executable, "-m", "patchq", "--project", str(hostile.root), *(places.get(a, a) for a in arguments)]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1, 2, 3), done.stderr
+        assert "Traceback" not in done.stderr
+    assert not mark.exists() or not list(mark.iterdir()), sorted(p.name for p in mark.iterdir())
+
+
+def test_on_a_hostile_base_too(hostile: Patchq, mark: Path) -> None:
+    """The worktree itself is the hostile commit's: checked out, looked at, edited, exported."""
+    hostile.ok("pin", "up", "--ref", "v2")
+    for path in mark.iterdir() if mark.exists() else ():
+        path.unlink()
+    hostile.ok("apply")
+    edit(hostile.tree() / "b.txt", 12, b"mine\n")
+    hostile.ok("new", "up", "mine", "-m", "Mine\n\nWhy.", "--topic", "t", "-s")
+    for args in (("status",), ("export", "up"), ("check",), ("deps",), ("drop", "mine"), ("undo",), ("report",)):
+        hostile.run(*args)
+    assert not mark.exists() or not list(mark.iterdir())
