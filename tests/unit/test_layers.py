@@ -38,6 +38,8 @@ DOORS = {
     "requests": {"sources.index"},
     "distributed": {"proofs.cluster"},
     "jinja2": {"formats.render"},
+    "tomllib": {"formats.toml"},
+    "tomli": {"formats.toml"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 PACKAGES = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))

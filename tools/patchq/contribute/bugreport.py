@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from patchq.contribute.proposal import Owner
 from patchq.contribute.selection import place, set_with
 from patchq.environment.machine import this_machine
 from patchq.errors import FormatError, UserError
+from patchq.formats import toml
 from patchq.formats.header import without_trailers
 from patchq.formats.render import render
 from patchq.project.project import Project
@@ -28,11 +28,6 @@ from patchq.sources.pins import Fetcher
 from patchq.sources.rules import Rules, read_rules
 from patchq.system import fsio
 from patchq.system.paths import check_inside
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "expected", "related")
 
@@ -142,11 +137,11 @@ def _told(project: Project, upstream: str, patch: str) -> dict[str, str]:
     if data is None:
         return {}
     try:
-        raw = tomllib.loads(data.decode())
+        raw = toml.loads(data)
         if unknown := sorted(raw.keys() - set(_KEYS)):
             raise ValueError(f"unknown keys {', '.join(unknown)} (known: {', '.join(_KEYS)})")
         return {key: str(value).strip() for key, value in raw.items()}
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, ValueError) as error:
+    except ValueError as error:
         raise FormatError(f"{path}: {error}", hint=f"mend {path}") from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import pairwise
@@ -12,14 +11,10 @@ from typing import Any
 
 from patchq.contribute.proposal import Owner, Proposal, branch_ref
 from patchq.errors import FormatError
+from patchq.formats import toml
 from patchq.formats.render import render
 from patchq.project.project import Project
 from patchq.system import fsio
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: What a heading of a template asks for, by what its words begin with.
 _ASKS = {
@@ -48,12 +43,12 @@ def read_owner(folder: Path) -> Owner:
     if data is None:
         return Owner()
     try:
-        raw = tomllib.loads(data.decode())
+        raw = toml.loads(data)
         fields = {key.replace("-", "_"): str(value).strip() for key, value in raw.items()}
         if any("\n" in fields.get(key, "") for key in ("name", "email", "assisted_by")):
             raise ValueError("a name or an address is more than a line")
         return Owner(**fields)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise FormatError(f"{path}: {error}", hint=f"mend it, or remove {path}") from None
 
 

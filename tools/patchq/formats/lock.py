@@ -7,19 +7,14 @@ comments and order survive.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError
+from patchq.formats import toml
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 VERSION = 1
 #: Bytes of a lock.
@@ -149,8 +144,8 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     :raises StateTooNew, StateTooOld: for another format version.
     """
     try:
-        raw = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, OverflowError, ValueError) as error:
+        raw = toml.loads(data)
+    except ValueError as error:
         raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
     version = raw.get("version")
     if not isinstance(version, int):

@@ -10,17 +10,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from patchq.errors import FormatError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from patchq.formats import toml
 
 VERSION = 1
 #: Bytes of a file, and readings in it.
@@ -336,7 +331,7 @@ def parse_targets(data: bytes, where: str) -> list[Target]:
     :raises FormatError: if it isn't one.
     """
     try:
-        raw = tomllib.loads(data.decode())
+        raw = toml.loads(data)
         if raw.keys() - {"target"}:
             raise ValueError(f"unknown tables {', '.join(sorted(raw.keys() - {'target'}))}")
         found = [Target(**{**t, "value": float(t["value"])}) for t in raw.get("target", [])]

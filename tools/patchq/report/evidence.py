@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from patchq.carry.forecast import forecast
 from patchq.carry.landing import STOPS
 from patchq.errors import PatchqError
-from patchq.formats.ledger import WRITTEN, Attempt, Cost, costs, parse
+from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
 from patchq.project.project import Project
 from patchq.project.refs import older_first
@@ -163,7 +163,7 @@ def gather(
     by_patch = {v.proof.name: v for v in verdicts}
     infos = list_patches(project, set_name=set_name)
     needs = _needs(project, set_name, len(infos), notes)
-    dear = {f"{u}/{c.patch}": c for u in project.lock.upstreams for c in _costs(project, u)}
+    dear = {f"{u}/{c.patch}": c for u in project.lock.upstreams for c in _costs(lines, u)}
     stacks = []
     for found, stack in zip(status(project, set_name), project.stacks(set_name), strict=True):
         views = tuple(
@@ -208,8 +208,9 @@ def _view(
     )  # fmt: skip
 
 
-def _costs(project: Project, upstream: str) -> list[Cost]:
-    return costs(parse(fsio.read_or_none(ledger_path(project.layout, upstream)) or b""))
+def _costs(lines: Sequence[Line], upstream: str) -> list[Cost]:
+    """The same line twice in a ledger counts once."""
+    return costs(Ledger(tuple(dict.fromkeys(x.attempt for x in lines if x.upstream == upstream))))
 
 
 def _needs(project: Project, set_name: str, count: int, notes: list[str]) -> dict[str, tuple[str, ...]]:
