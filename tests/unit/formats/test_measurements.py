@@ -127,10 +127,11 @@ def test_the_ledger_reads_back_and_keeps_what_is_damaged() -> None:
     one, two = measurement(), measurement(value=41.5, patches=("vllm/one", "vllm/two"), stack_id="b" * 40)
     data = add(add(b"", [one]), [two, one])
     assert parse(data) == ([one, two], [])
-    damaged = data.replace(b"41.5", b'"fast"')
-    found, problems = parse(damaged)
-    assert found == [one]
-    assert [p.number for p in problems] == [2]
+    # Not a number, one that no speed can be, and one that no float can hold.
+    for value in (b'"fast"', b"-1", b"1" + b"0" * 400):
+        found, problems = parse(data.replace(b"41.5", value))
+        assert found == [one]
+        assert [p.number for p in problems] == [2]
 
 
 def test_a_gain_is_told_only_between_stacks_that_differ_in_one_patch() -> None:

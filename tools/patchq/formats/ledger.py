@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from patchq.formats import jsonlines
+from patchq.formats.jsonlines import Problem
+
 VERSION = 1
 #: What can become of a patch, from the cheapest; see docs/reference/formats.md.
 OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict")
@@ -67,14 +70,6 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A line that can't be used; ``number`` counts from 1."""
-
-    number: int
-    said: str
-
-
-@dataclass(frozen=True, slots=True)
 class Ledger:
     """A ledger as it was read, oldest line first."""
 
@@ -88,17 +83,7 @@ class Ledger:
 
 def parse(data: bytes) -> Ledger:
     """Read a ledger; what is damaged becomes a problem, the rest is used."""
-    attempts: dict[Attempt, None] = {}
-    problems = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            attempts[_attempt(json.loads(line.decode()))] = None
-        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
-            said = str(error) or type(error).__name__
-            problems.append(Problem(number, said if isinstance(error, ValueError) else f"is malformed: {said}"))
-    return Ledger(tuple(attempts), tuple(problems))
+    return Ledger(*jsonlines.read(data, _attempt))
 
 
 _NAMES = frozenset(f.name for f in fields(Attempt))
@@ -130,9 +115,7 @@ def _attempt(raw: Any) -> Attempt:
 def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
     """The ledger's bytes with more lines; those that it has are not added again."""
     known = set(parse(data).attempts)
-    gap = b"" if not data or data.endswith(b"\n") else b"\n"
-    new = b"".join(a.line() for a in attempts if a not in known)
-    return data + (gap + new if new else b"")
+    return jsonlines.add(data, (a.line() for a in attempts if a not in known))
 
 
 @dataclass(frozen=True, slots=True)

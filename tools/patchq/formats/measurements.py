@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from patchq.errors import FormatError
-from patchq.formats import toml
+from patchq.formats import jsonlines, toml
+from patchq.formats.jsonlines import Problem
 
 VERSION = 1
 #: Bytes of a file, and readings in it.
@@ -211,26 +212,10 @@ def _cells(line: str) -> list[str]:
 # The ledger
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A line that can't be used; ``number`` counts from 1."""
-
-    number: int
-    said: str
-
-
 def parse(data: bytes) -> tuple[list[Measurement], list[Problem]]:
     """Read a ledger; what is damaged becomes a problem, the rest is used; a line twice counts once."""
-    found: dict[Measurement, None] = {}
-    problems = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            found[_measurement(json.loads(line.decode()))] = None
-        except (ValueError, TypeError, RecursionError) as error:
-            problems.append(Problem(number, str(error) or type(error).__name__))
-    return list(found), problems
+    found, problems = jsonlines.read(data, _measurement)
+    return list(found), list(problems)
 
 
 def _measurement(raw: Any) -> Measurement:
@@ -256,8 +241,7 @@ def _measurement(raw: Any) -> Measurement:
 
 def add(data: bytes, new: Iterable[Measurement]) -> bytes:
     """A ledger with more lines."""
-    gap = b"" if not data or data.endswith(b"\n") else b"\n"
-    return data + gap + b"".join(m.line() for m in new)
+    return jsonlines.add(data, (m.line() for m in new))
 
 
 # What memory bandwidth allows

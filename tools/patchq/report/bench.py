@@ -11,7 +11,8 @@ from pathlib import Path
 
 from patchq.environment.verify import verify
 from patchq.errors import UserError
-from patchq.formats.measurements import Measurement, Problem, Target, add, parse, parse_targets, read_file
+from patchq.formats.jsonlines import Problem
+from patchq.formats.measurements import Measurement, Target, add, parse, parse_targets, read_file
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.system import fsio
