@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -64,6 +62,8 @@ class Boundary(click.Group):
 
 
 def _bug(error: Exception) -> int:
+    import traceback
+
     traceback.print_exc()
     click.echo(
         f"\nThis is a bug in patchq {__version__}: {error}\n"
@@ -94,6 +94,8 @@ def _of_the_machine(error: OSError) -> PatchqError:
 def _show(error: PatchqError, as_json: bool) -> int:
     conflicts = error.conflicts if isinstance(error, ConflictError) else ()
     if as_json:
+        import json
+
         body = {
             "schema": "patchq/error/1", "error": type(error).__name__, "exit": error.exit_code,
             "message": error.message, "hint": error.hint, "conflicts": [asdict(c) for c in conflicts],
