@@ -85,3 +85,12 @@ def test_links_between_pages_resolve() -> None:
                 if anchor not in heads:
                     broken.append(f"{page.name}: {target}")
     assert broken == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/explanation/architecture.md"])
+def test_modules_and_packages_that_a_page_names_exist(page: str) -> None:
+    """From the project's root, or within the package: ``tests/kit.py``, ``carry/column.py``, `` `stacks/` ``."""
+    text = (ROOT / page).read_text()
+    named = set(re.findall(r"[\w.][\w./-]*\.py\b", text)) | set(re.findall(r"`(\w[\w./-]*/)`", text))
+    assert named
+    assert sorted(n for n in named if not any((at / n).exists() for at in (ROOT, ROOT / "tools" / "patchq"))) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,13 @@ def floor(room: str) -> int:
 def test_every_module_is_in_a_package() -> None:
     assert {module_of(p) for p in FILES if p.parent == PACKAGE} - {"__init__"} <= ALONE
     assert {room for rooms in FLOORS for room in rooms} == (ALONE | set(PACKAGES)) - {"__main__", "testing"}
+
+
+def test_the_architecture_page_shows_the_floors() -> None:
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page.read_text(), re.MULTILINE)
+    shown = [(int(number), set(re.findall(r"`(\w+)/?`", names))) for number, names in rows]
+    assert shown == [(number, rooms - {"__init__"}) for number, rooms in enumerate(FLOORS, 1)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
