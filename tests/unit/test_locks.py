@@ -1,0 +1,102 @@
+"""The locks of the test environment hold what pyproject.toml asks for, by hash, on every machine that they are for."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import re
+import sys
+from types import ModuleType
+
+import pytest
+import tomlkit
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from kit import ROOT
+
+LOCKS = sorted((ROOT / "locks").glob("*.txt"))
+#: What the README's test command installs: with the index's torch, or with a build for the CPU.
+WAYS = [("tests", "torch"), ("tests", "torch-cpu")]
+
+
+def entries(name: str) -> list[str]:
+    """The entries of a lock, each on one line, without comments and options."""
+    text = re.sub(r"^ *#.*\n", "", (ROOT / "locks" / f"{name}.txt").read_text(), flags=re.MULTILINE)
+    return [line for line in text.replace("\\\n", " ").splitlines() if line and not line.startswith("--")]
+
+
+@pytest.fixture(scope="module")
+def lock() -> ModuleType:
+    """The program that writes the locks."""
+    loader = importlib.machinery.SourceFileLoader("ci_lock", str(ROOT / ".ci" / "lock"))
+    spec = importlib.util.spec_from_loader("ci_lock", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["ci_lock"] = module  # a dataclass looks itself up there
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda p: p.stem)
+def test_each_pin_has_a_hash_and_no_index_is_named(path) -> None:
+    found = entries(path.stem)
+    assert found
+    for entry in found:
+        assert re.match(r"[a-z0-9.-]+==[^\s;]+(; [^\\]*?)?( +--hash=sha256:[0-9a-f]{64})+$", entry), entry
+    assert "://" not in path.read_text()
+    assert re.findall(r"^--.*$", path.read_text(), re.MULTILINE) == ["--only-binary :all:"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids="+".join)
+def test_what_pyproject_asks_for_is_locked_once(lock: ModuleType, way: tuple[str, ...]) -> None:
+    project = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()["project"]
+    extras = [r for name in lock.EXTRAS for r in project["optional-dependencies"][name]]
+    asked = [Requirement(text) for text in [*project["dependencies"], *extras]]
+    pins = [Requirement(entry.split(" --hash")[0]) for name in way for entry in entries(name)]
+    wrong = []
+    for target in lock.GRID:
+        here: dict[str, list[str]] = {}
+        for pin in pins:
+            if lock.applies(pin, target):
+                here.setdefault(canonicalize_name(pin.name), []).append(str(pin.specifier).removeprefix("=="))
+        # What both xgrammar and the index's torch ask for is in both locks, as one version.
+        wrong += [f"{name} {its} on {target}" for name, its in here.items() if len(set(its)) != 1]
+        for requirement in asked:
+            its = here.get(canonicalize_name(requirement.name), [])
+            if lock.applies(requirement, target) and not any(Version(v) in requirement.specifier for v in its):
+                wrong.append(f"{requirement} isn't satisfied by {its} on {target}: run .ci/lock")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("marker", "short"),
+    [
+        ("sys_platform == 'linux' and implementation_name == 'cpython'", None),
+        ("python_full_version < '3.11' and sys_platform == 'linux'", 'python_version < "3.11"'),
+        ("python_full_version == '3.11.*'", 'python_version >= "3.11" and python_version < "3.12"'),
+        ("platform_machine == 'aarch64'", 'platform_machine == "aarch64"'),
+        ("python_full_version >= '3.11.5' and os_name == 'posix'", 'python_full_version >= "3.11.5"'),
+        ("python_full_version != '3.11.*'", 'python_full_version != "3.11.*"'),
+        (
+            "(python_full_version < '3.13' and platform_machine == 'aarch64') or platform_machine == 'x86_64'",
+            'platform_machine == "x86_64" or python_version < "3.13" and platform_machine == "aarch64"',
+        ),
+    ],
+)
+def test_a_shortened_marker_says_the_same(lock: ModuleType, marker: str, short: str | None) -> None:
+    before = Requirement(f"it==1; {marker}")
+    after = lock.shortened(before)
+    assert str(after.marker or "") == (short or "")
+    for target in lock.GRID:
+        for micro in (0, 4, 5, 12):
+            assert lock.applies(after, target, micro) == lock.applies(before, target, micro), (target, micro)
+
+
+def test_the_pages_install_as_the_readme_does() -> None:
+    readme = (ROOT / "README.md").read_text().partition("<!-- command: test -->\n```sh\n")[2].partition("```")[0]
+    install = readme.partition("python -m pytest")[0]
+    assert install.count("pip install") == 4
+    for page in ("CONTRIBUTING.md", "docs/how-to/renew-the-lock.md"):
+        assert install in (ROOT / page).read_text(), f"{page} installs something else"
