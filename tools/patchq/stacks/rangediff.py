@@ -93,12 +93,10 @@ def _at_revision(project: Project, revision: str) -> Iterator[Project]:
     if PurePosixPath(LOCK_NAME) not in files:
         raise UserError(f"{revision} holds no patchq project: it has no {LOCK_NAME}", hint="name a later revision")
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        then = Layout(Path(text).resolve())
+        then = Layout(Path(text).resolve(), project.layout.store)
         for path, data in files.items():
             (then.root / path).parent.mkdir(parents=True, exist_ok=True)
             (then.root / path).write_bytes(data)
-        then.private.mkdir()
-        then.store.symlink_to(project.layout.store.resolve())
         yield Project(then, project.say, project.wait, project.progress)
 
 

@@ -68,9 +68,13 @@ def folder_to_ref(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files and folders of the project at ``root`` (an absolute path)."""
+    """The files and folders of the project at ``root`` (an absolute path).
+
+    :ivar shared_store: another project's store, for one that is an older version of that project.
+    """
 
     root: Path
+    shared_store: Path | None = None
 
     @property
     def lock(self) -> Path:
@@ -82,7 +86,7 @@ class Layout:
 
     @property
     def store(self) -> Path:
-        return self.private / "store.git"
+        return self.shared_store or self.private / "store.git"
 
     @property
     def dist(self) -> Path:
