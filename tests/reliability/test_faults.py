@@ -472,3 +472,24 @@ def test_a_verb_says_what_mends_the_store(stack: Patchq) -> None:
     assert "`patchq fetch` mends the store" in out, out
     assert "This is a bug" not in out
     assert json.loads(stack.run("fetch", "--json").output)["pins"]
+
+
+RECORDS = ["HEAD", "refs/heads/up", "refs/patchq/base/git/up/v1", "shallow", "worktrees/up/HEAD", "worktrees/up/index",
+           "worktrees/up/commondir", "worktrees/up/gitdir", "../trees/up/.git"]  # fmt: skip
+
+
+@pytest.mark.parametrize("left", ["nothing", "zeros", "the first part"])
+@pytest.mark.parametrize("name", RECORDS)
+def test_fetch_mends_what_a_power_cut_zeroed(stack: Patchq, name: str, left: str) -> None:
+    before = user_sees(stack)
+    names = git(stack.layout.store, "for-each-ref")
+    path = stack.layout.store / name
+    if name == "shallow":
+        path.write_text(git(stack.tree(), "rev-list", "--max-parents=0", "HEAD") + "\n")
+    whole = path.read_bytes()
+    path.write_bytes({"nothing": b"", "zeros": b"\0" * len(whole), "the first part": whole[: len(whole) // 2]}[left])
+    assert "This is a bug" not in stack.run("status").output
+    out = stack.ok("fetch")
+    assert user_sees(stack) == before, out
+    assert git(stack.layout.store, "for-each-ref") == names
+    assert "up to date" in stack.ok("apply")

@@ -22,7 +22,8 @@ PINNED = {
 }
 #: What git says where the store lacks something, or holds something damaged.
 _LOST = re.compile(
-    r"bad object|unable to read|missing (?:blob|tree|commit)|is corrupt|could not (?:read|parse)|bad tree"
+    r"bad object|unable to read|missing (?:blob|tree|commit)|is corrupt|could not (?:read|parse)|bad tree|"
+    r"not a git repository|bad ref|broken ref|bad signature|index file|reference broken|bad config|is not a valid ref"
 )
 MEND = "`patchq fetch` mends the store: what it lacks is brought or made again"
 

@@ -9,7 +9,7 @@ not exported are in no other place: if they are lost, that is said.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from patchq.errors import PatchqError, SourceError
@@ -51,6 +51,49 @@ def heal(project: Project, bases: Sequence[Base], again: Callable[[Pin], Base]) 
             hint=f"copy what you need out of {project.layout.tree(lost[0])}, move .patchq away and run `patchq apply`",
         )
     return done
+
+
+def mend_records(project: Project) -> list[str]:
+    """Make refs, HEADs and indexes whole that a power cut has emptied or zeroed; returns what was done, in words.
+
+    A ref that can't be read is put aside: a base's is made again by what fetches it, a branch's from what ``apply``
+    remembers. An index is made again from its commit; the worktree's files stay as they are.
+    """
+    store, done = project.layout.store, []
+    if not (store / "objects").is_dir():
+        return []
+    for path, pattern in _records(store):
+        data = fsio.read_or_none(path)
+        if data is not None and not pattern.fullmatch(data):
+            name = path.relative_to(store)
+            target = project.layout.private / "damaged" / name
+            fsio.make_folder(target.parent)
+            fsio.rename(path, target)
+            done.append(f"{name} could not be read; what it held is in {target}")
+    if not (store / "HEAD").exists():
+        fsio.write_atomic(store / "HEAD", b"ref: refs/heads/none\n")
+    for upstream in sorted(project.lock.upstreams):
+        lost = any(line.startswith(f"refs/heads/{upstream} ") for line in done)
+        if lost and (state := load_state(project.layout, upstream)):
+            project.store.run("update-ref", branch_of(upstream), state.tip)
+    trees = project.layout.tree("x").parent
+    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
+        worktree = project.worktree(tree.name)
+        worktree.mend()
+        if worktree.exists and worktree.mend_index():
+            done.append(f"{tree.name}: the index was made again from its commit")
+    return done
+
+
+_REF = re.compile(rb"[0-9a-f]{40}\n|ref: refs/[^\0\n]+\n")
+_PACKED = re.compile(rb"(?:#[^\0\n]*\n|\^?[0-9a-f]{40}(?: refs/[^\0\n]+)?\n)*")
+
+
+def _records(store: Path) -> Iterator[tuple[Path, re.Pattern[bytes]]]:
+    yield store / "HEAD", _REF
+    yield store / "packed-refs", _PACKED
+    yield store / "shallow", re.compile(rb"(?:[0-9a-f]{40}\n)*")
+    yield from ((path, _REF) for path in sorted((store / "refs").rglob("*")) if path.is_file())
 
 
 def _tips(project: Project) -> dict[str, CommitId]:

@@ -14,7 +14,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.pins import Base, Fetcher, archive_file, check_signature, is_local_archive, pin_git
-from patchq.store.heal import heal
+from patchq.store.heal import heal, mend_records
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME, check_name
 
@@ -25,6 +25,8 @@ def fetch(
 ) -> list[Base]:  # fmt: skip
     """Bring the pins of a set, or all, into the store, and mend what the store has lost."""
     with project.locked("fetch"):
+        for line in mend_records(project):
+            project.say(line)
         if every:
             pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
         else:
