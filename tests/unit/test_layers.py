@@ -24,7 +24,7 @@ FLOORS = [
     {"sources"},
     {"project"},
     {"stacks", "environment"},
-    {"store", "carry", "drift", "proofs", "build"},
+    {"store", "carry", "drift", "proofs", "build", "mutation"},
     {"report", "contribute"},
     {"cli"},
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,6 +77,15 @@ class Diffs(Objects):
         parts = re.split(rb"^([0-9a-f]{40})\n", out, flags=re.MULTILINE)
         found.update((CommitId(c.decode()), text) for c, text in zip(parts[1::2], parts[2::2], strict=True))
         return [found[c] for c in commits]
+
+    def lines_of(self, commit: CommitId, tip: CommitId, path: bytes, since: CommitId) -> set[int]:
+        """The lines of a file at ``tip``, from 1, that are as ``commit`` wrote them; it lies after ``since``."""
+        out = self.run("blame", "--porcelain", f"{since}..{tip}", "--", os.fsdecode(path))
+        found = set()
+        for line in out.split(b"\n"):
+            if line.startswith(commit.encode() + b" "):
+                found.add(int(line.split()[2]))
+        return found
 
     def patch_ids_of(self, commits: Sequence[CommitId]) -> list[str]:
         """git's stable patch id of each of the commits; empty for one that changes nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from patchq.environment.machine import Machine
+from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import leave_out
 from patchq.names import CommitId, TreeId
@@ -20,7 +22,7 @@ from patchq.stacks.apply import carried_stacks
 
 #: Of a result, as it is kept and as its key is made.
 RESULT_VERSION = 1
-WITH, WITHOUT = "with", "without"
+WITH, WITHOUT, MUTANT = "with", "without", "mutant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +42,30 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The trees of one run: ``tips`` are commits by upstream; ``left_out`` what isn't in them."""
+    """The trees of one run: ``tips`` are commits by upstream; ``left_out`` what isn't in them.
+
+    :ivar change: of a mutant: the upstream, path and content of the file that is another one.
+    """
 
     kind: str
     tips: Mapping[str, CommitId]
     trees: Mapping[str, TreeId]
     left_out: tuple[str, ...] = ()
+    change: tuple[str, str, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One proof in one variant."""
+    """One proof in one variant.
+
+    :ivar timeout: seconds that it may take; none where it is known to end.
+    """
 
     proof: Proof
     variant: Variant
     key: str
     set_name: str
+    timeout: float | None = None
 
 
 @dataclass(slots=True)
@@ -108,6 +118,39 @@ class WholeSet:
         """The set with another commit of one upstream, which is no stack's tip."""
         return self._with_tips(kind, {**self.variant.tips, upstream: tip}, left_out)
 
+    def patch(self, name: str) -> tuple[CommitId, list[bytes]]:
+        """The commit of a patch, ``upstream/name``, and the paths that it changes."""
+        upstream = name.partition("/")[0]
+        info = dict(self._carried.commits[upstream])[name]
+        [changes] = self.store.changes_of([info.commit])
+        return info.commit, [c.path for c in changes]
+
+    def base(self, upstream: str) -> CommitId:
+        """What an upstream's stack is on."""
+        return self._carried.bases[upstream]
+
+    def mutants(self, upstream: str, changes: Sequence[tuple[str, bytes]]) -> list[Variant]:
+        """The whole set as many times as there are changes, each with one file of an upstream's replaced."""
+        if not changes:
+            return []
+        tip, ref = self.variant.tips[upstream], b"refs/patchq/scratch/mutants"
+        [info] = self.store.log("--no-walk", tip)
+        paths = sorted({os.fsencode(path) for path, _ in changes})
+        entries = self.store.list_tree(tip, paths)
+        with import_commits(self.store, ref) as (out, ids):
+            for number, (name, content) in enumerate(changes, 1):
+                path = os.fsencode(name)
+                out.write(commit_start(ref, number, info.author, "A mutant\n", tip.encode()))
+                out.write(b"M %s inline %s\ndata %d\n" % (entries[path].mode, quote_path(path), len(content)))
+                out.write(content + b"\n")
+        tips = [ids[number] for number in range(1, len(changes) + 1)]
+        trees = self.store.tree_of(tips)
+        here = self.variant
+        return [
+            Variant(MUTANT, {**here.tips, upstream: tip}, {**here.trees, upstream: tree}, (), (upstream, *change))
+            for tip, tree, change in zip(tips, trees, changes, strict=True)
+        ]
+
     def bare(self) -> Variant:
         """The pins without any patch."""
         every = tuple(n for commits in self._carried.commits.values() for n, _ in commits)
@@ -148,9 +191,8 @@ def plan_cells(
     :raises UserError: for a patch that isn't in the set.
     """
     with planning(project, set_name) as whole:
-        chosen = _chosen(whole.stacks, patches)
         here = whole.variant
-        proofs = [p for p in _proofs(whole.stacks) if not chosen or p.name in chosen]
+        proofs = proofs_of(whole.stacks, patches)
         cells: list[Cell] = []
         for proof in proofs:
             variants = [here] + ([whole.without(proof.name)] if prove else [])
@@ -158,22 +200,26 @@ def plan_cells(
         return proofs, cells
 
 
-def _chosen(stacks: list[Stack], patches: Sequence[str]) -> set[str]:
-    found = [find_patch(stacks, name) for name in patches]
-    return {f"{stack.pin.upstream}/{name}" for stack, name in found}
+def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
+    """The proofs of stacks' patches, all or the named ones, in the stacks' order.
 
-
-def _proofs(stacks: Sequence[Stack]) -> list[Proof]:
+    :raises UserError: for a patch that isn't there.
+    """
+    chosen = {(stack.pin.upstream, name) for stack, name in (find_patch(stacks, name) for name in patches)}
     found = []
     for stack in stacks:
         for name, header in stack.headers():
-            found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), header.needs))
+            if not patches or (stack.pin.upstream, name) in chosen:
+                found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), header.needs))
     return found
 
 
 def variant_of(project: Project, cell: Cell) -> Variant:
     """A cell's variant, made anew in this project's store: how another machine comes by its commits."""
     with planning(project, cell.set_name) as whole:
+        if cell.variant.change:
+            upstream, path, content = cell.variant.change
+            return whole.mutants(upstream, [(path, content)])[0]
         return whole.variant if cell.variant.kind == WITH else whole.without(cell.proof.name)
 
 

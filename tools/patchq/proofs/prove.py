@@ -39,7 +39,7 @@ def run_proofs(
     set_name = project.choose_set(set_name)
     machine = this_machine()
     proofs, cells = plan_cells(project, patches, set_name, prove, machine)
-    results = _run(project, cells, machine, fresh, run_cells or run_here, progress)
+    results = run_cells_kept(project, cells, machine, fresh, run_cells or run_here, progress)
     return _judged(proofs, cells, results, prove)
 
 
@@ -62,7 +62,7 @@ def prove_trees(
         here = whole.at(WITH, upstream, ends[1])
         bare = whole.at(WITHOUT, upstream, ends[0], tuple(p.name for p in proofs))
         cells = [Cell(p, v, result_key(project, p, v, machine), set_name) for p in proofs for v in (here, bare)]
-    results = _run(project, cells, machine, False, run_here, progress)
+    results = run_cells_kept(project, cells, machine, False, run_here, progress)
     return _judged(proofs, cells, results, True)
 
 
@@ -84,7 +84,7 @@ def _judged(
     return [verdict_of(p, [r for c, r in zip(cells, named, strict=True) if c.proof == p], prove) for p in proofs]
 
 
-def _run(
+def run_cells_kept(
     project: Project,
     cells: Sequence[Cell],
     machine: Machine,
@@ -92,6 +92,7 @@ def _run(
     run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]],
     progress: Callable[[CellResult], None],
 ) -> dict[str, CellResult]:
+    """Results by the cells' keys: those that are kept, and of what isn't, by ``run_cells``, kept from then on."""
     results: dict[str, CellResult] = {}
     todo: dict[str, Cell] = {}
     for cell in cells:

@@ -66,7 +66,7 @@ def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:
         return CellResult(proof.name, variant.kind, ERROR, said="the patch names no Proof:", **about)
     start = time.monotonic()
     folder = checkout(project, variant, slot)
-    tests, said = run_pytest(project, folder, proof.files)
+    tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout)
     seconds = round(time.monotonic() - start, 2)
     state, words = state_of(tests, said)
     return CellResult(proof.name, variant.kind, state, tuple(tests), words, seconds, **about)

@@ -14,14 +14,23 @@ from patchq.cli.common import emit, json_option, open_project, set_option, show_
 @json_option
 def command(names: tuple[str, ...], topic: str, set_name: str, as_json: bool) -> None:
     """The patches of each stack, in order."""
+    from patchq.mutation.known import known_score
     from patchq.stacks.views import list_patches
 
-    found = list_patches(open_project(as_json), names, set_name, topic)
+    project = open_project(as_json)
+    found = list_patches(project, names, set_name, topic)
+    scores = [known_score(project, f"{p.upstream}/{p.name}") for p in found]
     if as_json:
-        emit("list", {"patches": [asdict(p) for p in found]})
+        patches = [{**asdict(p), "proof_strength": score} for p, score in zip(found, scores, strict=True)]
+        emit("list", {"patches": patches})
         return
     if not found:
         click.echo("no patches")
         return
-    rows = [(f"{p.upstream}/{p.name}", p.topic, p.status.split(" ")[0], p.problem or p.subject) for p in found]
-    show_table(("patch", "topic", "upstream", "subject"), rows)
+    heads = ["patch", "topic", "upstream", "subject"]
+    rows = [[f"{p.upstream}/{p.name}", p.topic, p.status.split(" ")[0], p.problem or p.subject] for p in found]
+    if any(score is not None for score in scores):
+        heads.insert(3, "proof")
+        for row, score in zip(rows, scores, strict=True):
+            row.insert(3, "" if score is None else f"{100 * score:.0f} %")
+    show_table(heads, rows)

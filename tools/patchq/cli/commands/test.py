@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from patchq.mutation.strength import Budget
+    from patchq.proofs.judge import CellResult
+    from patchq.proofs.plan import Cell
+
+    RunCells = Callable[[Project, Sequence[Cell]], Iterable[CellResult]]
 
 
 @click.command("test")
@@ -21,20 +30,31 @@ from patchq.project.project import Project
 @click.option(
     "--upstream", "upstreams_own", is_flag=True, help="Run upstream's own tests of what is touched, before and after."
 )
+@click.option(
+    "--mutate",
+    "mutating",
+    is_flag=True,
+    help="Break the patches' lines in small ways: does the proof see it?",
+)
+@click.option("--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: so many mutants a patch.")
+@click.option("--seconds", type=click.FloatRange(0), metavar="S", help="With --mutate: begin none after so long.")
+@click.option("--seed", type=int, default=0, help="With --mutate: which ones --at-most chooses.  [default: 0]")
 @set_option
 @json_option
 def command(
     patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None,
-    upstreams_own: bool, set_name: str, as_json: bool,
+    upstreams_own: bool, mutating: bool, at_most: int | None, seconds: float | None, seed: int, set_name: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run the proofs of the patches.
 
     Against the applied stacks; with --prove also against the stacks without each patch and those that
     need it, where the proof must fail by an assertion. What needs hardware that isn't here is not run,
     and counts nowhere as passed.
+
+    With --mutate: how strong each proof is. What it doesn't see is shown. Begun again, it goes on where it was.
     """
     from patchq.proofs import verdicts as report
-    from patchq.proofs.judge import CellResult
     from patchq.proofs.prove import run_proofs
     from patchq.system.fsio import dump_json, write_atomic
 
@@ -47,11 +67,18 @@ def command(
         again = " (known)" if result.cached else f" ({result.seconds:.0f} s)"
         project.say(f"{result.proof} {result.variant}: {result.state}{again}")
 
-    runner = None
+    runner: RunCells | None = None
     if scheduler:
         from patchq.proofs.cluster import on_workers
 
         runner = on_workers(scheduler, project.say)
+    if mutating:
+        from patchq.mutation.strength import Budget
+
+        _mutate(project, patches, set_name, Budget(at_most or 0, seconds or 0.0, seed), runner, as_json)
+        return
+    if at_most or seconds:
+        raise click.UsageError("--at-most and --seconds are of --mutate")
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
@@ -61,6 +88,46 @@ def command(
     show_verdicts(verdicts, as_json, "test")
     if any(not v.ok and v.state != "not run" for v in verdicts):
         raise click.exceptions.Exit(5)
+
+
+def _mutate(
+    project: Project, names: tuple[str, ...], set_name: str, budget: Budget, run_cells: RunCells | None, as_json: bool
+) -> None:
+    from patchq.mutation.strength import SURVIVED, UNTRIED, Tried, mutate
+    from patchq.mutation.strength import as_json as in_json
+    from patchq.proofs.run import run_here
+
+    def tell(patch: str, tried: Tried) -> None:
+        project.say(f"{patch} {tried.mutant.path}:{tried.mutant.line} {tried.mutant.operator}: {tried.state}")
+
+    found = mutate(project, names, set_name=set_name, budget=budget, run_cells=run_cells or run_here, progress=tell)
+    if as_json:
+        emit("test-mutate", {"seed": budget.seed, "patches": [in_json(s) for s in found]})
+    else:
+        for strength in found:
+            click.echo(f"{strength.patch}: {summary(in_json(strength))}")
+            for tried in strength.tried:
+                if tried.state == SURVIVED:
+                    click.echo(f"    {tried.mutant.name} survived {', '.join(strength.proof)} ({tried.said})")
+                    for line in tried.mutant.diff().splitlines():
+                        click.echo(f"        {line}")
+            if strength.count(UNTRIED):
+                click.echo("    next: the same command goes on where this one ended")
+    if any(s.said.startswith("the proof itself") for s in found):
+        raise click.exceptions.Exit(5)
+
+
+def summary(strength: dict[str, Any]) -> str:
+    """A patch's proof strength in a few words, from its JSON."""
+    if strength["said"]:
+        return str(strength["said"])
+    if strength["score"] is None:
+        return "no mutants" if not strength["mutants"] else f"{strength['not_tried']} not tried"
+    judged = strength["killed"] + strength["survived"]
+    said = f"{strength['killed']} of {judged} killed ({100 * strength['score']:.0f} %)"
+    for key, word in (("equivalent", "equivalent"), ("not_tried", "not tried")):
+        said += f", {strength[key]} {word}" if strength[key] else ""
+    return said
 
 
 def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: bool) -> None:

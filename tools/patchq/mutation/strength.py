@@ -1,0 +1,226 @@
+"""Proof strength: of the mutants of a patch's lines, how many its proof sees.
+
+A mutant is a commit on top of the patched tree, and runs as a proof does: in a worktree of its own, kept by what its
+result depends on, on Dask's workers where there are some. What was interrupted, or ran out of its budget, goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from patchq.environment.machine import Machine, this_machine
+from patchq.mutation.known import remember
+from patchq.mutation.mutants import Mutant, mutants_of
+from patchq.project.project import Project
+from patchq.proofs.judge import ERROR, FAILED, NOT_RUN, PASSED, CellResult
+from patchq.proofs.plan import Cell, Proof, WholeSet, planning, proofs_of, result_key
+from patchq.proofs.prove import run_cells_kept
+from patchq.proofs.run import run_here
+
+KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
+#: What a mutant has beside five times the time of the proof: it may never end.
+SPARE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A mutant and what became of it. ``said``: by which test it was seen, or why it is equivalent."""
+
+    mutant: Mutant
+    state: str
+    said: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """What the mutants of one patch came to.
+
+    :ivar whole: whether every mutant has an answer.
+    """
+
+    patch: str
+    proof: tuple[str, ...]
+    tried: tuple[Tried, ...]
+    said: str = ""
+
+    def count(self, state: str) -> int:
+        return sum(t.state == state for t in self.tried)
+
+    @property
+    def score(self) -> float | None:
+        """The share of the mutants with an answer that were killed, equivalent ones apart; None without any."""
+        judged = self.count(KILLED) + self.count(SURVIVED)
+        return self.count(KILLED) / judged if judged else None
+
+    @property
+    def whole(self) -> bool:
+        return not self.count(UNTRIED) and not self.said
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much is tried: mutants a patch (0: all), seconds in all (0: as long as it takes), and which are chosen."""
+
+    at_most: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+
+
+def mutate(
+    project: Project,
+    patches: Sequence[str],
+    *,
+    set_name: str = "",
+    budget: Budget | None = None,
+    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]] = run_here,
+    progress: Callable[[str, Tried], None] = lambda *_: None,
+) -> list[Strength]:
+    """Break the lines of patches, one small way at a time, and run each time the patch's proof.
+
+    :param progress: gets a patch and what became of one of its mutants.
+    :raises UserError: for a patch that isn't in the set.
+    """
+    budget = budget or Budget()
+    set_name, machine = project.choose_set(set_name), this_machine()
+    end = time.monotonic() + budget.seconds if budget.seconds else None
+    with planning(project, set_name) as whole:
+        planned = [
+            (proof, *_cells(project, whole, proof, set_name, machine, budget))
+            for proof in proofs_of(whole.stacks, patches)
+        ]
+    found = []
+    for proof, here, mutants, cells in planned:
+        missing = [n for n in proof.needs if n not in machine.can]
+        if missing or not proof.files:
+            said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
+            found.append(Strength(proof.name, proof.files, (), said))
+            continue
+        tried = _try(project, proof, here, mutants, cells, machine, end, run_cells, progress)
+        strength = tried if isinstance(tried, Strength) else Strength(proof.name, proof.files, tuple(tried))
+        found.append(strength)
+        remember(project, strength.patch, as_json(strength))
+    return found
+
+
+def _try(
+    project: Project, proof: Proof, here: Cell, mutants: Sequence[Mutant], cells: Mapping[str, Cell], machine: Machine,
+    end: float | None, run_cells: Callable[..., Iterable[CellResult]], progress: Callable[[str, Tried], None],
+) -> list[Tried] | Strength:  # fmt: skip
+    first = run_cells_kept(project, [here], machine, False, run_cells, lambda _: None)[here.key]
+    if first.state != PASSED:
+        return Strength(proof.name, proof.files, (), f"the proof itself: {first.state}: {first.said}")
+    cells = {name: replace(cell, timeout=SPARE_SECONDS + 5 * first.seconds) for name, cell in cells.items()}
+    equivalent = equivalents(project.layout.root, proof.files)
+    tried: list[Tried] = []
+    todo = [m for m in mutants if m.name not in equivalent]
+    for mutant in mutants:
+        if mutant.name in equivalent:
+            tried.append(Tried(mutant, EQUIVALENT, equivalent[mutant.name]))
+    # A few at a time, so that a budget of seconds is kept.
+    for few in _by(todo, 4):
+        if end is not None and time.monotonic() >= end:
+            tried += [Tried(m, UNTRIED) for m in few]
+            continue
+        chosen = [cells[m.name] for m in few]
+        results = run_cells_kept(project, chosen, machine, False, run_cells, lambda _: None)
+        for mutant, cell in zip(few, chosen, strict=True):
+            answer = _answer(mutant, results[cell.key])
+            progress(proof.name, answer)
+            tried.append(answer)
+    order = {m.name: number for number, m in enumerate(mutants)}
+    return sorted(tried, key=lambda t: order[t.mutant.name])
+
+
+def _by(items: Sequence[Mutant], count: int) -> Iterator[Sequence[Mutant]]:
+    for start in range(0, len(items), count):
+        yield items[start : start + count]
+
+
+def _answer(mutant: Mutant, result: CellResult) -> Tried:
+    """A test that fails saw it; so did one that can't go on. A test that wasn't run saw nothing."""
+    if result.state in (FAILED, ERROR):
+        return Tried(mutant, KILLED, result.said, result.seconds)
+    state = SURVIVED if result.state in (PASSED, NOT_RUN) else UNTRIED
+    return Tried(mutant, state, result.said, result.seconds)
+
+
+def _cells(
+    project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
+) -> tuple[Cell, list[Mutant], dict[str, Cell]]:
+    """The cell of the patched set, the chosen mutants, and the cell of each by its name."""
+    here = Cell(proof, whole.variant, result_key(project, proof, whole.variant, machine), set_name)
+    mutants = choose(all_mutants(whole, proof), proof.name, budget)
+    variants = whole.mutants(proof.upstream, [(m.path, m.content) for m in mutants])
+    keys = [result_key(project, proof, v, machine) for v in variants]
+    cells = [Cell(proof, v, key, set_name) for v, key in zip(variants, keys, strict=True)]
+    return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True))
+
+
+def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant]:
+    """The mutants that a budget takes: the same for the same seed, whatever else runs."""
+    if not budget.at_most or len(mutants) <= budget.at_most:
+        return list(mutants)
+    chosen = random.Random(f"{budget.seed} {patch}").sample(range(len(mutants)), budget.at_most)
+    return [mutants[n] for n in sorted(chosen)]
+
+
+def all_mutants(whole: WholeSet, proof: Proof) -> list[Mutant]:
+    """The mutants of the lines that are a patch's in the patched tree, later patches on top of it."""
+    commit, changed = whole.patch(proof.name)
+    tip = whole.variant.tips[proof.upstream]
+    entries = whole.store.list_tree(tip, changed)
+    blobs = whole.store.read_blobs(e.blob for e in entries.values() if e.mode in (b"100644", b"100755"))
+    found: list[Mutant] = []
+    for path, entry in sorted(entries.items()):
+        name = path.decode("utf-8", "surrogateescape")
+        content = blobs.get(entry.blob)
+        if content is None or _is_test(name):
+            continue
+        lines = whole.store.lines_of(commit, tip, path, since=whole.base(proof.upstream))
+        found += mutants_of(name, content, lines)
+    return found
+
+
+def _is_test(path: str) -> bool:
+    """Whether a path is a test of upstream's, which a patch may bring along."""
+    return path.startswith("tests/") or Path(path).name.startswith("test_")
+
+
+def equivalents(root: Path, files: Sequence[str]) -> dict[str, str]:
+    """The mutants that a proof's files call equivalent, with why: ``EQUIVALENT_MUTANTS = {"name": "why"}``.
+
+    Read from the source, not run.
+    """
+    found: dict[str, str] = {}
+    for file in sorted({f.split("::")[0] for f in files}):
+        for node in ast.parse((root / file).read_bytes()).body:
+            named = isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets]
+            if named == ["EQUIVALENT_MUTANTS"]:
+                assert isinstance(node, ast.Assign)
+                value = ast.literal_eval(node.value)
+                found.update({str(k): str(v) for k, v in value.items() if str(v).strip()})
+    return found
+
+
+def as_json(strength: Strength) -> dict[str, Any]:
+    """A patch's strength: counts, score, and each mutant without its file's content."""
+    mutants = []
+    for tried in strength.tried:
+        mutant = asdict(tried.mutant)
+        mutant.pop("content")
+        mutants.append({**mutant, "state": tried.state, "said": tried.said})
+    score = strength.score
+    return {
+        "patch": strength.patch, "proof": list(strength.proof), "said": strength.said, "whole": strength.whole,
+        "score": round(score, 4) if score is not None else None,
+        **{state.replace(" ", "_"): strength.count(state) for state in (KILLED, SURVIVED, EQUIVALENT, UNTRIED)},
+        "mutants": mutants,
+    }  # fmt: skip

@@ -1,0 +1,152 @@
+"""Operators for C++, CUDA, CMake and Jinja, over tree-sitter's trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from patchq.mutation.mutants import Edit
+
+_OTHER = {
+    b"<": b"<=", b"<=": b"<", b">": b">=", b">=": b">", b"==": b"!=", b"!=": b"==", b"&&": b"||", b"||": b"&&",
+    b"+": b"-", b"-": b"+", b"*": b"/", b"/": b"*", b"%": b"*", b"<<": b">>", b">>": b"<<", b"&": b"|", b"|": b"&",
+}  # fmt: skip
+_KIND = {b"<": "boundary moved", b"<=": "boundary moved", b">": "boundary moved", b">=": "boundary moved",
+         b"==": "condition negated", b"!=": "condition negated", b"&&": "and for or", b"||": "and for or"}  # fmt: skip
+
+
+@cache
+def _parser(language: str) -> Any:
+    from importlib import import_module
+
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(import_module(f"tree_sitter_{language}").language()))
+
+
+def edits_by(language: str, content: bytes) -> Iterator[Edit]:
+    """What each operator makes of a file in one of ``cuda``, ``cmake`` and ``jinja``."""
+    operators: Callable[[Any], Iterator[Edit]] = {"cuda": _cuda, "cmake": _cmake, "jinja": _jinja}[language]
+    nodes = [_parser(language).parse(content).root_node]
+    while nodes:
+        node = nodes.pop()
+        if node.type in ("comment", "preproc_include"):
+            continue
+        yield from operators(node)
+        nodes += node.children
+
+
+def _put(node: Any, new: bytes, operator: str) -> Edit:
+    return Edit(node.start_byte, node.end_byte, new, operator)
+
+
+def _number(node: Any) -> Iterator[Edit]:
+    digits = node.text.rstrip(b"uUlLfF")
+    tail = node.text[len(digits) :]
+    try:
+        value = int(digits, 0)
+    except ValueError:
+        yield _put(node, b"(" + node.text + b" * 2 + 1)", "constant changed")
+        return
+    yield _put(node, str(value + 1).encode() + tail, "constant changed")
+    if value > 1:
+        yield _put(node, str(value - 1).encode() + tail, "constant changed")
+
+
+def _list(node: Any, what: str) -> Iterator[Edit]:
+    """Neighbours exchanged, the last left out."""
+    items = [c for c in node.named_children if c.type != "comment"]
+    for one, two in pairwise(items):
+        if one.text != two.text:
+            middle = node.text[one.end_byte - node.start_byte : two.start_byte - node.start_byte]
+            yield Edit(one.start_byte, two.end_byte, two.text + middle + one.text, f"{what} swapped")
+    if items:
+        start = items[-2].end_byte if len(items) > 1 else items[-1].start_byte
+        yield Edit(start, items[-1].end_byte, b"", f"{what} dropped")
+
+
+def _cuda(node: Any) -> Iterator[Edit]:
+    kind = node.type
+    if kind == "binary_expression":
+        sign = node.child_by_field_name("operator")
+        if sign is not None and sign.text in _OTHER:
+            yield _put(sign, _OTHER[sign.text], _KIND.get(sign.text, "other arithmetic"))
+        if sign is not None and sign.text in (b"&&", b"||"):
+            for side in ("left", "right"):
+                yield _put(node, node.child_by_field_name(side).text, "condition shortened")
+    elif kind == "condition_clause":
+        yield Edit(node.start_byte, node.end_byte, b"(!" + node.text + b")", "condition negated")
+    elif kind == "conditional_expression" or kind in ("preproc_if", "preproc_elif"):
+        test = node.child_by_field_name("condition")
+        yield _put(test, b"!(" + test.text + b")", "condition negated")
+    elif kind in ("preproc_ifdef",):
+        word = node.children[0]
+        yield _put(word, b"#ifndef" if word.text == b"#ifdef" else b"#ifdef", "condition negated")
+    elif kind == "unary_expression" and node.text[:1] in (b"!", b"-"):
+        yield _put(node, node.child_by_field_name("argument").text, "operator left out")
+    elif kind == "number_literal":
+        yield from _number(node)
+    elif kind in ("true", "false"):
+        yield _put(node, b"false" if kind == "true" else b"true", "constant changed")
+    elif kind == "argument_list":
+        yield from _list(node, "argument")
+    elif kind == "template_argument_list":
+        yield from _list(node, "template argument")
+    elif kind == "initializer_list":
+        yield from _list(node, "element")
+    elif kind in ("expression_statement", "throw_statement", "static_assert_declaration"):
+        yield _put(node, b";", "statement left out")
+    elif kind in ("break_statement", "continue_statement"):
+        yield _put(node, b";", "jump left out")
+    elif kind == "if_statement":
+        yield _put(node.child_by_field_name("consequence"), b"{}", "branch removed")
+
+
+def _cmake(node: Any) -> Iterator[Edit]:
+    if node.type in ("if_command", "elseif_command", "while_command"):
+        tests = [c for c in node.named_children if c.type == "argument_list"]
+        if tests:
+            yield _put(tests[0], b"NOT (" + tests[0].text + b")", "condition negated")
+    elif node.type == "normal_command":
+        yield _put(node, b"", "command left out")
+        for found in (c for c in node.named_children if c.type == "argument_list"):
+            yield from _list(found, "argument")
+    elif node.type == "body":
+        yield _put(node, b"\n", "branch removed")
+    elif node.type == "quoted_argument":
+        yield from _cmake_list(node)
+    elif node.type == "unquoted_argument":
+        new = {b"AND": b"OR", b"OR": b"AND", b"ON": b"OFF", b"OFF": b"ON", b"TRUE": b"FALSE", b"FALSE": b"TRUE",
+               b"STREQUAL": b"STRLESS", b"EQUAL": b"LESS", b"VERSION_GREATER_EQUAL": b"VERSION_LESS",
+               b"VERSION_LESS": b"VERSION_GREATER_EQUAL", b"VERSION_GREATER": b"VERSION_LESS_EQUAL",
+               b"IN_LIST": b"STREQUAL"}.get(node.text)  # fmt: skip
+        if new:
+            yield _put(node, new, "condition negated")
+        elif node.text[:1].isdigit():
+            yield _put(node, b"1" + node.text, "constant changed")
+
+
+def _cmake_list(node: Any) -> Iterator[Edit]:
+    items = node.text[1:-1].split(b";")
+    for number in range(len(items)) if len(items) > 1 else ():
+        left = items[:number] + items[number + 1 :]
+        yield _put(node, b'"' + b";".join(left) + b'"', "element dropped")
+
+
+def _jinja(node: Any) -> Iterator[Edit]:
+    if node.type in ("integer", "float"):
+        yield from _number(node)
+    elif node.type == "boolean":
+        yield _put(node, b"false" if node.text.lower() == b"true" else b"true", "constant changed")
+    elif node.type in ("binary_operator", "boolean_operator", "comparison_operator"):
+        words = {**_OTHER, b"and": b"or", b"or": b"and"}
+        for sign in node.children:
+            if sign.text in words and not sign.is_named:
+                yield _put(sign, words[sign.text], _KIND.get(sign.text, "condition changed"))
+    elif node.type == "jinja_variable":
+        yield _put(node, b"", "output left out")
+    test = node.child_by_field_name("condition")
+    if test is not None:
+        yield _put(test, b"not (" + test.text + b")", "condition negated")
