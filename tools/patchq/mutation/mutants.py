@@ -1,7 +1,8 @@
 """Mutants: a file with one small thing wrong in the lines that a patch made.
 
 An operator looks at a syntax tree and says which bytes become which; the rest of the file stays as it is, byte for
-byte. LibCST reads Python, tree-sitter C++, CUDA, CMake and Jinja. What a file of another kind holds is not mutated.
+byte. LibCST reads Python, tree-sitter C++, CUDA and Jinja, cmake-parser CMake. What a file of another kind holds is not
+mutated.
 """
 
 from __future__ import annotations
@@ -83,22 +84,26 @@ def _mutant(path: str, content: bytes, edit: Edit, changed: bytes, names: dict[s
 
 
 def _edits(path: str, content: bytes) -> Iterator[Edit]:
-    name = PurePosixPath(path)
-    if name.suffix == ".py":
-        from patchq.mutation.with_libcst import edits
-    elif language := language_of(path):
+    language = language_of(path)
+    if language == "python":
+        from patchq.mutation.with_libcst import edits as of_python
+
+        yield from of_python(content)
+    elif language == "cmake":
+        from patchq.mutation.with_cmake_parser import edits as of_cmake
+
+        yield from of_cmake(content)
+    elif language:
         from patchq.mutation.with_tree_sitter import edits_by
 
         yield from edits_by(language, content)
-        return
-    else:
-        return
-    yield from edits(content)
 
 
 def language_of(path: str) -> str:
-    """``cuda`` (C++ too), ``cmake``, ``jinja``, or nothing."""
+    """``python``, ``cuda`` (C++ too), ``cmake``, ``jinja``, or nothing."""
     name = PurePosixPath(path)
+    if name.suffix == ".py":
+        return "python"
     if name.suffix in (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".h", ".hpp", ".inl", ".c"):
         return "cuda"
     if name.suffix == ".cmake" or name.name == "CMakeLists.txt":

@@ -1,4 +1,4 @@
-"""Operators for C++, CUDA, CMake and Jinja, over tree-sitter's trees."""
+"""Operators for C++, CUDA and Jinja, over tree-sitter's trees."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _parser(language: str) -> Any:
 
 
 def edits_by(language: str, content: bytes) -> Iterator[Edit]:
-    """What each operator makes of a file in one of ``cuda``, ``cmake`` and ``jinja``."""
-    operators: Callable[[Any], Iterator[Edit]] = {"cuda": _cuda, "cmake": _cmake, "jinja": _jinja}[language]
+    """What each operator makes of a file in one of ``cuda`` and ``jinja``."""
+    operators: Callable[[Any], Iterator[Edit]] = {"cuda": _cuda, "jinja": _jinja}[language]
     nodes = [_parser(language).parse(content).root_node]
     while nodes:
         node = nodes.pop()
@@ -102,37 +102,6 @@ def _cuda(node: Any) -> Iterator[Edit]:
         yield _put(node, b";", "jump left out")
     elif kind == "if_statement":
         yield _put(node.child_by_field_name("consequence"), b"{}", "branch removed")
-
-
-def _cmake(node: Any) -> Iterator[Edit]:
-    if node.type in ("if_command", "elseif_command", "while_command"):
-        tests = [c for c in node.named_children if c.type == "argument_list"]
-        if tests:
-            yield _put(tests[0], b"NOT (" + tests[0].text + b")", "condition negated")
-    elif node.type == "normal_command":
-        yield _put(node, b"", "command left out")
-        for found in (c for c in node.named_children if c.type == "argument_list"):
-            yield from _list(found, "argument")
-    elif node.type == "body":
-        yield _put(node, b"\n", "branch removed")
-    elif node.type == "quoted_argument":
-        yield from _cmake_list(node)
-    elif node.type == "unquoted_argument":
-        new = {b"AND": b"OR", b"OR": b"AND", b"ON": b"OFF", b"OFF": b"ON", b"TRUE": b"FALSE", b"FALSE": b"TRUE",
-               b"STREQUAL": b"STRLESS", b"EQUAL": b"LESS", b"VERSION_GREATER_EQUAL": b"VERSION_LESS",
-               b"VERSION_LESS": b"VERSION_GREATER_EQUAL", b"VERSION_GREATER": b"VERSION_LESS_EQUAL",
-               b"IN_LIST": b"STREQUAL"}.get(node.text)  # fmt: skip
-        if new:
-            yield _put(node, new, "condition negated")
-        elif node.text[:1].isdigit():
-            yield _put(node, b"1" + node.text, "constant changed")
-
-
-def _cmake_list(node: Any) -> Iterator[Edit]:
-    items = node.text[1:-1].split(b";")
-    for number in range(len(items)) if len(items) > 1 else ():
-        left = items[:number] + items[number + 1 :]
-        yield _put(node, b'"' + b";".join(left) + b'"', "element dropped")
 
 
 def _jinja(node: Any) -> Iterator[Edit]:

@@ -1,0 +1,60 @@
+"""Operators for CMake, command by command. cmake-parser says which characters each is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from cmake_parser import CMakeParseError, parse_raw
+
+from patchq.mutation.mutants import Edit
+
+_OTHER = {
+    "AND": "OR", "OR": "AND", "ON": "OFF", "OFF": "ON", "TRUE": "FALSE", "FALSE": "TRUE", "STREQUAL": "STRLESS",
+    "EQUAL": "LESS", "VERSION_GREATER_EQUAL": "VERSION_LESS", "VERSION_LESS": "VERSION_GREATER_EQUAL",
+    "VERSION_GREATER": "VERSION_LESS_EQUAL", "VERSION_LESS_EQUAL": "VERSION_GREATER",
+}  # fmt: skip
+_TESTS, _STRUCTURE = ("if", "elseif", "while"), ("else", "endif", "endwhile", "foreach", "endforeach", "endfunction")
+
+
+def edits(content: bytes) -> Iterator[Edit]:
+    """What each operator makes of a CMake file; nothing if it doesn't parse."""
+    text = content.decode("latin-1")  # a character a byte
+    try:
+        commands: list[Any] = list(parse_raw(text, skip_comments=True))
+    except CMakeParseError:
+        return
+    for command in commands:
+        name, args = command.identifier.lower(), command.args
+        if name in _TESTS and args:
+            start, end = args[0].span.start, args[-1].span.stop
+            yield Edit(start, end, f"NOT ({text[start:end]})".encode("latin-1"), "condition negated")
+        elif name not in _STRUCTURE:
+            yield Edit(command.span.start, command.span.stop, b"", "command left out")
+            yield from _list(text, args)
+        for arg in args:
+            yield from _argument(arg)
+
+
+def _list(text: str, args: Sequence[Any]) -> Iterator[Edit]:
+    """Neighbours exchanged, the last left out."""
+    for one, two in pairwise(a.span for a in args):
+        new = text[two] + text[one.stop : two.start] + text[one]
+        yield Edit(one.start, two.stop, new.encode("latin-1"), "argument swapped")
+    if args:
+        start = args[-2].span.stop if len(args) > 1 else args[-1].span.start
+        yield Edit(start, args[-1].span.stop, b"", "argument dropped")
+
+
+def _argument(arg: Any) -> Iterator[Edit]:
+    start, end, value = arg.span.start, arg.span.stop, arg.value
+    if arg.kind == "RAW" and value in _OTHER:
+        yield Edit(start, end, _OTHER[value].encode(), "condition negated")
+    elif arg.kind == "RAW" and value[:1].isdigit():
+        yield Edit(start, end, b"1" + value.encode("latin-1"), "constant changed")
+    elif arg.kind == "QUOTED" and ";" in value:
+        items = value.split(";")
+        for number in range(len(items)):
+            left = ";".join(items[:number] + items[number + 1 :])
+            yield Edit(start, end, f'"{left}"'.encode("latin-1"), "element dropped")
