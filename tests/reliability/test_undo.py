@@ -67,7 +67,7 @@ class Verbs(RuleBasedStateMachine):
         return [line.removesuffix(".patch") for line in path.read_text().split()] if path.exists() else []
 
     def ref(self) -> str:
-        return self.patchq.project.project.lock.sets[self.patchq.project.project.lock.default_set]["up"]
+        return self.patchq.project.lock.sets[self.patchq.project.lock.default_set]["up"]
 
     def step(
         self, *args: str, change: Callable[[], object] = lambda: None, unedit: Callable[[], object] = lambda: None

@@ -31,6 +31,7 @@ def test_a_clone_with_private_state_is_refused(stack: Patchq, tmp_path: Path, ve
     program, mark = trap(tmp_path)
     config = stack.layout.store / "config"
     config.write_text(config.read_text() + f"\tfsmonitor = {program}\n\thooksPath = {tmp_path}\n")
+    (stack.layout.store / "hooks").mkdir(exist_ok=True)
     for hook in ("reference-transaction", "post-checkout", "post-index-change"):
         shutil.copy(program, tmp_path / hook)
         shutil.copy(program, stack.layout.store / "hooks" / hook)
