@@ -109,8 +109,16 @@ def test_a_signed_commit_will_do(patchq: Patchq, upstream: Path, signers: tuple[
 
 
 def unsigned(upstream: Path, ours: Signer, other: Signer) -> str:
-    git(upstream, "tag", "-a", "v2", "-m", "two")
+    git(upstream, "tag", "v2")
     return "neither the tag v2 nor its commit"
+
+
+def an_unsigned_tag(upstream: Path, ours: Signer, other: Signer) -> str:
+    """Anybody who may push can put a tag on what somebody else signed: it says nothing of who released it."""
+    commit_files(upstream, {"c.txt": b"c\n"})
+    ours.sign(upstream, "commit", "-q", "-S", "--amend", "--no-edit")
+    git(upstream, "tag", "-a", "v2", "-m", "two")
+    return "the tag v2 is not signed"
 
 
 def by_somebody_else(upstream: Path, ours: Signer, other: Signer) -> str:
@@ -133,7 +141,9 @@ def of_an_older_release(upstream: Path, ours: Signer, other: Signer) -> str:
     return "says that it is v1.5"
 
 
-@pytest.mark.parametrize("attack", [unsigned, by_somebody_else, altered, of_an_older_release], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "attack", [unsigned, an_unsigned_tag, by_somebody_else, altered, of_an_older_release], ids=lambda f: f.__name__
+)
 def test_what_is_not_signed_by_the_keyring_is_refused(
     patchq: Patchq, upstream: Path, signers: tuple[Signer, Signer], attack: object
 ) -> None:

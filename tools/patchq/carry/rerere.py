@@ -19,7 +19,7 @@ from pathlib import Path
 
 from patchq.formats.diff import split_lines
 from patchq.git.mergetree import Stage
-from patchq.git.repository import Git
+from patchq.git.repository import Checkout, Git
 from patchq.system import fsio
 from patchq.system.paths import Layout
 
@@ -119,7 +119,7 @@ def _variant(case: Path, preimage: bytes) -> str:
 def _repository(store: Git, stages: Sequence[Stage], files: Mapping[bytes, bytes]) -> Iterator[Git]:
     """A repository in the middle of these conflicts."""
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        git = Git(Path(text))
+        git = Checkout(Path(text))
         git.run("init", "--quiet", "--template=", ".")
         (git.folder / ".git" / "objects" / "info").mkdir(exist_ok=True)
         alternates = git.folder / ".git" / "objects" / "info" / "alternates"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq.errors import FormatError
-from patchq.git.repository import Git, bare_repository
+from patchq.git.repository import Checkout, Git, bare_repository
 from patchq.names import CommitId
 from patchq.sources import index
 from patchq.system import runner
@@ -156,7 +156,7 @@ def _check_out(store: Git, folder: Path, commit: CommitId) -> Git:
     """A repository of its own at a commit: hooks change files, and some ask git what there is."""
     folder.mkdir()
     bare_repository(folder / ".git", store)
-    git = Git(folder)
+    git = Checkout(folder)
     git.run("config", "core.bare", "false")
     git.run("checkout", "--quiet", "--force", commit)
     return git

@@ -14,7 +14,7 @@ from typing import Any
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError
 from patchq.formats import toml
 from patchq.names import CommitId
-from patchq.system.paths import check_inside, check_name
+from patchq.system.paths import check_inside, check_name, check_ref
 
 VERSION = 1
 #: Bytes of a lock.
@@ -227,6 +227,7 @@ class _Reader:
 
     def pin(self, upstream: str, ref: str, url: str, raw: Any) -> Pin:
         at = f'upstreams.{upstream}.pins."{ref}"'
+        check_ref(ref, f"a pin ({self.where})")
         self.known(raw, "commit archive sha256 subdir source wheels", at)
         commit, sha256 = self.text(raw, "commit", at), self.text(raw, "sha256", at)
         archive, subdir = self.text(raw, "archive", at), self.text(raw, "subdir", at)

@@ -1,6 +1,7 @@
 """Git, and nothing but git: commands, refs, objects, diffs, merges, transport, worktrees."""
 
 __all__ = [
+    "borrow",
     "command",
     "diffs",
     "fastimport",

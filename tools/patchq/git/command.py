@@ -1,18 +1,62 @@
-"""The git command, as patchq runs it: with nothing of a person's configuration."""
+"""The git command, as patchq runs it: in one repository that is named, and with nothing of a person's configuration.
+
+All of git that patchq runs passes here, but for what ``person`` does in a person's own repository. What is pinned:
+
+- No configuration but patchq's: neither a person's nor the machine's; attributes and ignored names come from the
+  trees alone. The store's own configuration is only what patchq wrote (``project.private``).
+- Nothing else runs: no hook, file monitor, signature program, askpass, pager or editor, no transport.
+- An object is what its id says: no replacement, and nothing is fetched to fill a gap.
+- The repository is said: where it is damaged, git finds no other one above it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from patchq.system import runner
 
-#: What patchq's own git calls never take from a user's configuration.
-PINNED = {
+#: Settings of every git: what a file beside the configuration would say, or runs something.
+SETTINGS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.autocrlf", "false"),
+    ("core.eol", "lf"),
+    ("core.askPass", ""),
+    ("core.pager", "cat"),
+    ("core.quotePath", "true"),
+    ("credential.helper", ""),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("log.showSignature", "false"),
+    ("log.mailmap", "false"),
+    ("i18n.commitEncoding", "UTF-8"),
+    ("i18n.logOutputEncoding", "UTF-8"),
+    ("mailinfo.scissors", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("fetch.recurseSubmodules", "false"),
+)
+_PINNED = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_DEFAULT_HASH": "sha1",
+    "GIT_DEFAULT_REF_FORMAT": "files",
+    "GIT_TERMINAL_PROMPT": "0",
+    # Set and empty: neither this nor SSH_ASKPASS is asked.
+    "GIT_ASKPASS": "",
+    "GIT_EDITOR": "false",
     "GIT_COMMITTER_NAME": "patchq",
     "GIT_COMMITTER_EMAIL": "patchq@localhost",
     "GIT_AUTHOR_NAME": "patchq",
@@ -28,11 +72,48 @@ _LOST = re.compile(
 MEND = "`patchq fetch` mends the store: what it lacks is brought or made again"
 
 
+def pinned(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+    """The environment of git, with more settings after patchq's own."""
+    every = (*SETTINGS, *settings)
+    found = {**_PINNED, "GIT_CONFIG_COUNT": str(len(every))}
+    for n, (key, value) in enumerate(every):
+        found[f"GIT_CONFIG_KEY_{n}"], found[f"GIT_CONFIG_VALUE_{n}"] = key, value
+    return found
+
+
 class Command:
-    """Commands in one repository or worktree."""
+    """Commands in one bare repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def place(self) -> dict[str, str]:
+        """The variables that name the repository, and its worktree if it has one."""
+        return {"GIT_DIR": str(self.folder.absolute())}
+
+    def ask(
+        self,
+        *args: str,
+        data: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        config: Sequence[str] = (),
+        settings: Sequence[tuple[str, str]] = (),
+        timeout: float | None = None,
+        ok_codes: Sequence[int] = range(256),
+    ) -> runner.Done:
+        """What ``git *args`` answers, whatever its exit code.
+
+        :param config: ``key=value``; ``settings`` are the same, but not to be seen in a list of processes.
+        :raises runner.CommandError: for another exit code than ``ok_codes``.
+        """
+        argv = ["git", *(x for c in config for x in ("-c", c)), *args]
+        every = {**pinned(settings), **self.place(), **(env or {})}
+        try:
+            return runner.run(argv, cwd=self.folder, data=data, env=every, timeout=timeout, ok_codes=ok_codes)
+        except runner.CommandError as error:
+            if _LOST.search(error.said):
+                error.hint = MEND
+            raise
 
     def run(
         self,
@@ -46,15 +127,22 @@ class Command:
 
         :raises runner.CommandError: when it fails.
         """
-        argv = ["git", *(x for c in config for x in ("-c", c)), *args]
-        every = {**PINNED, **(env or {})}
-        try:
-            return runner.run(argv, cwd=self.folder, data=data, env=every, ok_codes=ok_codes).stdout
-        except runner.CommandError as error:
-            if _LOST.search(error.said):
-                error.hint = MEND
-            raise
+        return self.ask(*args, data=data, env=env, config=config, ok_codes=ok_codes).stdout
 
     def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
         """The single line that a command prints."""
         return self.run(*args, ok_codes=ok_codes).decode().strip()
+
+    @contextmanager
+    def feed(self, *args: str, config: Sequence[str] = ()) -> Iterator[runner.Running]:
+        """``git *args`` running, to write to; see :func:`patchq.system.runner.feed`."""
+        argv = ["git", *(x for c in config for x in ("-c", c)), *args]
+        with runner.feed(argv, cwd=self.folder, env={**pinned(), **self.place()}) as process:
+            yield process
+
+
+class Outside(Command):
+    """Commands that need no repository, in a folder; they don't find one either."""
+
+    def place(self) -> dict[str, str]:
+        return {"GIT_DIR": os.devnull}

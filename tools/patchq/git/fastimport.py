@@ -11,17 +11,15 @@ from typing import IO
 from patchq.formats.header import Ident
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.system import runner
 
 
 @contextmanager
 def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
     """A ``git fast-import`` to write to. Without a final ``done`` nothing is imported."""
-    argv = ["git", "-c", "core.compression=1", "-c", "fastimport.unpackLimit=1", "fast-import",
-            "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options]  # fmt: skip
+    argv = ("fast-import", "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options)
     packs = store.folder / "objects" / "pack"
     try:
-        with runner.feed(argv, cwd=store.folder) as process:
+        with store.feed(*argv, config=("core.compression=1", "fastimport.unpackLimit=1")) as process:
             assert process.stdin
             yield process.stdin
     except BaseException:

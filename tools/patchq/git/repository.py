@@ -5,19 +5,40 @@ No library stands between: for bulk data GitPython is 20 times too slow. A perso
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from patchq.git.command import PINNED
+from patchq.git.command import Outside
 from patchq.git.diffs import Diffs
 from patchq.git.mergetree import Merging
-from patchq.system import fsio, runner
+from patchq.system import fsio
 
 
 class Git(Diffs, Merging):
-    """Commands, refs, objects, diffs and merges in one repository or worktree."""
+    """Commands, refs, objects, diffs and merges in one bare repository."""
+
+
+class Checkout(Git):
+    """The same in a folder that holds its repository and its files."""
+
+    def place(self) -> dict[str, str]:
+        folder = self.folder.absolute()
+        return {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
+
+
+class Foreign(Git):
+    """Somebody else's repository, bare or not. Only for what reads names: its own configuration counts."""
+
+    def place(self) -> dict[str, str]:
+        folder = self.folder.absolute()
+        dot = folder / ".git"
+        if not dot.exists():
+            return super().place()
+        link = re.fullmatch(r"gitdir: (.+)\n*", dot.read_text("utf-8", "surrogateescape")) if dot.is_file() else None
+        return {"GIT_DIR": str(folder / link[1] if link else dot), "GIT_WORK_TREE": str(folder)}
 
 
 def bare_repository(folder: Path, *others: Git) -> Git:
@@ -27,6 +48,7 @@ def bare_repository(folder: Path, *others: Git) -> Git:
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
     lines = "".join(f"{(other.folder / 'objects').resolve()}\n" for other in others)
     (folder / "objects" / "info" / "alternates").write_text(lines)
+    (folder / "config").write_bytes(_SCRATCH)
     return Git(folder)
 
 
@@ -37,6 +59,8 @@ def scratch(*others: Git) -> Iterator[Git]:
         yield bare_repository(Path(text), *others)
 
 
+#: Of a repository that lasts no longer than a command. It is bare, whatever git may think of its place.
+_SCRATCH = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 _STORE_CONFIG = {
     # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
     "gc.auto": "0",
@@ -55,7 +79,7 @@ def init_store(folder: Path) -> Git:
         # Made beside and renamed: a store that is there is whole, whoever else makes it.
         with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as beside:
             new = Path(beside, "new")
-            runner.run(["git", "init", "--quiet", "--bare", "--template=", str(new)], env=PINNED)
+            Outside(folder.parent).run("init", "--quiet", "--bare", "--template=", str(new), env={"GIT_DIR": str(new)})
             (new / "info").mkdir()
             for key, value in _STORE_CONFIG.items():
                 Git(new).run("config", "--local", key, value)

@@ -1,13 +1,22 @@
-"""What passes between repositories: asking a host, fetching."""
+"""What passes between repositories: asking a host, fetching.
+
+Refs come from a lock or a command line, and are checked; where a fetched one goes is spelled here alone.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from patchq.errors import SourceError
+from patchq.git.command import Outside
 from patchq.git.repository import Git
 from patchq.names import CommitId
 from patchq.system import fsio, runner
+from patchq.system.paths import check_ref, ref_component
 
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
 #: A server that sends less than a kilobyte a second for a minute is given up, too.
@@ -23,6 +32,10 @@ _UNREACHABLE = re.compile(
 )
 
 
+#: How hosts are reached is the person's business: proxies, certificates, mirrors, credentials. Nothing else is theirs.
+_REACH = r"^(http|credential|url)\.|^core\.(sshcommand|gitproxy)$|^ssh\."
+
+
 class Unreachable(SourceError):
     """A git host that doesn't answer."""
 
@@ -35,6 +48,42 @@ def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
     )  # fmt: skip
 
 
+@functools.cache
+def _settings_of(_home: str | None, _config_home: str | None, _global: str | None) -> tuple[tuple[str, str], ...]:
+    own = {k: v for k in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM") if (v := os.environ.get(k))}
+    argv = ["git", "config", "--includes", "-z", "--get-regexp", _REACH]
+    out = runner.run(argv, cwd=Path("/"), env={"GIT_DIR": os.devnull, **own}, ok_codes=(0, 1, 128)).stdout
+    pairs = (entry.partition("\n") for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1])
+    return tuple((key, value if newline else "true") for key, newline, value in pairs)
+
+
+def _reach() -> tuple[tuple[str, str], ...]:
+    """What a person's configuration says about reaching hosts."""
+    return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
+
+
+def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float) -> str:
+    try:
+        done = Outside(Path("/")).ask(
+            "ls-remote", *options, "--", url, *args,
+            env=SAFE_TRANSPORTS, settings=_reach(), timeout=timeout, ok_codes=(0,),
+        )  # fmt: skip
+    except runner.CommandError as error:
+        raise _unreachable(url, error) from None
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
+    """Fetch one refspec; returns what git said if it failed."""
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options, "--", url, spec)
+    # One pack, renamed when it is whole: loose objects could be left without what they refer to.
+    config = ("fetch.unpackLimit=1",)
+    done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach())
+    if not done.returncode:
+        return ""
+    return done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
+
+
 def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     """The commit that ``ref`` (a tag, a branch or ``HEAD``) names at ``url``, tags peeled.
 
@@ -42,11 +91,9 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     :returns: None if the remote has no such ref.
     :raises Unreachable: if the host doesn't answer.
     """
-    try:
-        done = runner.run(["git", "ls-remote", "--", url], timeout=timeout, env=SAFE_TRANSPORTS)
-    except runner.CommandError as error:
-        raise _unreachable(url, error) from None
-    found = {name: commit for commit, name in (line.split("\t") for line in done.stdout.decode().splitlines())}
+    check_ref(ref, "a ref")
+    out = _ls_remote(url, timeout=timeout)
+    found = {name: commit for commit, name in (line.split("\t") for line in out.splitlines())}
     for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         if name in found:
             return CommitId(found[name])
@@ -59,11 +106,7 @@ def default_branch(url: str, *, timeout: float) -> str:
     :raises Unreachable: if the host doesn't answer.
     :raises SourceError: if it has none.
     """
-    argv = ["git", "ls-remote", "--symref", "--", url, "HEAD"]
-    try:
-        out = runner.run(argv, timeout=timeout, env=SAFE_TRANSPORTS).stdout.decode("utf-8", "replace")
-    except runner.CommandError as error:
-        raise _unreachable(url, error) from None
+    out = _ls_remote(url, "HEAD", options=("--symref",), timeout=timeout)
     match = re.match(r"ref: refs/heads/(\S+)\tHEAD$", out, re.MULTILINE)
     if not match:
         raise SourceError(f"{url} has no default branch", hint="--onto REF")
@@ -77,40 +120,30 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
 
     :raises SourceError: if neither brings the commit.
     """
+    check_ref(ref, "a ref")
     said = ""
     for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
-        options = ["--depth=1", "--no-tags", "--no-write-fetch-head", *(["--refetch"] if again else [])]
-        try:
-            # One pack, renamed when it is whole: loose objects could be left without what they refer to.
-            config = ["-c", "fetch.unpackLimit=1"]
-            runner.run(
-                ["git", *config, "fetch", "--quiet", *options, "--", url, spec], cwd=store.folder, env=SAFE_TRANSPORTS
-            )
-        except runner.CommandError as error:
-            said = error.said
-            continue
-        if store.ref_or_none(commit):
+        failed = _fetch(store, url, spec, "--depth=1", *(["--refetch"] if again else []))
+        if not failed and store.ref_or_none(commit):
             fsio.sync_file(store.folder / "shallow")  # git syncs it in no case
             return
+        said = failed or said
     raise SourceError(
         f"{url} doesn't give commit {commit} (asked by id and as {ref}): {said}",
         hint="run `patchq pin --check` to see whether the ref moved",
     )
 
 
-def fetch_tag(store: Git, url: str, tag: str, into: str) -> str | None:
+def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = False) -> str | None:
     """Bring a tag into the store as the ref ``into``; returns the id of its tag object.
 
-    Where the host doesn't answer, what the store has of it is taken.
+    Where the host doesn't answer, or isn't to be asked, what the store has of it is taken.
 
     :returns: None if there is no such tag, or one without an object of its own.
     """
-    argv = ["git", "fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--", url]
-    try:
-        runner.run([*argv, f"+refs/tags/{tag}:{into}"], cwd=store.folder, env=SAFE_TRANSPORTS)
-    except runner.CommandError:
-        if into not in store.refs(into):
-            return None
+    check_ref(tag, "a tag")
+    if (offline or _fetch(store, url, f"+refs/tags/{tag}:{into}", "--depth=1")) and into not in store.refs(into):
+        return None
     found = store.run("rev-parse", into).decode().strip()
     return found if store.run("cat-file", "-t", found).strip() == b"tag" else None
 
@@ -120,16 +153,11 @@ def fetch_history(repository: Git, url: str, ref: str) -> CommitId:
 
     :raises SourceError: if the host doesn't answer, or has no such ref.
     """
+    check_ref(ref, "a ref")
     said = ""
     for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
-        name = f"refs/history/{spec}"
-        argv = ["git", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", url, f"+{spec}:{name}"]
-        try:
-            runner.run(argv, cwd=repository.folder, env=SAFE_TRANSPORTS)
-        except runner.CommandError as error:
-            said = error.said
-            continue
-        found = repository.ref_or_none(name)
-        if found:
+        name = f"refs/history/{ref_component(spec)}"
+        said = _fetch(repository, url, f"+{spec}:{name}")
+        if not said and (found := repository.ref_or_none(name)):
             return found
     raise SourceError(f"{url} doesn't give the history of {ref}: {said}", hint="forecast without --blame: by releases")

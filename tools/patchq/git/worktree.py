@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.errors import EditedTreeError, PatchqError
+from patchq.errors import EditedTreeError, PatchqError, StateError
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
@@ -42,21 +42,47 @@ class TreeStatus:
     busy: str = ""
 
 
+class Linked(Git):
+    """Commands in a worktree of a store."""
+
+    def __init__(self, store: Git, path: Path) -> None:
+        super().__init__(path)
+        self.store = store
+
+    def git_folder(self) -> Path:
+        """See :meth:`Worktree.git_folder`. What ``.git`` says is believed only of a folder in the store."""
+        found = Path((self.folder / ".git").read_text().removeprefix("gitdir:").strip())
+        if found.resolve().parent != (self.store.folder / "worktrees").resolve():
+            raise StateError(
+                f"{self.folder} is a worktree of {found}, not of this project's store",
+                hint="if the project was moved or copied: "
+                f"`git -C {self.store.folder} worktree repair {self.folder}`; else move it away",
+            )
+        return found
+
+    def place(self) -> dict[str, str]:
+        store, folder = self.store.folder.absolute(), self.folder.absolute()
+        return {"GIT_DIR": str(self.git_folder()), "GIT_COMMON_DIR": str(store), "GIT_WORK_TREE": str(folder)}
+
+
 class Worktree:
     """One worktree; ``nested`` maps the paths in it that belong to other upstreams to those."""
 
     def __init__(self, store: Git, upstream: str, path: Path, nested: Mapping[str, str] | None = None) -> None:
         self.store, self.upstream, self.path = store, upstream, path
         self.nested = {path.encode(): name for path, name in (nested or {}).items()}
-        self.git = Git(path)
+        self.git = Linked(store, path)
 
     @property
     def exists(self) -> bool:
         return (self.path / ".git").exists()
 
     def git_folder(self) -> Path:
-        """Where git keeps this worktree's index and HEAD."""
-        return Path((self.path / ".git").read_text().removeprefix("gitdir:").strip())
+        """Where git keeps this worktree's index and HEAD.
+
+        :raises StateError: if that is not in the project's store.
+        """
+        return self.git.git_folder()
 
     def head(self) -> CommitId | None:
         """The commit that is checked out, or None where there is no worktree."""
@@ -353,7 +379,7 @@ def copy_tree(source: Git, commit: str, target: Path) -> None:
     """Write the files of a commit into an empty folder, without a worktree."""
     target.mkdir(parents=True)
     index = target.parent / (target.name + ".index")
-    env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target), "GIT_DIR": str(source.folder)}
+    env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
     try:
         source.run("read-tree", commit, env=env)
         source.run("checkout-index", "--all", "--force", env=env)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchq.errors import StateError
-from patchq.git.repository import Git
+from patchq.git.repository import Foreign
 from patchq.git.worktree import is_cut
 from patchq.system import fsio
 from patchq.system.paths import Layout
@@ -93,13 +93,14 @@ def _is_tracked(layout: Layout) -> bool:
     except (OSError, ValueError):  # a worktree's .git is a file; no index at all is empty
         if (folder / ".git").is_dir() and not index.exists():
             return False
-    return bool(Git(layout.root).run("ls-files", "-z", "--", layout.private.name, ok_codes=(0, 128)))
+    inside = layout.private.relative_to(folder).as_posix()
+    return bool(Foreign(folder).run("ls-files", "-z", "--", inside, ok_codes=(0, 128)))
 
 
 def _check_store(store: Path) -> None:
     if not store.is_dir():
         return
-    for name in ("config.worktree", "objects/info/http-alternates"):
+    for name in ("config.worktree", "commondir", "info/attributes", "info/grafts", "objects/info/http-alternates"):
         if os.path.lexists(store / name):
             raise StateError(f"{store / name} is not patchq's", hint=_AGAIN.format(store))
     for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):

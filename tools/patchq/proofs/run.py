@@ -78,9 +78,9 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
     for upstream, tip in variant.tips.items():
         target = root / upstream
         index = root / f"{upstream}.index"
-        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target), "GIT_DIR": str(project.layout.store)}
         target.mkdir(parents=True, exist_ok=True)
-        runner.run(["git", "read-tree", "--reset", "-u", tip], cwd=target, env=env)
+        env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
+        project.store.run("read-tree", "--reset", "-u", tip, env=env)
         for path, nested in project.lock.nested_in(upstream).items():
             link = target / path
             if nested in variant.tips and not link.is_symlink():

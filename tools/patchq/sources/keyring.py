@@ -27,7 +27,8 @@ _IN = "check who made it before you use it; the keys that may sign are in {keyri
 def verify(store: Git, commit: CommitId, ref: str, tag: str | None, keyring: Path) -> str:
     """Check the signature of a tag that names ``commit``, or the commit's own where there is no such tag.
 
-    :param tag: the tag object in the store; None for a branch or a tag without an object of its own.
+    :param tag: the tag object in the store; None for a branch or a tag without an object of its own. Who made it
+        is not who made the commit: it must be signed itself.
     :returns: who signed, and with which key.
     :raises SourceError: if nothing is signed, if the signature is not one of the keyring's, or if it
         is one of another tag's.
@@ -46,6 +47,7 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, keyring: Pat
                 name = named[1].decode("utf-8", "replace") if named else "nothing"
                 raise SourceError(f"the tag that {ref} names says that it is {name}, or of another commit", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, keyring, hint)}"
+        raise SourceError(f"the tag {ref} is not signed, whoever signed its commit", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
         raise SourceError(f"neither the tag {ref} nor its commit {commit} is signed", hint=hint)
     return f"commit signed by {_verified(store, 'verify-commit', commit, ref, keyring, hint)}"
@@ -53,9 +55,7 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, keyring: Pat
 
 def _verified(store: Git, verb: str, name: str, ref: str, keyring: Path, hint: str) -> str:
     with _settings(keyring) as (options, env):
-        done = runner.run(
-            ["git", *options, verb, "--raw", name], cwd=store.folder, env=env, ok_codes=range(256)
-        )  # fmt: skip
+        done = store.ask(verb, "--raw", name, config=options, env=env)
     said = done.stderr.decode("utf-8", "replace")
     if done.returncode == 0:
         who, key = _GOOD_PGP.search(said), _PGP_KEY.search(said)
@@ -93,9 +93,9 @@ def _settings(keyring: Path) -> Iterator[tuple[list[str], Mapping[str, str]]]:
         if _is_allowed_signers(data):
             # A signature without a matching principal has no trust: it must not count.
             yield [
-                "-c", f"gpg.ssh.allowedSignersFile={keyring}", "-c", "gpg.ssh.program=ssh-keygen",
-                "-c", "gpg.ssh.revocationFile=", "-c", f"gpg.program={no_program}", "-c", "gpg.minTrustLevel=fully",
-                "-c", f"gpg.x509.program={no_program}",
+                f"gpg.ssh.allowedSignersFile={keyring}", "gpg.ssh.program=ssh-keygen",
+                "gpg.ssh.revocationFile=", f"gpg.program={no_program}", "gpg.minTrustLevel=fully",
+                f"gpg.x509.program={no_program}",
             ], {"GNUPGHOME": home}  # fmt: skip
             return
         env = {"GNUPGHOME": home}
@@ -106,8 +106,8 @@ def _settings(keyring: Path) -> Iterator[tuple[list[str], Mapping[str, str]]]:
                 f"gpg can't read the keyring {keyring}: {error.said}", hint="export public keys to it"
             ) from None
         yield [
-            "-c", "gpg.program=gpg", "-c", f"gpg.ssh.program={no_program}", "-c", f"gpg.x509.program={no_program}",
-            "-c", "gpg.minTrustLevel=undefined",
+            "gpg.program=gpg", f"gpg.ssh.program={no_program}", f"gpg.x509.program={no_program}",
+            "gpg.minTrustLevel=undefined",
         ], env  # fmt: skip
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Lock, Pin
-from patchq.git.repository import Git, init_store
+from patchq.git.repository import Foreign, Git, init_store
 from patchq.git.transport import Unreachable, fetch_commit, fetch_tag, remote_commit
 from patchq.names import CommitId
 from patchq.sources import index, keyring
 from patchq.sources.archive import import_archive, import_folder
 from patchq.system import fsio
-from patchq.system.paths import Layout, ref_to_folder
+from patchq.system.paths import Layout, ref_component
 
 Say = Callable[[str], None]
 REACH_TIMEOUT = 20.0
@@ -37,11 +37,7 @@ class Base:
 
 def base_ref(pin: Pin, source: str) -> str:
     """Where the store keeps a pin: per source, since an archive may lack files that git has."""
-    return f"refs/patchq/base/{source}/{pin.upstream}/{_ref_component(pin.ref)}"
-
-
-def _ref_component(ref: str) -> str:
-    return ref_to_folder(ref).replace("..", "%2E%2E")
+    return f"refs/patchq/base/{source}/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
@@ -166,7 +162,7 @@ class Fetcher:
         checked = _signed_ref(self.layout.root / upstream.keyring, pin)
         if self.store.refs(checked).get(checked) == pin.commit:
             return
-        if signed := check_signature(self.layout, self.lock, self.store, pin):
+        if signed := check_signature(self.layout, self.lock, self.store, pin, offline=self.offline):
             self.say(f"{pin.upstream} {pin.ref}: {signed}")
             self.store.run("update-ref", checked, pin.commit)
 
@@ -196,18 +192,19 @@ class Fetcher:
 
 def tag_ref(pin: Pin) -> str:
     """Where the store keeps the tag that a pin names, with its signature."""
-    return f"refs/patchq/tag/{pin.upstream}/{_ref_component(pin.ref)}"
+    return f"refs/patchq/tag/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def _signed_ref(keys: Path, pin: Pin) -> str:
     """Says that a pin's signature was checked, by a keyring with this content."""
     digest = hashlib.sha256(fsio.read_or_none(keys) or b"").hexdigest()
-    return f"refs/patchq/signed/{digest}/{pin.upstream}/{_ref_component(pin.ref)}"
+    return f"refs/patchq/signed/{digest}/{pin.upstream}/{ref_component(pin.ref)}"
 
 
-def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin) -> str:
+def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline: bool = False) -> str:
     """Who signed a pin's tag or commit, by its upstream's keyring; empty where none is configured.
 
+    :param offline: nobody is asked: the store's tag is looked at.
     :raises SourceError: if nobody whose key is in the keyring did.
     """
     upstream = lock.upstreams.get(pin.upstream)
@@ -215,10 +212,18 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin) -> str:
     if not upstream or not upstream.keyring or not pin.commit:
         return ""
     url = str(folder) if folder else pin.url
-    if not store.ref_or_none(pin.commit):
+    if not store.ref_or_none(pin.commit) and not offline:
         fetch_commit(store, url, pin.commit, pin.ref)
-    tag = fetch_tag(store, url, pin.ref, tag_ref(pin))
-    return keyring.verify(store, pin.commit, pin.ref, tag, layout.root / upstream.keyring)
+    tag = fetch_tag(store, url, pin.ref, tag_ref(pin), offline=offline)
+    try:
+        return keyring.verify(store, pin.commit, pin.ref, tag, layout.root / upstream.keyring)
+    except SourceError as error:
+        if offline and not tag:
+            raise SourceError(
+                f"{error.message}; its tag may be signed, but --offline forbids asking for it",
+                hint="run `patchq fetch` without --offline",
+            ) from None
+        raise
 
 
 def local_folder(layout: Layout, url: str) -> Path | None:
@@ -283,7 +288,7 @@ def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -
     if commit is None and pin.ref == pin.commit:
         return pin.commit  # a ref that is a commit id: hosts don't list those
     if commit is None and folder:
-        commit = Git(folder).ref_or_none(pin.ref)
+        commit = Foreign(folder).ref_or_none(pin.ref)
     if commit is None:
         raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {url}` lists what it has")
     return commit

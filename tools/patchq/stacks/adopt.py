@@ -12,9 +12,10 @@ from pathlib import Path
 from patchq.errors import Conflict, ConflictError, FormatError, UserError
 from patchq.formats.header import Header, Ident, split_mail
 from patchq.formats.header import parse as parse_mail
+from patchq.git.borrow import borrow
+from patchq.git.command import Outside
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
-from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
@@ -71,22 +72,15 @@ def import_patches(
 def _from_range(project: Project, loaded: Loaded, paths: Sequence[Path], spec: str) -> list[Entry]:
     if len(paths) != 1 or ".." not in spec:
         raise UserError("--range takes one repository and A..B", hint="patchq import NAME REPOSITORY --range A..B")
-    source = Git(paths[0].resolve())
     first, _, last = spec.partition("..")
-    ends = [source.ref_or_none(name) for name in (first, last.lstrip(".") or "HEAD")]
-    if not all(ends):
-        raise UserError(f"{paths[0]} has no range {spec}", hint=f"`git -C {paths[0]} log {spec}` must work")
-    argv = ["git", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", str(source.folder), str(ends[1])]
-    runner.run(argv, cwd=project.store.folder)
-    commits = source.log(f"{ends[0]}..{ends[1]}")
     onto = loaded.state.tree
     found = []
-    for commit in commits:
-        if len(commit.parents) != 1:
+    for borrowed in borrow(project.store, paths[0].resolve(), first, last.lstrip(".") or "HEAD"):
+        commit = borrowed.info
+        if len(commit.parents) != 1 or not borrowed.before:
             raise UserError(f"{commit.commit[:12]} is a merge; a stack is linear", hint="rebase that branch first")
         subject = commit.message.split("\n", 1)[0]
-        parent = project.store.tree_of([commit.parents[0]])[0]
-        onto = pick(project.store, loaded.stack.pin.upstream, subject, parent, commit.tree, onto)
+        onto = pick(project.store, loaded.stack.pin.upstream, subject, borrowed.before, commit.tree, onto)
         found.append(Entry(slug(subject), replace(commit, tree=onto)))
     return found
 
@@ -187,13 +181,12 @@ def _read_mbox(path: Path, data: bytes, name: str, strip: int) -> list[_Found]:
     found: list[_Found] = []
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text)
-        runner.run(["git", "mailsplit", "--keep-cr", "-b", f"-o{folder}", "--", str(path.resolve())])
+        git = Outside(folder)
+        git.run("mailsplit", "--keep-cr", "-b", f"-o{folder}", "--", str(path.resolve()))
         mails = sorted(p for p in folder.iterdir() if p.name.isdigit())
         for mail in mails:
             body, patch = folder / "body", folder / "patch"
-            info = runner.run(
-                ["git", "mailinfo", "-k", str(body), str(patch)], data=mail.read_bytes(), cwd=folder
-            ).stdout.decode("utf-8", "replace")
+            info = git.run("mailinfo", "-k", str(body), str(patch), data=mail.read_bytes()).decode("utf-8", "replace")
             fields = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
             date = fields.get("Date", "Sat, 1 Jan 2000 00:00:00 +0000")
             try:

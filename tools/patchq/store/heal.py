@@ -130,9 +130,7 @@ def _set_aside(project: Project) -> list[str]:
             store.run("verify-pack", str(pack.with_suffix(".idx")))
         except runner.CommandError:
             bad += [path for suffix in (".pack", ".idx", ".rev") if (path := pack.with_suffix(suffix)).exists()]
-    checked = runner.run(
-        ["git", "fsck", "--full", "--no-dangling", "--no-progress"], cwd=store.folder, ok_codes=range(256)
-    )
+    checked = store.ask("fsck", "--full", "--no-dangling", "--no-progress")
     loose = {store.folder / found.decode() for found in _LOOSE.findall(checked.stderr + checked.stdout)}
     bad += sorted(path for path in loose if path.exists())
     for path in bad:
@@ -141,7 +139,5 @@ def _set_aside(project: Project) -> list[str]:
         fsio.rename(path, target)
         if path.suffix == ".pack":
             # Reads on past what it can't read; what it can is written as loose objects.
-            runner.run(
-                ["git", "unpack-objects", "-r", "-q"], cwd=store.folder, data=target.read_bytes(), ok_codes=range(256)
-            )
+            store.ask("unpack-objects", "-r", "-q", data=target.read_bytes())
     return [f"{len(bad)} damaged files of the store are now in {aside}"] if bad else []

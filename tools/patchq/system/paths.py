@@ -51,6 +51,35 @@ def check_inside(value: str, what: str) -> PurePosixPath:
     return path
 
 
+_IN_NO_REF = re.compile(r"[\0-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+
+
+def check_ref(value: str, what: str) -> str:
+    """Return ``value`` if it can be the name of a tag or a branch, by git's own rules (``git check-ref-format``).
+
+    A full name (``refs/pull/1/head``) is one as well, but not below ``refs/replace`` and ``refs/patchq``.
+
+    :raises FormatError: otherwise.
+    """
+    bad = (
+        not value or value == "@" or value[0] in "-/" or value.endswith(("/", ".")) or _IN_NO_REF.search(value)
+        or any(part.startswith(".") or part.endswith(".lock") for part in value.split("/"))
+        or value.startswith(("refs/replace/", "refs/patchq/"))
+    )  # fmt: skip
+    if bad:
+        raise FormatError(f"{value!r} can't be the name of {what}", hint="`git check-ref-format` has the rules")
+    return value
+
+
+def ref_component(ref: str) -> str:
+    """A ref as one component of another ref's name, in which nothing of it means anything to git.
+
+    >>> ref_component("release/1.0"), ref_component("a:b")
+    ('release%2F1.0', 'a%3Ab')
+    """
+    return ref_to_folder(ref).replace("..", "%2E%2E")
+
+
 def ref_to_folder(ref: str) -> str:
     """The folder name of a ref: itself, with what a folder name can't hold percent-encoded.
 

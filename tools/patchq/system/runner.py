@@ -22,6 +22,9 @@ from patchq.errors import PatchqError
 inherited_fds: set[int] = set()
 
 
+#: A command that has ended, and one that runs.
+Done = subprocess.CompletedProcess[bytes]
+Running = subprocess.Popen[bytes]
 #: What other libraries raise when a command of theirs fails.
 ProcessFailed = subprocess.CalledProcessError
 
