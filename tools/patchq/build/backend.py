@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from patchq.errors import BuildError
@@ -19,14 +21,30 @@ def ccache_environment() -> dict[str, str]:
     return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
 
 
+@contextmanager
+def _pip(offline: bool) -> Iterator[None]:
+    """The environment in which the library starts pip: it takes none for it."""
+    before = dict(os.environ)
+    if offline:
+        os.environ.update(PIP_NO_INDEX="1", PIP_DISABLE_PIP_VERSION_CHECK="1", VIRTUALENV_NO_PERIODIC_UPDATE="1")
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
 def build_wheel(
-    name: str, source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool
-) -> Path:
+    name: str, source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool,
+    offline: bool = False,
+) -> Path:  # fmt: skip
     """Build a wheel of a source tree; returns it.
 
     :param name: what the messages call it.
     :param requires: what is installed to build with instead of what the backend asks for.
     :param isolated: in an environment of its own.
+    :param offline: nothing is installed into it from an index.
     :raises BuildError: with the end of what the backend said.
     """
     from build import BuildBackendException, BuildException, ProjectBuilder
@@ -49,7 +67,7 @@ def build_wheel(
             warnings.simplefilter("ignore")
             if not isolated:
                 return Path(ProjectBuilder(source, sys.executable, run).build("wheel", out))
-            with DefaultIsolatedEnv(installer="pip") as environment:
+            with _pip(offline), DefaultIsolatedEnv(installer="pip") as environment:
                 builder = ProjectBuilder.from_isolated_env(environment, source, run)
                 environment.install(set(requires) or builder.build_system_requires)
                 if not requires:

@@ -46,6 +46,7 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
             env,
             requires,
             job.isolation and bool(requires or profile != "empty"),
+            job.offline,
         )
         found = _find_patched(job, item, made)
         target = job.project.layout.dist / wheel.wheel_name(made.name, version)

@@ -91,7 +91,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     trouble = []
     for url in urls:
         try:
-            with _session() as session, PyPISimple(url, session=session) as client:
+            with _session(url) as session, PyPISimple(url, session=session) as client:
                 packages = client.get_project_page(project, timeout=TIMEOUT).packages
         except NoSuchProjectError:
             continue
@@ -100,6 +100,11 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
             continue
         for package in packages:
             if wanted(package.filename):
+                if _is_here(package.url) and not _is_here(url):
+                    raise SourceError(
+                        f"the package index {url} names a file of this machine: {package.url}",
+                        hint="don't use this index before you know why",
+                    )
                 sha256 = package.digests.get("sha256", "")
                 found.setdefault(package.filename, IndexFile(package.filename, package.url, sha256))
     if not found and trouble:
@@ -189,7 +194,7 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> 
     digest, size, begun = hashlib.sha256(), 0, time.monotonic()
     fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
     try:
-        with os.fdopen(fd, "wb") as out, _session() as session:
+        with os.fdopen(fd, "wb") as out, _session(file.url) as session:
             with session.get(file.url, stream=True, timeout=TIMEOUT) as response:
                 response.raise_for_status()
                 plain = "Content-Encoding" not in response.headers
@@ -232,8 +237,12 @@ def _chunks(response: Response) -> Iterator[bytes]:
         yield chunk
 
 
-def _session() -> Any:
-    """A requests session that also reads ``file:`` URLs, as pip does."""
+def _is_here(url: str) -> bool:
+    return urlsplit(url).scheme not in ("http", "https")
+
+
+def _session(url: str) -> Any:
+    """A requests session; one that begins at a ``file:`` URL reads those, as pip does, and is led to no other one."""
     import requests
     from requests_file import FileAdapter
 
@@ -250,7 +259,8 @@ def _session() -> Any:
     session = requests.Session()
     if cert := pip_settings().get("cert"):
         session.verify = cert[0]
-    session.mount("file://", FolderAdapter())
+    if _is_here(url):
+        session.mount("file://", FolderAdapter())
     return session
 
 
