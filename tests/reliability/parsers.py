@@ -16,7 +16,7 @@ from pathlib import Path
 from kit import ROOT
 from patchq.carry import rerere
 from patchq.errors import PatchqError
-from patchq.formats import diff, header, ledger, lock, measurements, series
+from patchq.formats import diff, header, ledger, lock, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
 from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry
@@ -55,7 +55,7 @@ def diff_(data: bytes) -> None:
     with contextlib.suppress(Unsupported):
         for file in diff.parse(data, WHERE):
             for path in file.paths:
-                diff.check_tree_path(path, WHERE)
+                treepath.check_tree_path(path, WHERE)
             with contextlib.suppress(Mismatch):
                 diff.apply_hunks(file.hunks, b"line 1\nline 2\nline 3\n")
 

@@ -1,36 +1,48 @@
 """Git diffs, parsed and applied in process, with the exact semantics of ``git apply``.
 
 Why not git for each patch: a process or three a patch is what makes the peers slow. Why it is
-safe: the rules below are those of git 2.39's ``apply.c`` (search order, anchoring, no overlap,
-no fuzz), a property test compares both on random diffs, and whatever is not handled here
-(binary patches, diffs without a ``diff --git`` line, a path twice in one patch) raises
-:class:`Unsupported`, upon which the caller hands that one patch to git.
-In one case it refuses what git takes: a last context line without a newline doesn't match a line
-that has one.
+safe: only what is written as ``git diff`` writes it is read here; all else (headers that disagree,
+binary patches, submodules, a path twice in one patch, anything that stands where git would put
+nothing) raises :class:`Unsupported`, upon which the caller hands that one patch to git. The rules
+for hunks are those of git's ``apply.c`` (search order, anchoring, no overlap, no fuzz), and
+``tests/reliability/differential.py`` compares both appliers on damaged diffs.
+What is refused here that git takes is in docs/reference/formats.md, with the reasons.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from patchq.errors import FormatError
+from patchq.formats.diffheader import read_header
+from patchq.formats.treepath import check_tree_path, is_for_git
 from patchq.names import show_path
 
 REGULAR, EXECUTABLE, SYMLINK, GITLINK = b"100644", b"100755", b"120000", b"160000"
 
 
 class Unsupported(Exception):
-    """A diff that is for git itself to apply."""
+    """A diff that is for git itself to apply.
+
+    ``files`` are its text files where all of them could be read, and only what else it holds is for git.
+    """
+
+    def __init__(self, reason: str, files: Sequence[FilePatch] | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.files = reason, files
 
 
 class Mismatch(Exception):
-    """A file patch that doesn't fit. ``hunk`` is None where the file as a whole doesn't."""
+    """A file patch that doesn't fit. ``hunk`` is None where the file as a whole doesn't.
 
-    def __init__(self, reason: str, hunk: Hunk | None = None) -> None:
+    ``places`` are the lines, from 1, where the hunk would fit as well as anywhere else.
+    """
+
+    def __init__(self, reason: str, hunk: Hunk | None = None, places: Sequence[int] = ()) -> None:
         super().__init__(reason)
-        self.reason, self.hunk = reason, hunk
+        self.reason, self.hunk, self.places = reason, hunk, tuple(places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,204 +84,149 @@ class FilePatch:
         return self.new_path or self.old_path or b""
 
 
-_GIT_LINE = re.compile(rb"diff --git (.*)")
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
-
-
-def is_tree_path(path: bytes) -> bool:
-    """Whether ``path`` stays inside a tree and outside ``.git``, and every file system takes its names."""
-    parts = path.split(b"/")
-    lowered = [p.lower().rstrip(b". ") for p in parts]
-    odd = {b"", b".", b".."}.intersection(parts) or {b".git", b"git~1"}.intersection(lowered)
-    return bool(path) and b"\0" not in path and not odd and len(path) < 4096 and max(map(len, parts)) < 256
-
-
-def check_tree_path(path: bytes, where: str) -> bytes:
-    """Return ``path`` if :func:`is_tree_path`.
-
-    :raises FormatError: otherwise.
-    """
-    if not is_tree_path(path):
-        raise FormatError(
-            f"{where}: the path {show_path(path)!r} leaves the tree, reaches into .git or is too long",
-            hint="don't use this patch before you know where it comes from",
-        )
-    return path
-
-
-def unquote(value: bytes) -> bytes:
-    """Undo git's C-style quoting of a path."""
-    if not value.startswith(b'"'):
-        return value
-    return re.sub(
-        rb"\\([0-7]{3}|.)",
-        lambda m: bytes([int(m[1], 8) & 255]) if len(m[1]) == 3 else _ESCAPES.get(m[1], m[1]),
-        value[1:-1],
-    )
+_HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(?: .*)?")
+_NO_NEWLINE = b"\\ No newline at end of file"
+#: Where git would begin to read, whatever stands above.
+_STARTS = (b"diff ", b"--- ", b"+++ ", b"@@ -")
 
 
 def parse(data: bytes, where: str) -> list[FilePatch]:
     """Parse the diff of a patch file.
 
     :param where: what to call it in an error.
-    :raises FormatError: for a damaged diff, or a path that leaves the tree.
-    :raises Unsupported: for what only git applies; its paths are checked all the same.
+    :raises FormatError: for a path that leaves the tree, or a hunk with lines that git would leave out.
+    :raises Unsupported: for what git alone can say the meaning of; its paths may not have been looked at.
     """
     lines = data.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    found: list[FilePatch] = []
+    if lines.pop():
+        raise Unsupported("its last line has no end")
     at, end = 0, len(lines)
-    while at < end:
-        if lines[at].startswith(b"diff --git "):
-            patch, at = _parse_file(lines, at, where)
-            found.append(patch)
-        elif lines[at].startswith((b"--- ", b"+++ ", b"@@ -")):
-            raise Unsupported("a diff without a 'diff --git' line")
-        else:
-            at += 1
+    while at < end and not lines[at].startswith(_STARTS):
+        at += 1
+    if at == end:
+        if any(lines) and not _is_signature(lines, 0):
+            raise Unsupported("there is text, but no diff")
+        return []
+    found: list[FilePatch] = []
     paths: set[bytes] = set()
-    for file in found:
+    only_git = ""
+    while at < end and lines[at].startswith(b"diff --git "):
+        header = read_header(lines, at)
+        if header is None:
+            raise Unsupported(f"the header in line {at + 1} is not as git writes it")
+        about, at = header
+        file = FilePatch(about.old_path, about.new_path, about.old_mode, about.new_mode, about.copy, about.binary)
+        only_git = only_git or _for_git(file, paths)
         for path in file.paths:
-            if path in paths:
-                raise Unsupported("a path twice in one patch")
             paths.add(check_tree_path(path, where))
-    if any(f.binary for f in found):
-        raise Unsupported("a binary patch")
+        if about.hunks:
+            at = _parse_hunks(file, lines, at, where)
+        elif about.binary:
+            while at < end and not lines[at].startswith(b"diff --git "):
+                at += 1
+        found.append(file)
+    if at < end and not _is_signature(lines, at):
+        raise Unsupported(f"line {at + 1} is none of a diff's")
+    if only_git:
+        raise Unsupported(only_git, found if only_git == _BINARY else None)
     return found
 
 
-def _parse_file(lines: Sequence[bytes], at: int, where: str) -> tuple[FilePatch, int]:
-    start = at
-    patch = FilePatch(None, None)
-    names = _names_of(lines[at])
-    patch.old_path = patch.new_path = names
-    at += 1
-    created = deleted = False
-    while at < len(lines):
-        line = lines[at]
-        word, _, value = line.partition(b" ")
-        if line.startswith(b"old mode "):
-            patch.old_mode = line[9:]
-        elif line.startswith(b"new mode "):
-            patch.new_mode = line[9:]
-        elif line.startswith(b"deleted file mode "):
-            deleted, patch.old_mode = True, line[18:]
-        elif line.startswith(b"new file mode "):
-            created, patch.new_mode = True, line[14:]
-        elif line.startswith((b"rename from ", b"copy from ")):
-            patch.old_path, patch.copy = unquote(value[5:]), word == b"copy"
-        elif line.startswith((b"rename to ", b"copy to ")):
-            patch.new_path = unquote(value[3:])
-        elif line.startswith(b"index "):
-            words = line.split(b" ")
-            if len(words) > 2:  # as in git, it only states what the file was; the result keeps the file's own
-                patch.old_mode = words[2]
-        elif line.startswith((b"similarity index ", b"dissimilarity index ")):
-            pass
-        elif line.startswith(b"--- ") and at + 1 < len(lines) and lines[at + 1].startswith(b"+++ "):
-            # Their order matters to git only where the first line's names are ambiguous.
-            old, new = (_side(lines[at + i], 4) for i in (0, 1))
-            if names is None and patch.old_path is None and patch.new_path is None:
-                patch.old_path = patch.new_path = new if new is not None else old
-            at = _parse_hunks(patch, lines, at + 2, where)
-            break
-        elif line.startswith((b"GIT binary patch", b"Binary files ")):
-            patch.binary = True
-            at += 1
-            break
-        else:
-            break
-        at += 1
-    if patch.old_path is None and patch.new_path is None:
-        raise FormatError(f"{where}:{start + 1}: no file name in the diff", hint=f"look at {where}")
-    for mode in (patch.old_mode, patch.new_mode):
-        if mode not in (None, REGULAR, EXECUTABLE, SYMLINK, GITLINK):
-            raise Unsupported(f"mode {mode!r}")
-    if GITLINK in (patch.old_mode, patch.new_mode):
-        raise Unsupported("a submodule")
-    if created:
-        patch.old_path = None
-    if deleted:
-        patch.new_path = None
-    return patch, at
+_BINARY = "a binary patch"
 
 
-def _side(line: bytes, skip: int) -> bytes | None:
-    """The path of a ``---`` or ``+++`` line, without its ``a/`` or ``b/`` and a tab behind it."""
-    value = line[skip:]
-    value = unquote(value.rstrip(b"\t")) if value.startswith(b'"') else value.split(b"\t")[0]
-    return None if value == b"/dev/null" else value[2:]
+def _for_git(file: FilePatch, seen: set[bytes]) -> str:
+    """Why a file is for git to patch, or an empty string."""
+    if not file.paths.isdisjoint(seen):
+        return "a path twice in one patch"
+    if GITLINK in (file.old_mode, file.new_mode):
+        return "a submodule"
+    if (
+        file.new_path
+        and file.old_path != file.new_path
+        and file.new_mode in (None, SYMLINK)
+        and is_for_git(file.new_path)
+    ):
+        return "what may be a link where git reads a file of its own"
+    return _BINARY if file.binary else ""
 
 
-def _names_of(line: bytes) -> bytes | None:
-    """The path of a ``diff --git`` line if both sides are the same, else None."""
-    match = _GIT_LINE.fullmatch(line)
-    text = match[1] if match else b""
-    if text.startswith(b'"'):
-        parts = re.fullmatch(rb'("(?:[^"\\]|\\.)*") (.*)', text, re.DOTALL)
-        if not parts:
-            return None
-        old, new = unquote(parts[1]), unquote(parts[2])
-    elif text.endswith(b'"'):
-        old, _, quoted = text.partition(b' "')
-        new = unquote(b'"' + quoted)
-    else:
-        half = len(text) // 2
-        old, new = text[:half], text[half + 1 :]
-    if old[:2] == b"a/" and new[:2] == b"b/" and old[2:] == new[2:]:
-        return old[2:]
-    return None
+def _is_signature(lines: Sequence[bytes], at: int) -> bool:
+    """Whether what is left is blank, or what mail programs put at the end; not the beginning of a diff."""
+    rest = [line for line in lines[at:] if line.strip()]
+    return not rest or (
+        rest[0] in (b"-- ", b"---") and not any(line.startswith(_STARTS) for line in rest[1:]) and len(rest) < 9
+    )
 
 
-def _parse_hunks(patch: FilePatch, lines: Sequence[bytes], at: int, where: str) -> int:
-    while at < len(lines):
-        match = _HUNK.match(lines[at])
+def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -> int:
+    end = len(lines)
+    while at < end and lines[at].startswith(b"@@ -"):
+        match = _HUNK.fullmatch(lines[at])
         if not match:
-            break
+            raise Unsupported(f"the hunk's header in line {at + 1} is not as git writes it")
         header, begin = lines[at], at + 1
-        old_left, new_left = (int(match[i]) if match[i] is not None else 1 for i in (2, 4))
+        a, b, c, d = match.groups()
+        old_left, new_left = int(b) if b is not None else 1, int(d) if d is not None else 1
         old: list[bytes] = []
         new: list[bytes] = []
         context = trailing = 0
         at += 1
         while old_left > 0 or new_left > 0:
-            line = lines[at] if at < len(lines) else b"?"
-            kind, text = line[:1], line[1:] + b"\n"
-            if kind in (b" ", b"") and old_left > 0 and new_left > 0:
+            line = lines[at] if at < end else b"?"
+            kind = line[:1]
+            if (kind == b" " or not kind) and old_left > 0 and new_left > 0:
                 # Some mailers drop the blank of an empty context line; git accepts that.
+                text = line[1:] + b"\n"
                 old.append(text)
                 new.append(text)
                 old_left, new_left = old_left - 1, new_left - 1
                 trailing += 1
                 context += 1
             elif kind == b"-" and old_left > 0:
-                old.append(text)
+                old.append(line[1:] + b"\n")
                 old_left, trailing = old_left - 1, 0
             elif kind == b"+" and new_left > 0:
-                new.append(text)
+                new.append(line[1:] + b"\n")
                 new_left, trailing = new_left - 1, 0
-            elif kind == b"\\" and at > begin:
-                _drop_newline(lines[at - 1], old, new)
+            elif kind == b"\\" and at > begin and line == _NO_NEWLINE:
+                _drop_newline(lines[at - 1], old, new, old_left, new_left)
             else:
-                raise FormatError(
-                    f"{where}: {show_path(patch.path)}: the hunk {header.decode('utf-8', 'replace')!r} "
-                    "is damaged: its lines and its counts disagree",
-                    hint=f"look at {where}; a hand-edited hunk needs new counts (`patchq export` makes them)",
+                raise Unsupported(
+                    f"{show_path(file.path)}: {_show(header)} is damaged: its lines and its counts disagree"
                 )
             at += 1
-        if at < len(lines) and lines[at].startswith(b"\\"):
-            _drop_newline(lines[at - 1], old, new)
+        if at < end and lines[at] == _NO_NEWLINE:
+            _drop_newline(lines[at - 1], old, new, 0, 0)
             at += 1
-        patch.hunks.append(Hunk(header, int(match[1]), int(match[3]), tuple(old), tuple(new), trailing, context))
+        if context == len(old) == len(new):
+            raise Unsupported(f"{show_path(file.path)}: {_show(header)} changes nothing")
+        file.hunks.append(Hunk(header, int(a), int(c), tuple(old), tuple(new), trailing, context))
+        if at < end and lines[at][:1] in (b" ", b"+", b"-") and lines[at] != b"-- ":
+            raise FormatError(
+                f"{where}: {show_path(file.path)}: {_show(header)} has more lines than its header says; "
+                "git would leave them out without a word",
+                hint=f"look at {where}:{at + 1}; a hand-edited hunk needs new counts (`patchq export` makes them)",
+            )
+    if (file.old_path is None or file.new_path is None) and (
+        len(file.hunks) > 1 or any(h.old if file.old_path is None else h.new for h in file.hunks)
+    ):
+        raise Unsupported(f"{show_path(file.path)}: a file that is new or gone, and has lines before or after")
     return at
 
 
-def _drop_newline(above: bytes, old: list[bytes], new: list[bytes]) -> None:
-    if above[:1] in (b" ", b"-", b"") and old:
+def _show(header: bytes) -> str:
+    return f"the hunk {header.decode('utf-8', 'replace')!r}"
+
+
+def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: int, new_left: int) -> None:
+    """Take the newline from the line above; it must be the last of its sides."""
+    kind = above[:1]
+    if kind not in (b" ", b"-", b"+") or (kind != b"+" and old_left) or (kind != b"-" and new_left):
+        raise Unsupported("a line without a newline that isn't the last")
+    if kind != b"+":
         old[-1] = old[-1].removesuffix(b"\n")
-    if above[:1] in (b" ", b"+", b"") and new:
+    if kind != b"-":
         new[-1] = new[-1].removesuffix(b"\n")
 
 
@@ -288,7 +245,8 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
 
     :returns: the new content, and for each hunk that was found elsewhere than its header says,
         by how many lines.
-    :raises Mismatch: naming the first hunk whose lines are not there exactly.
+    :raises Mismatch: naming the first hunk whose lines are not there exactly, or in more than one place and
+        not where its header says: git would take the nearest.
     """
     image = split_lines(content)
     # Lines that an earlier hunk wrote can't be matched by a later one (git: LINE_PATCHED).
@@ -300,6 +258,14 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
         if at < 0:
             raise Mismatch("its lines are not there", hunk)
         if at != want:
+            places = [n + 1 for n in range(len(image) - len(hunk.old) + 1) if _fits(hunk, image, n, done)]
+            if len(places) > 1:
+                raise Mismatch(
+                    f"its lines are in more than one place (lines {_and(places)}), but not in line {want + 1}, where "
+                    f"it says that they are; git would guess line {at + 1}",
+                    hunk,
+                    places,
+                )
             moved.append((hunk, at - want))
         grown = len(hunk.new) - len(hunk.old)
         image[at : at + len(hunk.old)] = hunk.new
@@ -309,40 +275,61 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
     return b"".join(image), moved
 
 
+def _and(places: Sequence[int]) -> str:
+    more = f" and {len(places) - 8} more" if len(places) > 8 else ""
+    names = [str(place) for place in places[:8]]
+    return ", ".join(names) + more if more else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int]]) -> bool:
+    """Whether the hunk's old lines are there, as they are."""
+    size, total = len(hunk.old), len(image)
+    if at + size > total or (hunk.trailing == 0 and at + size != total) or (hunk.old_start <= 1 and at):
+        return False
+    if not size:
+        return True
+    if (image[at] != hunk.old[0] and size > 1) or any(a < at + size and at < b for a, b in done):
+        return False
+    return tuple(image[at : at + size]) == hunk.old or _glues(hunk, image, at)
+
+
+def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
+    """False; but where git would take a last context line without a newline for one that has one, it is told.
+
+    :raises Mismatch: there; git would go on behind it in the same line.
+    """
+    if hunk.trailing == 0 or hunk.old[-1].endswith(b"\n"):
+        return False
+    there = tuple(image[at : at + len(hunk.old)])
+    short, long = hunk.old[-1], there[-1]
+    if there[:-1] == hunk.old[:-1] and long.startswith(short) and not long[len(short) :].strip(b" \t\r\n\0"):
+        raise Mismatch("its last line has no newline at its end, the file's has", hunk)
+    return False
+
+
 def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, int]]) -> int:
     """Where the hunk's old lines are, searched in git's order around ``want``, or -1."""
-    size, total = len(hunk.old), len(image)
-    old = list(hunk.old)
-    at_start = hunk.old_start == 0 or hunk.old_start == 1
-    at_end = hunk.trailing == 0
-    if at_start:
+    total = len(image)
+    if hunk.old_start <= 1:
         line = 0
-    elif at_end:
-        line = total - size
+    elif hunk.trailing == 0:
+        line = total - len(hunk.old)
     else:
         line = want
     if not 0 <= line <= total:
         line = total
-
-    def fits(at: int) -> bool:
-        if at + size > total or (at_end and at + size != total) or (at_start and at):
-            return False
-        if size and image[at] != old[0]:
-            return False
-        if any(a < at + size and at < b for a, b in done):
-            return False
-        return image[at : at + size] == old
-
-    if fits(line):
+    if _fits(hunk, image, line, done):
         return line
+    return next((at for at in _around(line, total) if _fits(hunk, image, at, done)), -1)
+
+
+def _around(line: int, total: int) -> Iterator[int]:
+    """Lines ever farther from ``line``, one behind it before one before it."""
     back, forward = line, line
     while back > 0 or forward < total:
         if forward < total:
             forward += 1
-            if fits(forward):
-                return forward
+            yield forward
         if back > 0:
             back -= 1
-            if fits(back):
-                return back
-    return -1
+            yield back

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import IO
 
 from patchq.errors import FormatError
-from patchq.formats.diff import EXECUTABLE, REGULAR, SYMLINK, is_tree_path
+from patchq.formats.diff import EXECUTABLE, REGULAR, SYMLINK
 from patchq.formats.lock import Pin
+from patchq.formats.treepath import is_tree_path
 from patchq.git.fastimport import fast_import, quote_path
 from patchq.git.repository import Git
 from patchq.names import CommitId, show_path

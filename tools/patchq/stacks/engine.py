@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from patchq.errors import Conflict, ConflictError, FormatError
-from patchq.formats import diff
+from patchq.formats import diff, treepath
 from patchq.formats.diff import GITLINK, REGULAR, SYMLINK, FilePatch, Hunk, Mismatch, Unsupported
 from patchq.formats.header import Header
 from patchq.git.fastimport import commit_start, import_commits, quote_path
@@ -159,7 +159,7 @@ class Engine:
             tree = self.store.run("write-tree", env=env).decode().strip()
         changed = self.store.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", onto, tree).split(b"\0")
         for path_changed in changed[:-1]:
-            diff.check_tree_path(path_changed, patch.where)
+            treepath.check_tree_path(path_changed, patch.where)
         self._check_nested(patch, changed[:-1])
         return AppliedPatch(
             patch.name, self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message)

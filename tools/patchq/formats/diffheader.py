@@ -1,0 +1,162 @@
+"""The header of one file's diff, where it is as ``git diff`` writes it.
+
+Git reads far more than it writes, and of headers that disagree it believes now one, now the other. Which, is for git
+to say: here a header is read only if each of its lines says what the others do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_MODES = (None, b"100644", b"100755", b"120000", b"160000")
+_INDEX = re.compile(rb"index [0-9a-f]{1,40}\.\.[0-9a-f]{1,40}(?: (100644|100755|120000))?")
+_SIMILAR = re.compile(rb"similarity index (?:100|\d{1,2})%")
+_DISSIMILAR = re.compile(rb"dissimilarity index (?:100|\d{1,2})%")
+_BARE = re.compile(rb'[^"\\\x00-\x1f\x7f]*')
+_QUOTED = re.compile(rb'"(?:[^"\\\x00-\x1f\x7f]|\\(?:[abtnvfr"\\]|[0-3][0-7]{2}))*"')
+_ESCAPE = re.compile(rb"\\([0-3][0-7]{2}|.)", re.DOTALL)
+_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
+
+
+@dataclass(slots=True)
+class FileHeader:
+    """What stands above the hunks of one file. Paths are without ``a/`` and ``b/``; None for no file.
+
+    ``old_mode`` is None where the header doesn't state it, ``new_mode`` where it stays what it was.
+    """
+
+    old_path: bytes | None
+    new_path: bytes | None
+    old_mode: bytes | None = None
+    new_mode: bytes | None = None
+    copy: bool = False
+    binary: bool = False
+    hunks: bool = False
+
+
+def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | None:
+    """Read the header that begins with the ``diff --git`` at ``lines[at]``.
+
+    :returns: it, and where its hunks (or what comes next) begin; None for one that git may read otherwise.
+    """
+    try:
+        return _read(lines, at)
+    except (_OddError, IndexError):
+        return None
+
+
+class _OddError(Exception):
+    """A line that isn't what git would have written there."""
+
+
+def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
+    end = len(lines)
+    names = lines[at]
+    at += 1
+    line = lines[at] if at < end else b""
+    old_mode = new_mode = stated = None
+    created = deleted = copy = False
+    old, new = _same_names(names)
+    if line.startswith(b"old mode "):
+        old_mode, new_mode = line[9:], _value(lines[at + 1], b"new mode ")
+        if {old_mode, new_mode} != {b"100644", b"100755"}:
+            raise _OddError
+        at += 2
+    elif line.startswith(b"new file mode "):
+        created, new_mode = True, line[14:]
+        at += 1
+    elif line.startswith(b"deleted file mode "):
+        deleted, old_mode = True, line[18:]
+        at += 1
+    moded = old_mode or new_mode
+    if at < end and lines[at].startswith(b"similarity "):
+        copy = lines[at + 1].startswith(b"copy ")
+        old = _value(lines[at + 1], b"copy from " if copy else b"rename from ")
+        new = _value(lines[at + 2], b"copy to " if copy else b"rename to ")
+        if not _SIMILAR.fullmatch(lines[at]) or created or deleted or old == new:
+            raise _OddError
+        at += 3
+    elif at < end and lines[at].startswith(b"dissimilarity "):
+        if not _DISSIMILAR.fullmatch(lines[at]) or created or deleted:
+            raise _OddError
+        at += 1
+    if at < end and lines[at].startswith(b"index "):
+        match = _INDEX.fullmatch(lines[at])
+        if not match or (match[1] and moded):
+            raise _OddError
+        stated = match[1]
+        at += 1
+    if old is None or new is None or names != b"diff --git %s %s" % (_label(b"a/", old), _label(b"b/", new)):
+        raise _OddError
+    header = FileHeader(
+        None if created else _plain(old), None if deleted else _plain(new), old_mode or stated, new_mode, copy
+    )
+    changes = moded or old != new
+    at = _sides(
+        header,
+        lines,
+        at,
+        b"/dev/null" if created else _label(b"a/", old),
+        b"/dev/null" if deleted else _label(b"b/", new),
+    )
+    for mode in (header.old_mode, header.new_mode):
+        if mode not in _MODES:
+            raise _OddError
+    if not (header.hunks or header.binary or changes):
+        raise _OddError
+    return header, at
+
+
+def _sides(header: FileHeader, lines: Sequence[bytes], at: int, old: bytes, new: bytes) -> int:
+    """Read the ``---`` and ``+++`` above the hunks; or see that the file is binary, or has no hunks."""
+    if at >= len(lines):
+        return at
+    if lines[at].startswith(b"--- "):
+        # Behind a path with a blank git puts a tab.
+        if lines[at].removesuffix(b"\t") != b"--- " + old or lines[at + 1].removesuffix(b"\t") != b"+++ " + new:
+            raise _OddError
+        if not lines[at + 2].startswith(b"@@ -"):
+            raise _OddError
+        header.hunks = True
+        return at + 2
+    header.binary = lines[at] == b"GIT binary patch" or lines[at].startswith(b"Binary files ")
+    return at
+
+
+def _value(line: bytes, key: bytes) -> bytes:
+    if not line.startswith(key):
+        raise _OddError
+    return line[len(key) :]
+
+
+def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
+    """The path of a ``diff --git`` line as it is written there, if both sides have the same; else Nones."""
+    text = line[11:]
+    half = len(text) // 2
+    first = text[:half]
+    if first.startswith(b"a/"):
+        return first[2:], first[2:]
+    if first.startswith(b'"a/'):
+        return b'"' + first[3:], b'"' + first[3:]
+    return None, None
+
+
+def _label(prefix: bytes, path: bytes) -> bytes:
+    """A path as it is written, quoted or not, with ``a/`` or ``b/`` before it."""
+    return b'"' + prefix + path[1:] if path.startswith(b'"') else prefix + path
+
+
+def _plain(path: bytes) -> bytes:
+    """A path as it is, of one as it is written."""
+    if not path.startswith(b'"'):
+        if not _BARE.fullmatch(path):
+            raise _OddError
+        return path
+    if not _QUOTED.fullmatch(path):
+        raise _OddError
+    found = _ESCAPE.sub(lambda m: bytes([int(m[1], 8)]) if len(m[1]) == 3 else _ESCAPES.get(m[1], m[1]), path[1:-1])
+    if b"\0" in found:
+        raise _OddError
+    return found
