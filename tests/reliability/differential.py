@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import os
 import random
 import re
@@ -33,9 +32,10 @@ from patchq.errors import FormatError  # noqa: E402
 from patchq.formats import diff  # noqa: E402
 from patchq.formats.diff import Unsupported  # noqa: E402
 from patchq.formats.header import split_mail  # noqa: E402
-from patchq.git.repository import Git, TreeEntry, blob_id  # noqa: E402
+from patchq.git.objects import TreeEntry, blob_id  # noqa: E402
+from patchq.git.repository import Git  # noqa: E402
 from patchq.names import BlobId, CommitId  # noqa: E402
-from patchq.stacks import engine  # noqa: E402
+from patchq.stacks.memtree import FileMismatch, View  # noqa: E402
 
 #: Path to mode and blob.
 Tree = dict[bytes, tuple[bytes, str]]
@@ -43,9 +43,10 @@ Files = dict[bytes, tuple[bytes, bytes]]
 #: Why patchq may refuse what git takes; docs/reference/formats.md says so, too.
 MEANT = {
     "ambiguous": re.compile("more than one place"),
-    "last line": re.compile("its last line has no newline"),
+    "last line": re.compile("last line has no newline at its end"),
     "path": re.compile("leaves the tree"),
     "more lines": re.compile("more lines than its header says"),
+    "form": re.compile("can't be told of such a patch"),
 }
 ENV = {
     **{k: v for k, v in os.environ.items() if not k.startswith("GIT_")},
@@ -272,21 +273,19 @@ def in_process(world: World, target: Target, text: bytes) -> Tree | str | None:
         return None
     except FormatError as error:
         return error.message
-    view = engine._View(Known(world.folder, target, world.blobs), CommitId(target.commit))
+    view = View(Known(world.folder, target, world.blobs), CommitId(target.commit))
     view.prefetch(f.old_path for f in files if f.old_path is not None)
     try:
         view.apply(files, [])
-    except engine._FileMismatch as error:
+    except FileMismatch as error:
         return error.mismatch.reason
     found: Tree = {}
+    named = {path for file in files for path in file.paths}
     for path, mode in view.files.items():
-        content = view._contents.get(path)
-        found[path] = (mode, target.listed[path].blob if content is None else _hash(content))
+        # What the diff doesn't name was not read.
+        there = target.listed.get(path)
+        found[path] = (mode, blob_id(view.content(path)) if path in named or there is None else there.blob)
     return found
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @dataclass

@@ -67,7 +67,8 @@ class Conflict:
     """One place where a patch doesn't fit what upstream has.
 
     ``hunk`` is the hunk's own ``@@`` line, or empty where the file as a whole is the problem;
-    ``expected`` and ``found`` are lines, decoded for people.
+    ``expected`` and ``found`` are lines, decoded for people; ``places`` the lines, from 1, where the
+    expected ones stand, if that is in more than one place.
     """
 
     upstream: str
@@ -78,6 +79,7 @@ class Conflict:
     line: int = 0
     expected: Sequence[str] = ()
     found: Sequence[str] = ()
+    places: Sequence[int] = ()
 
 
 class ConflictError(PatchqError):

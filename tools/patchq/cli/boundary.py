@@ -117,7 +117,10 @@ def _show_conflict(conflict: Conflict) -> None:
     click.echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=True)
     click.echo("  the patch expects:", err=True)
     for line in conflict.expected:
-        click.secho(f"    | {line}", fg=None if line in conflict.found else "red", err=True)
+        click.secho(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=True)
+    if conflict.places:
+        click.echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=True)
+        return
     click.echo(f"  upstream has, at line {conflict.line}:", err=True)
     for line in conflict.found:
         click.secho(f"    | {line}", fg=None if line in conflict.expected else "green", err=True)

@@ -1,3 +1,15 @@
 """Text to frozen data and back, and nothing else: series, patches, diffs, lock, ledger, measurements, templates."""
 
-__all__ = ["diff", "header", "jsonlines", "ledger", "lock", "measurements", "render", "series", "toml"]
+__all__ = [
+    "diff",
+    "diffheader",
+    "header",
+    "jsonlines",
+    "ledger",
+    "lock",
+    "measurements",
+    "render",
+    "series",
+    "toml",
+    "treepath",
+]

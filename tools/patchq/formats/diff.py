@@ -258,7 +258,7 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
         if at < 0:
             raise Mismatch("its lines are not there", hunk)
         if at != want:
-            places = [n + 1 for n in range(len(image) - len(hunk.old) + 1) if _fits(hunk, image, n, done)]
+            places = _places(hunk, image, done)
             if len(places) > 1:
                 raise Mismatch(
                     f"its lines are in more than one place (lines {_and(places)}), but not in line {want + 1}, where "
@@ -321,6 +321,11 @@ def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, i
     if _fits(hunk, image, line, done):
         return line
     return next((at for at in _around(line, total) if _fits(hunk, image, at, done)), -1)
+
+
+def _places(hunk: Hunk, image: list[bytes], done: Sequence[tuple[int, int]]) -> list[int]:
+    """Every line, from 1, where the hunk's old lines begin."""
+    return [at + 1 for at in range(len(image) - len(hunk.old) + 1) if _fits(hunk, image, at, done)]
 
 
 def _around(line: int, total: int) -> Iterator[int]:

@@ -35,6 +35,20 @@ class PathChange:
     new: TreeEntry | None
 
 
+@dataclass(frozen=True, slots=True)
+class MovedHunk:
+    """A hunk that git applied ``lines`` lines away from where it says: hunk ``number`` of its file, now at ``line``."""
+
+    path: str
+    number: int
+    line: int
+    lines: int
+
+
+_CHECKING = re.compile(r"Checking patch (.*)\.\.\.")
+_MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.")
+
+
 def _changes(fields: Sequence[bytes]) -> list[PathChange]:
     """What ``diff-tree -z`` says: a line of modes and blobs, then a path, and so on."""
     found = []
@@ -107,12 +121,19 @@ class Diffs(Objects):
             config=_DIFF_CONFIG,
         )  # fmt: skip
 
-    def apply_to_index(self, patch: bytes, index: Path) -> None:
-        """``git apply --cached`` with zero fuzz on a temporary index.
+    def apply_to_index(self, patch: bytes, index: Path) -> list[MovedHunk]:
+        """``git apply --cached`` with zero fuzz on a temporary index; the hunks that it put elsewhere than they say.
 
         :raises runner.CommandError: when git refuses.
         """
-        self.run(
-            "apply", "--cached", "--whitespace=nowarn", "-",
-            data=patch, env={"GIT_INDEX_FILE": str(index)}, config=("core.attributesFile=/dev/null",),
+        done = self.ask(
+            "apply", "--cached", "--verbose", "--whitespace=nowarn", "-",
+            data=patch, env={"GIT_INDEX_FILE": str(index)}, config=("core.attributesFile=/dev/null",), ok_codes=(0,),
         )  # fmt: skip
+        found, path = [], ""
+        for line in done.stderr.decode("utf-8", "replace").splitlines():
+            if match := _CHECKING.fullmatch(line):
+                path = match[1]
+            elif match := _MOVED.fullmatch(line):
+                found.append(MovedHunk(path, int(match[1]), int(match[2]), int(match[3])))
+        return found

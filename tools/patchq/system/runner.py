@@ -62,7 +62,7 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
     ok_codes: Sequence[int] = (0,),
-) -> subprocess.CompletedProcess[bytes]:
+) -> Done:
     """Run ``argv`` and return its output as bytes.
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.

@@ -1,0 +1,140 @@
+"""A tree in memory while patches change it: what each patch finds, and what it leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from patchq.formats import diff
+from patchq.formats.diff import GITLINK, REGULAR, SYMLINK, FilePatch, Mismatch
+from patchq.git.repository import Git
+from patchq.names import CommitId, Offset, show_path
+
+
+class FileMismatch(Exception):
+    """A file patch that doesn't fit the tree as it is."""
+
+    def __init__(self, file: FilePatch, mismatch: Mismatch) -> None:
+        super().__init__(mismatch.reason)
+        self.file, self.mismatch = file, mismatch
+
+
+_Result = tuple[bytes, tuple[bytes, bytes] | None]
+
+
+class View:
+    """The tree as the series goes on: what was listed, and in memory what it has changed."""
+
+    def __init__(self, store: Git, commit: CommitId) -> None:
+        self.store = store
+        self._listed = store.list_tree(commit)
+        self.files: dict[bytes, bytes] = {path: entry.mode for path, entry in self._listed.items()}
+        self._contents: dict[bytes, bytes] = {}
+        self._folders: Counter[bytes] | None = None
+
+    def prefetch(self, paths: Iterable[bytes]) -> None:
+        """Read the blobs of all paths that are there, at once."""
+        wanted = {p: self._listed[p].blob for p in paths if p in self.files and self.files[p] != GITLINK}
+        blobs = self.store.read_blobs(wanted.values())
+        self._contents.update((p, blobs[b]) for p, b in wanted.items())
+
+    def content(self, path: bytes | None) -> bytes:
+        """A file's content as it is now; empty for no file."""
+        return self._contents.get(path, b"") if path is not None else b""
+
+    def apply(self, files: Sequence[FilePatch], offsets: list[Offset]) -> list[_Result]:
+        """Apply one patch; returns what changed. Removals come first, as git does it."""
+        removed: list[_Result] = []
+        written: list[_Result] = []
+        for file in files:
+            try:
+                result = self.patched(file, offsets)
+            except Mismatch as error:
+                raise FileMismatch(file, error) from None
+            if file.old_path is not None and file.new_path != file.old_path and not file.copy:
+                removed.append((file.old_path, None))
+            if result is not None and file.new_path is not None:
+                written.append((file.new_path, result))
+        gone = {path for path, _ in removed}
+        # Of a link that is renamed git knows that it was one only where the patch says so, and goes by what it was.
+        links = {f.old_path for f in files if f.old_mode is None and f.old_path and self.files[f.old_path] == SYMLINK}
+        fresh = {f.new_path: f.new_mode for f in files if f.new_path is not None and f.new_path != f.old_path}
+        for file in files:
+            if file.new_path is not None and file.new_path != file.old_path:
+                reason = self._in_the_way(file.new_path, gone, fresh, links)
+                if reason:
+                    raise FileMismatch(file, Mismatch(reason))
+        for path, _ in removed:
+            self._forget(path)
+        for path, result in written:
+            assert result
+            self._store(path, *result)
+        return removed + written
+
+    def patched(self, file: FilePatch, offsets: list[Offset]) -> tuple[bytes, bytes] | None:
+        """Mode and content of a file after its patch; None for no file.
+
+        :param offsets: gets those of its hunks that moved.
+        :raises Mismatch: if it doesn't fit.
+        """
+        if file.old_path is None:
+            mode, content = file.new_mode or REGULAR, b""
+        else:
+            found = self.files.get(file.old_path)
+            if found is None:
+                raise Mismatch("the file is not there")
+            if found == GITLINK:
+                raise Mismatch("is a submodule")
+            if file.old_mode and (file.old_mode == SYMLINK) != (found == SYMLINK):
+                raise Mismatch("is a link where the patch has a file, or the other way round")
+            mode, content = file.new_mode or found, self._contents[file.old_path]
+        content, moved = diff.apply_hunks(file.hunks, content)
+        for hunk, lines in moved:
+            offsets.append(Offset(show_path(file.path), hunk.header.decode("utf-8", "replace"), lines))
+        if file.new_path is None:
+            if content:
+                raise Mismatch("the patch removes the file, but not all of its content")
+            return None
+        return mode, content
+
+    def _in_the_way(
+        self, path: bytes, gone: set[bytes], fresh: Mapping[bytes, bytes | None], links: Collection[bytes]
+    ) -> str:
+        if path in self.files and path not in gone:
+            return "the file exists already"
+        parts = path.split(b"/")
+        for size in range(1, len(parts)):
+            parent = b"/".join(parts[:size])
+            there = parent in self.files and (parent not in gone or parent in links)
+            if there or parent in fresh:
+                if (self.files[parent] if there else fresh[parent]) == SYMLINK:
+                    return f"{show_path(parent)} is a symbolic link: nothing is written through it"
+                return f"{show_path(parent)} is a file, not a folder"
+        if self._count_folders()[path] > sum(g.startswith(path + b"/") for g in gone):
+            return "a folder of that name is there"
+        return ""
+
+    def _count_folders(self) -> Counter[bytes]:
+        """How many files lie below each folder; counted when first asked for."""
+        if self._folders is None:
+            self._folders = Counter()
+            for path in self.files:
+                self._folders.update(_parents(path))
+        return self._folders
+
+    def _forget(self, path: bytes) -> None:
+        del self.files[path]
+        self._contents.pop(path, None)
+        if self._folders is not None:
+            self._folders.subtract(_parents(path))
+
+    def _store(self, path: bytes, mode: bytes, content: bytes) -> None:
+        if path not in self.files and self._folders is not None:
+            self._folders.update(_parents(path))
+        self.files[path] = mode
+        self._contents[path] = content
+
+
+def _parents(path: bytes) -> list[bytes]:
+    parts = path.split(b"/")
+    return [b"/".join(parts[:n]) for n in range(1, len(parts))]
