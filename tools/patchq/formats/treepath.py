@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 
 from patchq.errors import FormatError
 from patchq.names import show_path
@@ -37,6 +39,19 @@ def is_tree_path(path: bytes) -> bool:
 def is_for_git(path: bytes) -> bool:
     """Whether a path's last name is like one that git reads (``.gitmodules``): it may not be a symbolic link."""
     return _GIT_NAME.match(_visible(path.rsplit(b"/", 1)[-1])) is not None
+
+
+def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
+    """Two paths that are one to a file system that folds case and ways to write an accent; None if there are none."""
+    seen: dict[str, bytes] = {}
+    for path in paths:
+        parts = path.split(b"/")
+        for size in range(1, len(parts) + 1):
+            name = b"/".join(parts[:size])
+            folded = unicodedata.normalize("NFC", name.decode("utf-8", "surrogateescape")).casefold()
+            if seen.setdefault(folded, name) != name:
+                return seen[folded], name
+    return None
 
 
 def check_tree_path(path: bytes, where: str) -> bytes:

@@ -14,4 +14,5 @@ __all__ = [
     "repository",
     "transport",
     "worktree",
+    "writable",
 ]

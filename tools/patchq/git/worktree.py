@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.errors import EditedTreeError, PatchqError, StateError
+from patchq.git import writable
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
@@ -187,11 +188,7 @@ class Worktree:
         """Make the folder and git's record of it, files not yet written. Idempotent."""
         self._forget_unfinished()
         if not self.exists:
-            if self.path.exists() and any(self.path.iterdir()):
-                raise EditedTreeError(
-                    f"{self.path} is in the way and not a worktree of patchq; it is kept as it is",
-                    hint="move it away and run the command again",
-                )
+            self._refuse_others()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.store.run("worktree", "prune")
             self.store.run("worktree", "add", "--no-checkout", "--detach", "--force", str(self.path), commit)
@@ -204,6 +201,16 @@ class Worktree:
         if said is not None and (said.strip() == b"initializing" or not self.exists):
             (self.path / ".git").unlink(missing_ok=True)
             shutil.rmtree(record)
+
+    def _refuse_others(self) -> None:
+        """:raises EditedTreeError: if something that isn't a worktree of patchq's is where it belongs."""
+        if not self.exists and (self.path.is_symlink() or self.path.exists()):
+            if self.path.is_dir() and not self.path.is_symlink() and not any(self.path.iterdir()):
+                return
+            raise EditedTreeError(
+                f"{self.path} is in the way and not a worktree of patchq; it is kept as it is",
+                hint="move it away and run the command again",
+            )
 
     def checkout(self, old: CommitId | None, new: CommitId) -> None:
         """Move files and index from ``old`` to ``new``; git refuses what would lose an edit."""
@@ -224,13 +231,22 @@ class Worktree:
             hint=f"move that file out of {self.path} and run the command again",
         )
 
-    def rehearse(self, old: CommitId, new: CommitId) -> None:
+    def rehearse(self, old: CommitId | None, new: CommitId) -> None:
         """Check that :meth:`checkout` will go through, before anything else of a change moves.
 
         :raises EditedTreeError: if a file that nobody committed is in the way.
+        :raises FormatError: if ``new`` has a path that git, here or on another system, doesn't write out.
         """
+        writable.check_names(self.store, self.upstream, new, sorted(self.nested))
+        if old is None:
+            self._refuse_others()
+            nowhere = {"GIT_INDEX_FILE": str(self.store.folder / "index.none")}
+            with writable.told(self.upstream):
+                self.store.run("read-tree", "-n", new, env=nowhere, config=writable.PROTECTED)
+            return
         try:
-            self.git.run("read-tree", "-n", "-m", "-u", old, new)
+            with writable.told(self.upstream):
+                self.git.run("read-tree", "-n", "-m", "-u", old, new, config=writable.PROTECTED)
         except runner.CommandError:
             # A copied or restored project has other inodes, and git calls every file modified
             # until it has looked at them again.
@@ -274,12 +290,13 @@ class Worktree:
                     self.git.run("update-index", "--cacheinfo", entry, env=env)
             return TreeId(self.git.run("write-tree", env=env).decode().strip())
 
-    def resume(self, old: CommitId | None, new: CommitId) -> None:
+    def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
         """Finish a checkout that was killed half way.
 
         A file may then be old, new, missing or the first part of new. Anything else is somebody's
         edit and stops it.
 
+        :param back: it was ``old`` that was being written: its first part is as good.
         :raises EditedTreeError: naming the file.
         """
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
@@ -297,8 +314,8 @@ class Worktree:
         )
         for path in suspects:
             sides = [t[path] for t in (before, after) if path in t]
-            target = blobs.get(after[path].blob, b"") if path in after else b""
-            if not self._is_ours(path, [blobs.get(s.blob, b"") for s in sides], target, path in moved, sides):
+            targets = [blobs.get(t[path].blob, b"") for t in ((before, after) if back else (after,)) if path in t]
+            if not self._is_ours(path, [blobs.get(s.blob, b"") for s in sides], targets, path in moved, sides):
                 raise EditedTreeError(
                     f"{self.upstream}: {show_path(path)} was edited after a command was interrupted; it is kept",
                     hint=f"move it out of {self.path} and run the command again",
@@ -306,7 +323,9 @@ class Worktree:
         self.git.run("read-tree", "--reset", "-u", new)
         self._attach()
 
-    def _is_ours(self, path: bytes, contents: list[bytes], target: bytes, moved: bool, sides: list[TreeEntry]) -> bool:
+    def _is_ours(
+        self, path: bytes, contents: list[bytes], targets: list[bytes], moved: bool, sides: list[TreeEntry]
+    ) -> bool:
         full = os.path.join(os.fsencode(self.path), path)
         if not os.path.lexists(full):
             return moved
@@ -317,10 +336,19 @@ class Worktree:
         else:
             with open(full, "rb") as file:
                 found = file.read()
-        if found in contents or (moved and is_cut(os.fsencode(found), target)):
+        if found in contents or (moved and any(is_cut(os.fsencode(found), t) for t in targets or [b""])):
             return True
         clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()
         return any(clean == side.blob for side in sides)
+
+    def withdraw(self, commit: CommitId) -> None:
+        """Take away a worktree whose making was interrupted, whatever of it is there.
+
+        :raises EditedTreeError: if it holds anything that ``commit`` hasn't.
+        """
+        if self.exists:
+            self.resume(commit, commit, back=True)
+        self.remove()
 
     def remove(self, *, force: bool = False) -> None:
         """Take the worktree away, whole or not at all.

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from patchq.errors import EditedTreeError, FormatError, StateError, UserError
+from patchq.errors import EditedTreeError, FormatError, PatchqError, StateError, UserError
 from patchq.git.repository import Git
 from patchq.git.worktree import Worktree
 from patchq.names import CommitId
@@ -58,6 +59,16 @@ class Change:
         return not (self.files or self.refs or self.trees)
 
 
+@contextmanager
+def _names_the_way_out() -> Iterator[None]:
+    """What a command has begun and can't finish may be given up: an error says by what."""
+    try:
+        yield
+    except PatchqError as error:
+        error.hint += "; or `patchq undo --pending`, which gives up the command that was interrupted"
+        raise
+
+
 class Journal:
     """Carries changes out and takes them back. The caller holds the project's lock."""
 
@@ -73,7 +84,7 @@ class Journal:
         if change.empty:
             return
         for tree in change.trees:
-            if tree.old and tree.new and not tree.adopt:
+            if tree.new and not tree.adopt:
                 self.worktree(tree.upstream).rehearse(tree.old, tree.new)
         kept: dict[Path, bytes] = {}
         record = {
@@ -91,16 +102,41 @@ class Journal:
         }
         fsio.write_all(kept)
         fsio.write_atomic(self.pending, fsio.dump_json(record))
-        self._carry_out(record, resumed=False)
+        with _names_the_way_out():
+            self._carry_out(record, resumed=False)
 
     def recover(self) -> str:
         """Finish the change that a killed command left; returns its summary, or an empty string."""
         data = fsio.read_or_none(self.pending)
         if data is None:
             return ""
-        record = self._read(self.pending)
-        self._carry_out(record, resumed=True)
+        with _names_the_way_out():
+            record = self._read(self.pending)
+            self._carry_out(record, resumed=True)
         return str(record["summary"])
+
+    def give_up(self) -> tuple[str, list[str]]:
+        """Take back the change that is under way, whatever of it has happened.
+
+        What a person has edited since stays as it is. Once begun, this can only go on.
+
+        :returns: its summary, and the files that were edited since.
+        :raises UserError: if there is none.
+        :raises EditedTreeError: if a worktree holds an edit; it is kept.
+        """
+        if fsio.read_or_none(self.pending) is None:
+            raise UserError("no command is pending", hint="`patchq undo` takes back the last one that is done")
+        record = self._read(self.pending)
+        edited = [p for p, ends in self._owned(record["files"]) if self._digest(p) not in ends]
+        if not record.get("given_up"):
+            record["files"] = {p: ends[::-1] for p, ends in record["files"].items()}
+            record["refs"] = [(ref, new, old) for ref, old, new in record["refs"]]
+            record["trees"] = [(upstream, new, old, adopt) for upstream, old, new, adopt in record["trees"]]
+        for path in edited:
+            del record["files"][path]
+        fsio.write_atomic(self.pending, fsio.dump_json({**record, "given_up": True}))
+        self.recover()
+        return str(record["summary"]), edited
 
     def _carry_out(self, record: Mapping[str, Any], *, resumed: bool) -> None:
         trees = [TreeMove(*t) for t in record["trees"]]
@@ -111,8 +147,9 @@ class Journal:
             moves = [(r, now.get(r), new) for r, old, new in moves if now.get(r) != new]
             for path, (before, after) in self._owned(files):
                 self._check_unchanged(path, before, after)
+        back = bool(record.get("given_up"))
         for tree in trees:
-            self._move_tree(tree, resumed=resumed)
+            self._move_tree(tree, resumed=resumed, back=back)
         if trees:  # git syncs no file that it checks out
             fsio.sync_file_system(self.layout.private)
         self.store.update_refs(moves)
@@ -122,19 +159,22 @@ class Journal:
         fsio.write_all({path: data for path, data in contents.items() if data is not None})
         self._finish(record)
 
-    def _move_tree(self, tree: TreeMove, *, resumed: bool) -> None:
+    def _move_tree(self, tree: TreeMove, *, resumed: bool, back: bool) -> None:
         worktree = self.worktree(tree.upstream)
         if resumed:
             worktree.mend()
         if tree.new is None:
-            worktree.remove()
+            if back and tree.old:
+                worktree.withdraw(tree.old)
+            else:
+                worktree.remove()
             return
         if tree.old is None:
             worktree.create(tree.new)
         if tree.adopt:
             worktree.adopt(tree.new)
         elif resumed:
-            worktree.resume(tree.old, tree.new)
+            worktree.resume(tree.old, tree.new, back=back)
         else:
             worktree.checkout(tree.old, tree.new)
 
@@ -142,10 +182,14 @@ class Journal:
         if self._digest(path) not in (before, after):
             raise EditedTreeError(
                 f"{path} was edited after a command was interrupted; it is kept",
-                hint=f"put it back as it was, or move {self.pending} away to give up that command",
+                hint="put it back as it was, and run the command again",
             )
 
     def _finish(self, record: Mapping[str, Any]) -> None:
+        if record.get("given_up"):
+            fsio.remove(self.pending)
+            fsio.sync_folder(self.folder)
+            return
         operations = self.folder / "operations"
         operations.mkdir(exist_ok=True)
         if record["undoes"]:

@@ -68,9 +68,10 @@ class Project:
         )
 
     @contextmanager
-    def locked(self, verb: str) -> Iterator[None]:
+    def locked(self, verb: str, *, finish: bool = True) -> Iterator[None]:
         """Hold the project's lock; a change that a killed command left is finished first.
 
+        :param finish: False to leave that change as it is.
         :raises StateError: if what lies in ``.patchq`` isn't patchq's own.
         """
         check_private(self.layout)
@@ -78,8 +79,8 @@ class Project:
             fsio.lock(self.layout.private / "lock", verb=verb, wait=self.wait) as killed,
             leftovers.cleared(self.layout, killed),
         ):
-            summary = self.journal.recover() if self.layout.private.joinpath("journal", "pending.json").exists() else ""
-            if summary:
+            begun = finish and self.layout.private.joinpath("journal", "pending.json").exists()
+            if begun and (summary := self.journal.recover()):
                 self.say(f"finished what an interrupted command had begun: {summary}")
             # Whoever held the lock before may have changed upstream.lock; stacks are read inside too.
             self.__dict__.pop("lock", None)

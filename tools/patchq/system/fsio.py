@@ -132,6 +132,14 @@ def read_limited(path: Path, most: int) -> bytes | None:
         return None
 
 
+def folds_case(path: Path) -> bool:
+    """Whether the file system takes another name, in capitals or small letters, for ``path``, which exists."""
+    try:
+        return path.with_name(path.name.swapcase()).samefile(path)
+    except FileNotFoundError:
+        return False
+
+
 def stat_key(path: Path) -> tuple[int, int, int]:
     """What changes when a file's content does: modification time in ns, size, inode.
 

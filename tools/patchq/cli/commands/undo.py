@@ -6,13 +6,20 @@ from patchq.cli.common import emit, json_option, open_project
 
 
 @click.command("undo")
+@click.option("--pending", is_flag=True, help="Give up the command that was interrupted, instead of finishing it.")
 @json_option
-def command(as_json: bool) -> None:
+def command(pending: bool, as_json: bool) -> None:
     """Take back the last operation of patchq."""
     project = open_project(as_json)
-    with project.locked("undo"):
-        summary = project.journal.undo()
+    kept: list[str] = []
+    with project.locked("undo", finish=not pending):
+        if pending:
+            summary, kept = project.journal.give_up()
+        else:
+            summary = project.journal.undo()
     if as_json:
-        emit("undo", {"undone": summary})
-    else:
-        click.echo(f"undone: {summary}")
+        emit("undo", {"undone": summary, "kept": kept})
+        return
+    click.echo(f"{'given up' if pending else 'undone'}: {summary}")
+    for path in kept:
+        click.echo(f"  {path} was edited meanwhile and stays as it is")
