@@ -31,7 +31,7 @@ def collect(folder: Path) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
         row = json.loads(path.read_text())
-        which = tuple(str(row.get(key, "")) for key in ("verb", "fault", "parser"))
+        which = tuple(str(row.get(key, "")) for key in ("verb", "fault", "parser", "seed"))
         found.setdefault(row.pop("kind"), {})[which] = row
     return {kind: [rows[which] for which in sorted(rows)] for kind, rows in sorted(found.items())}
 
@@ -60,7 +60,16 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     fuzzed = [(r["parser"], r["seconds"], f"{r['inputs']:,}", r["edges"], r["findings"]) for r in found.get("fuzz", [])]
     random = [(r["parser"], f"{r['inputs']:,}") for r in found.get("property", [])]
     undone = [(f"{r['sequences']:,}", f"{r['undone']:,}") for r in found.get("undo", [])]
+    keys = ("cases", "took", "refused", "git", "meant", "different", "taken", "unexplained")
+    compared = (
+        [tuple(f"{sum(r[key] for r in found['differential']):,}" for key in keys)] if "differential" in found else []
+    )
+    compared_head = (
+        "cases", "taken by both, the same tree", "refused by both", "left to git", "refused with a reason",
+        "another tree", "taken that git refuses", "refused without a reason",
+    )  # fmt: skip
     return {
+        "differential": table(compared_head, compared),
         "killed": table(("verb", *faults), killed),
         "fuzz": table(("parser", "seconds", "inputs", "branches reached", "findings left"), fuzzed),
         "property": table(("parser", "inputs"), random),

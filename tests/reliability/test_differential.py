@@ -30,7 +30,7 @@ def sound(figures: Figures) -> None:
 
 @pytest.mark.parametrize("seed", range(12 if LONG else 1))
 def test_damaged_diffs(seed: int) -> None:
-    figures = differential.run(seed, 4000 if LONG else 400)
+    figures = differential.run(seed, 4000 if LONG else 400, patches=40 if LONG else 6)
     sound(figures)
     # Most would be left to git if the parser took nothing: then all of this would say nothing.
     assert figures.both_took > figures.cases // 5, figures

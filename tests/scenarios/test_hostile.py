@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import shutil
+import socket
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -238,3 +242,34 @@ def test_the_commit_of_an_archive_is_the_same_everywhere(empty: Patchq) -> None:
     )
     assert again == first
     assert "patchq patchq@localhost 946684800 +0000" in first
+
+
+# What is no file
+
+
+NO_FILES = [("pipe", verb) for verb in ("apply", "check", "show second", "list", "deps", "drop third", "export up")]
+NO_FILES += [(what, "apply") for what in ("device", "socket", "folder")]
+
+
+@pytest.mark.parametrize(("what", "verb"), NO_FILES)
+def test_a_patch_that_is_no_file(stack: Patchq, what: str, verb: str) -> None:
+    """A pipe that nobody writes to would be waited for, without end."""
+    place = stack.patch_file("second")
+    place.unlink()
+    if what == "pipe":
+        os.mkfifo(place)
+    elif what == "device":
+        place.symlink_to("/dev/zero")
+    elif what == "folder":
+        place.mkdir()
+    else:
+        here = Path.cwd()
+        os.chdir(place.parent)  # a socket's path may not be long
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(place.name)
+        os.chdir(here)
+    argv = [sys.executable, "-m", "patchq", "--project", str(stack.root), *verb.split()]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == (0 if verb == "list" else 1), done.stdout + done.stderr  # a list lists what is wrong
+    assert "second.patch is no file" in done.stdout + done.stderr

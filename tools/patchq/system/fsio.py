@@ -108,28 +108,42 @@ def rename(old: Path, new: Path) -> None:
 
 
 def read_or_none(path: Path) -> bytes | None:
-    """The bytes of ``path``, or None where there is no such file."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    """The bytes of ``path``, or None where there is no such file.
+
+    :raises FormatError: if it is something else than a file.
+    """
+    return read_limited(path, None)
 
 
-def read_limited(path: Path, most: int) -> bytes | None:
+def read_limited(path: Path, most: int | None) -> bytes | None:
     """The bytes of a file that somebody else may have written; None where there is none.
 
-    :raises FormatError: if it has more than ``most`` bytes; then it isn't read.
+    :raises FormatError: if it has more than ``most`` bytes, or is a pipe, a device or a folder; then it isn't read.
     """
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > most:
-                raise FormatError(
-                    f"{path} has {size} bytes; {most} are the most", hint="see the limits in docs/reference/formats.md"
-                )
-            return file.read(most)
+        # A pipe is not waited for.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise _no_file(path) from None
+        raise
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(fd)
+        raise _no_file(path)
+    with os.fdopen(fd, "rb") as file:
+        if most is not None and found.st_size > most:
+            raise FormatError(
+                f"{path} has {found.st_size} bytes; {most} are the most",
+                hint="see the limits in docs/reference/formats.md",
+            )
+        return file.read(-1 if most is None else most)
+
+
+def _no_file(path: Path) -> FormatError:
+    return FormatError(f"{path} is no file", hint="put the file back, or take its name out of what names it")
 
 
 def folds_case(path: Path) -> bool:
