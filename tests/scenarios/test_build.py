@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from kit import Patchq, commit_files, edit, git
 from patchq.build import wheel
+from patchq.build.contents import inspect_wheel
 
 SETUP = b"""[build-system]
 requires = ["setuptools"]
@@ -57,9 +59,8 @@ def release_wheel(folder: Path, out: Path) -> Path:
     return next(out.glob("*.whl"))
 
 
-@pytest.fixture
-def pair(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patchq:
-    """``lib`` (overlay over its release wheel) and ``app`` (built from source), app depends on lib."""
+def make_pair(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patchq:
+    """``lib`` (overlay over its release wheel) and ``app`` (built from source), app depends on lib; a patch on each."""
     lib, app = make_upstream(tmp_path / "lib", "lib"), make_upstream(tmp_path / "app", "app", b'"lib==1.0", "click"')
     index = tmp_path / "index"
     index.mkdir()
@@ -82,7 +83,14 @@ def pair(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patc
     for name in ("lib", "app"):
         edit(empty.tree(name) / name / "__init__.py", 4, b"    return 42\n")
         empty.ok("new", name, "answer", "-m", "Answer right\n\nWhy.")
-    yield empty
+    return empty
+
+
+@pytest.fixture
+def pair(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Patchq]:
+    from patchq.sources.index import pip_settings
+
+    yield make_pair(empty, tmp_path, monkeypatch)
     pip_settings.cache_clear()
 
 
@@ -113,15 +121,15 @@ def test_the_wheels_hold_the_patched_files_and_say_so(pair: Patchq) -> None:
             for member, (_, digest, size) in rows.items():
                 if digest:
                     assert [member, digest, size] == list(wheel.record_line(member, zf.read(member)))
-        info = wheel.inspect_wheel(path)
+        info = inspect_wheel(path)
         assert "+patchq." in info.version
         said = manifest(path, name)
         assert said["version"] == info.version
         assert [p["name"] for u in said["upstreams"] if u["name"] == name for p in u["patches"]] == ["answer"]  # type: ignore[attr-defined]
         assert all(u["tree"] and u["patches"][0]["patch_id"] for u in said["upstreams"])  # type: ignore[attr-defined]
-    lib_version = wheel.inspect_wheel(wheels["lib"]).version
-    assert f"Requires-Dist: lib=={lib_version}" in wheel.inspect_wheel(wheels["app"]).metadata
-    assert "Requires-Dist: click\n" in wheel.inspect_wheel(wheels["app"]).metadata
+    lib_version = inspect_wheel(wheels["lib"]).version
+    assert f"Requires-Dist: lib=={lib_version}" in inspect_wheel(wheels["app"]).metadata
+    assert "Requires-Dist: click\n" in inspect_wheel(wheels["app"]).metadata
     constraints = (pair.layout.dist / "constraints.txt").read_text()
     assert f"lib=={lib_version}" in constraints
     document = (pair.layout.dist / "patchq.cdx.json").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,26 @@ def test_the_pre_commit_hook_runs(stack: Patchq, with_patchq: dict[str, str]) ->
     done = run()
     assert done.returncode == 1
     assert "Topic: is missing" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x\n::error::pwned", "x\r::error::pwned", "\n::set-env name=A::b", "::error::pwned", "x\x85::error::y", "x\u2028::error::y"],
+)  # fmt: skip
+def test_a_name_in_a_forecast_becomes_no_command(empty: Patchq, tmp_path: Path, name: str) -> None:
+    """A file's name of upstream's choosing, in a patch that stops: the runner sees warnings on patches alone."""
+    upstream = tmp_path / "upstream"
+    upstream.mkdir()
+    git(upstream, "init", "-q")
+    commit_files(upstream, {f"a{name}": b"1\n2\n3\n", "b.txt": b"1\n"})
+    git(upstream, "tag", "v1")
+    empty.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    empty.ok("apply")
+    (empty.tree() / f"a{name}").write_bytes(b"1\nmine\n3\n")
+    empty.ok("new", "up", "first", "-m", "Change it\n\nWhy.")
+    commit_files(upstream, {f"a{name}": b"1\n::error::theirs\n3\n"}, "::error::subject (#1)")
+    git(upstream, "tag", "v2")
+    said = empty.ok("forecast", "up", "--onto", "v2", "--annotate", "--blame")
+    commands = [line for line in re.split("[\n\r\x0b\x0c\x85\u2028\u2029]", said) if line.lstrip().startswith("::")]
+    assert len(commands) == 1
+    assert commands[0].startswith("::warning file=patches/up/v1/first.patch,title=up/first on v2%3A conflict::a")

@@ -17,58 +17,15 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from email.parser import HeaderParser
 from pathlib import Path
 
+from patchq.build.contents import WheelInfo, inspect_wheel
 from patchq.errors import BuildError, UserError
 from patchq.system import fsio
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
-
-
-@dataclass(frozen=True, slots=True)
-class WheelInfo:
-    """An opened wheel's names: ``dist_info`` is its metadata folder."""
-
-    path: Path
-    members: tuple[str, ...]
-    dist_info: str
-    metadata: str
-
-    @property
-    def name(self) -> str:
-        """The distribution's name, as its metadata spells it."""
-        return HeaderParser().parsestr(self.metadata)["Name"] or ""
-
-    @property
-    def version(self) -> str:
-        """The distribution's version."""
-        return HeaderParser().parsestr(self.metadata)["Version"] or ""
-
-
-def inspect_wheel(path: Path) -> WheelInfo:
-    """Read a wheel's table of contents and metadata.
-
-    :raises BuildError: if it isn't a wheel.
-    """
-    try:
-        with zipfile.ZipFile(path) as zf:
-            return _info(zf, path)
-    except zipfile.BadZipFile as error:
-        raise BuildError(f"{path.name} is damaged: {error}", hint="get it again: `patchq fetch`") from None
-
-
-def _info(zf: zipfile.ZipFile, path: Path) -> WheelInfo:
-    members = tuple(zf.namelist())
-    folders = {m.split("/")[0] for m in members if m.endswith(".dist-info/METADATA") and m.count("/") == 1}
-    if len(folders) != 1:
-        raise BuildError(f"{path.name} has no single .dist-info", hint="is it a wheel?")
-    dist_info = folders.pop()
-    return WheelInfo(path, members, dist_info, zf.read(f"{dist_info}/METADATA").decode())
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
@@ -132,23 +89,22 @@ def overlay(
 
     :raises BuildError: if ``source`` is no wheel that can be copied like that.
     """
-    with zipfile.ZipFile(source) as zf:
-        info = _info(zf, source)
-        new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
-        old_meta = [m for m in info.members if m.startswith(info.dist_info + "/")]
-        moved = {m: zf.read(m) for m in old_meta if not m.endswith("/")}
-        record_name = f"{info.dist_info}/RECORD"
-        record = moved.pop(record_name).decode()
-        for signature in (f"{record_name}.jws", f"{record_name}.p7s"):
-            moved.pop(signature, None)
-        fresh = {new_info + m[len(info.dist_info) :]: data for m, data in moved.items()}
-        fresh[f"{new_info}/METADATA"] = rewrite_metadata(info.metadata, version, pins).encode()
-        fresh.update(files)
-        dropped = {*old_meta, *gone, *files}
-        own = f"{new_info}/RECORD"
-        fresh[own] = rewrite_record(record, dropped, {k: v for k, v in fresh.items() if k != own}, own)
-        kept = [i for i in zf.infolist() if i.filename not in dropped]
-    _write(target, lambda out: _copy_members(source, out, kept), fresh)
+    info = inspect_wheel(source)
+    new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
+    old_meta = [m for m in info.members if m.startswith(info.dist_info + "/")]
+    moved = info.read(m for m in old_meta if not m.endswith("/"))
+    record_name = f"{info.dist_info}/RECORD"
+    record = moved.pop(record_name).decode()
+    for signature in (f"{record_name}.jws", f"{record_name}.p7s"):
+        moved.pop(signature, None)
+    fresh = {new_info + m[len(info.dist_info) :]: data for m, data in moved.items()}
+    fresh[f"{new_info}/METADATA"] = rewrite_metadata(info.metadata, version, pins).encode()
+    fresh.update(files)
+    dropped = {*old_meta, *gone, *files}
+    own = f"{new_info}/RECORD"
+    fresh[own] = rewrite_record(record, dropped, {k: v for k, v in fresh.items() if k != own}, own)
+    kept = [item for name, item in info.items.items() if name not in dropped]
+    _write(target, lambda out: _copy_members(info, out, kept), fresh)
 
 
 def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], extra: Mapping[str, bytes]) -> None:
@@ -159,19 +115,13 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
-    with zipfile.ZipFile(source) as zf:
-        contents: dict[str, bytes] = {}
-        executable = set()
-        for item in zf.infolist():
-            name = item.filename
-            if name.endswith("/"):
-                continue
-            data = zf.read(item)
-            if name.startswith(info.dist_info + "/"):
-                name = new_info + name[len(info.dist_info) :]
-            contents[name] = data
-            if item.external_attr >> 16 & 0o100:
-                executable.add(name)
+    contents: dict[str, bytes] = {}
+    executable = set()
+    for name, data in info.read(n for n in info.members if not n.endswith("/")).items():
+        new = new_info + name[len(info.dist_info) :] if name.startswith(info.dist_info + "/") else name
+        contents[new] = data
+        if info.items[name].external_attr >> 16 & 0o100:
+            executable.add(new)
     contents[f"{new_info}/METADATA"] = rewrite_metadata(info.metadata, version, pins).encode()
     contents.update(extra)
     own = f"{new_info}/RECORD"
@@ -206,14 +156,14 @@ def _write(
         beside.unlink(missing_ok=True)
 
 
-def _copy_members(source: Path, target: Path, kept: list[zipfile.ZipInfo]) -> None:
-    """Copy members as they lie in ``source``, neighbours in one go, with a new table of contents."""
-    with source.open("rb") as src, target.open("wb") as out:
+def _copy_members(info: WheelInfo, target: Path, kept: list[zipfile.ZipInfo]) -> None:
+    """Copy members as they lie in the wheel, neighbours in one go, with a new table of contents."""
+    with info.path.open("rb") as src, target.open("wb") as out:
         central = bytearray()
         runs: list[list[int]] = []
         position = 0
         for item in sorted(kept, key=lambda i: i.header_offset):
-            start, end = item.header_offset, _end_of(src, item)
+            start, end = info.spans[item.filename]
             central += _central_entry(item, position)
             position += end - start
             if runs and runs[-1][1] == start:
@@ -221,24 +171,11 @@ def _copy_members(source: Path, target: Path, kept: list[zipfile.ZipInfo]) -> No
             else:
                 runs.append([start, end])
         if position + len(central) >= 0xFFFFFFFF or len(kept) >= 0xFFFF:
-            raise BuildError(f"{source.name} is larger than 4 GB", hint="use `--profile source`")
+            raise BuildError(f"{info.path.name} is larger than 4 GB", hint="use `--profile source`")
         for start, end in runs:
             _copy_range(src, out, start, end - start)
         out.write(central)
         out.write(_END.pack(b"PK\5\6", 0, 0, len(kept), len(kept), len(central), position, 0))
-
-
-def _end_of(src: io.BufferedReader, item: zipfile.ZipInfo) -> int:
-    src.seek(item.header_offset)
-    fields = _LOCAL.unpack(src.read(_LOCAL.size))
-    if fields[0] != b"PK\3\4":
-        raise BuildError(f"{item.filename}: no local header", hint="get the wheel again")
-    end = item.header_offset + _LOCAL.size + fields[9] + fields[10] + item.compress_size
-    if item.flag_bits & 0x08:
-        # Sizes follow the data, with or without their own signature.
-        src.seek(end)
-        end += 16 if src.read(4) == b"PK\7\10" else 12
-    return int(end)
 
 
 def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:

@@ -1,0 +1,358 @@
+"""What is in a wheel, judged before anything is taken from it: a wheel comes from somebody else.
+
+A zip file says everything twice, in its table of contents and before each member, and readers differ in what
+they believe. One that says two things, or that names what no installer should write, is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import binascii
+import csv
+import hashlib
+import io
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from base64 import urlsafe_b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import IO, NoReturn
+
+from patchq.errors import BuildError
+from patchq.names import show_path
+
+LOCAL = struct.Struct("<4s5H3I2H")
+#: Bytes of a member that is read whole, of all members, and their number: nobody's wheel has more.
+MAX_READ, MAX_TOTAL, MAX_MEMBERS = 256 << 20, 64 << 30, 500_000
+#: Deflate can't do better than 1,032 to 1.
+_RATIO = 1032
+_HASHES = {"sha256": 32, "sha384": 48, "sha512": 64}
+#: What RECORD can't list with its hash.
+_UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+
+
+@dataclass(frozen=True, slots=True)
+class WheelInfo:
+    """An opened wheel's names: ``dist_info`` is its metadata folder.
+
+    :ivar items: its members by name, in the order of the file, and ``spans`` the bytes that each takes up there.
+    :ivar record: hash's name and hexadecimal digest of each, as its RECORD says; empty texts for RECORD itself.
+    """
+
+    path: Path
+    dist_info: str
+    metadata: str
+    items: Mapping[str, zipfile.ZipInfo]
+    spans: Mapping[str, tuple[int, int]]
+    record: Mapping[str, tuple[str, str]]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of all members."""
+        return tuple(self.items)
+
+    @property
+    def name(self) -> str:
+        """The distribution's name, as its metadata spells it."""
+        return HeaderParser().parsestr(self.metadata)["Name"] or ""
+
+    @property
+    def version(self) -> str:
+        """The distribution's version."""
+        return HeaderParser().parsestr(self.metadata)["Version"] or ""
+
+    def read(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Members' contents, by name.
+
+        :raises BuildError: if one is damaged, or isn't what RECORD says.
+        """
+        with self.path.open("rb") as file, _opened(file, self.path) as zf:
+            found = {name: _read(self.path, zf, self.items[name]) for name in names}
+        for name, data in found.items():
+            kind, digest = self.record.get(name, ("", ""))
+            if kind and hashlib.new(kind, data).hexdigest() != digest:
+                _refuse(self.path, name, "is not what RECORD says")
+        return found
+
+    def check(self) -> None:
+        """Inflate every member and hold it against its size and RECORD: seconds for half a gigabyte.
+
+        :raises BuildError: for one that isn't what the wheel says of it.
+        """
+        names = [n for n, item in self.items.items() if not item.is_dir()]
+        workers = os.cpu_count() or 1
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(self._check_some, [names[n::workers] for n in range(workers)]))
+
+    def _check_some(self, names: Iterable[str]) -> None:
+        with self.path.open("rb") as file, _opened(file, self.path) as zf:
+            for name in names:
+                kind, digest = self.record.get(name, ("", ""))
+                summed = hashlib.new(kind or "sha256")
+                size = 0
+                with _reading(self.path), zf.open(self.items[name]) as member:
+                    while chunk := member.read(1 << 20):
+                        summed.update(chunk)
+                        size += len(chunk)
+                if size != self.items[name].file_size:
+                    _refuse(self.path, name, "has another size than the wheel says")
+                if kind and summed.hexdigest() != digest:
+                    _refuse(self.path, name, "is not what RECORD says")
+
+
+def inspect_wheel(path: Path) -> WheelInfo:
+    """Read a wheel's table of contents, metadata and RECORD.
+
+    :raises BuildError: if it isn't a wheel, says two things in two places, or names what no wheel should.
+    """
+    with path.open("rb") as file, _opened(file, path) as zf:
+        items = zf.infolist()
+        _check_names(path, items)
+        for item in items:
+            _check_item(path, item)
+        spans = _spans(path, file, items, zf.start_dir)
+        _check_end(path, file, zf, items)
+        by_name = {item.filename: item for item in items}
+        folders = {m.split("/")[0] for m in by_name if re.fullmatch(r"[^/]+\.dist-info/METADATA", m)}
+        if len(folders) != 1 or len({m.split("/")[0] for m in by_name if re.match(r"[^/]+\.dist-info/", m)}) != 1:
+            raise BuildError(f"{path.name} has no single .dist-info", hint="is it a wheel?")
+        dist_info = folders.pop()
+        metadata = _text(path, zf, by_name, f"{dist_info}/METADATA")
+        _check_identity(path, dist_info, metadata)
+        record = _record(path, _text(path, zf, by_name, f"{dist_info}/RECORD"), dist_info, by_name)
+    return WheelInfo(path, dist_info, metadata, by_name, spans, record)
+
+
+def _refuse(path: Path, what: str, why: str) -> NoReturn:
+    shown = show_path(what.encode("utf-8", "surrogateescape"))
+    raise BuildError(
+        f"{path.name}: {f'{shown!r} ' if what else ''}{why}",
+        hint="nothing was written; don't use this wheel before you know where it comes from",
+    )
+
+
+def _damaged(path: Path, error: Exception) -> NoReturn:
+    raise BuildError(f"{path.name} is damaged: {error or type(error).__name__}", hint="get it again: `patchq fetch`")
+
+
+def _opened(file: IO[bytes], path: Path) -> zipfile.ZipFile:
+    """:mod:`zipfile` falls over damaged tables with whatever its own code then raises."""
+    try:
+        return zipfile.ZipFile(file)
+    except Exception as error:
+        _damaged(path, error)
+
+
+def _read(path: Path, zf: zipfile.ZipFile, item: zipfile.ZipInfo) -> bytes:
+    if item.file_size > MAX_READ:
+        _refuse(path, item.filename, f"has {item.file_size} bytes; {MAX_READ} are the most")
+    with _reading(path):
+        data = zf.read(item)
+    if len(data) != item.file_size:
+        _refuse(path, item.filename, "has another size than the wheel says")
+    return data
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        _damaged(path, error)
+
+
+def _text(path: Path, zf: zipfile.ZipFile, items: Mapping[str, zipfile.ZipInfo], name: str) -> str:
+    if name not in items:
+        raise BuildError(f"{path.name} has no {name}", hint="is it a wheel?")
+    try:
+        return _read(path, zf, items[name]).decode()
+    except UnicodeDecodeError:
+        _refuse(path, name, "is not UTF-8")
+
+
+# Names
+
+
+def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
+    """Every name is one that an installer can write where it belongs, and stands for one file."""
+    seen: set[str] = set()
+    folders: set[str] = set()
+    total = 0
+    for number, item in enumerate(items, 1):
+        name = item.filename
+        total += item.file_size
+        if number > MAX_MEMBERS or total > MAX_TOTAL:
+            _refuse(path, "", "is larger than any wheel")
+        parts = name.removesuffix("/").split("/")
+        if item.orig_filename != name or "\\" in name or not name.isprintable():
+            _refuse(path, item.orig_filename, "is no name that every system takes")
+        if not name.isascii() and not item.flag_bits & 0x800:
+            _refuse(path, name, "is no name in UTF-8")
+        if name.startswith("/") or ".." in parts or re.match(r"[A-Za-z]:", name):
+            _refuse(path, name, "would land outside")
+        if {"", "."} & set(parts) or any(len(part.encode()) > 255 for part in parts) or len(name.encode()) > 4000:
+            _refuse(path, name, "is no name that every system takes")
+        if name in seen:
+            _refuse(path, name, "is in it twice")
+        seen.add(name)
+        folders.update("/".join(parts[:n]) for n in range(1, len(parts)))
+    for name in sorted(folders & seen):
+        _refuse(path, name, "is both a file and a folder")
+
+
+def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
+    """A plain file or a folder, stored or deflated, of a size that its data can have."""
+    name, kind = item.filename, stat.S_IFMT(item.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or ((kind == stat.S_IFDIR) != item.is_dir() and kind):
+        _refuse(path, name, "is a link, or no plain file")
+    if item.is_dir() and item.file_size:
+        _refuse(path, name, "is a folder with content")
+    if item.flag_bits & (0x1 | 0x20 | 0x40 | 0x2000):
+        _refuse(path, name, "is encrypted or patched data")
+    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        _refuse(path, name, f"is compressed in a way (number {item.compress_type}) that wheels aren't")
+    if item.compress_type == zipfile.ZIP_STORED and item.compress_size != item.file_size:
+        _refuse(path, name, "says two things of its size or checksum")
+    if item.file_size > item.compress_size * _RATIO:
+        _refuse(path, name, f"can't hold {item.file_size} bytes in {item.compress_size}")
+
+
+# The zip file itself
+
+
+def _spans(
+    path: Path, file: IO[bytes], items: Iterable[zipfile.ZipInfo], end_of_all: int
+) -> dict[str, tuple[int, int]]:
+    """Where each member lies; what stands before it there says the same as the table of contents."""
+    spans: dict[str, tuple[int, int]] = {}
+    end = 0
+    for item in sorted(items, key=lambda i: i.header_offset):
+        start = item.header_offset
+        if not spans and start:
+            _refuse(path, "", f"has {start} bytes before its first member")
+        if start < end:
+            _refuse(path, item.filename, "overlaps the member before it")
+        end = _end_of(path, file, item)
+        if end > end_of_all:
+            _refuse(path, item.filename, "overlaps the table of contents")
+        spans[item.filename] = start, end
+    return spans
+
+
+def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
+    file.seek(item.header_offset)
+    raw = file.read(LOCAL.size)
+    if len(raw) < LOCAL.size or raw[:4] != b"PK\3\4":
+        _refuse(path, item.filename, "has no header of its own")
+    _, _, flags, method, _, _, crc, packed, size, name_size, extra_size = LOCAL.unpack(raw)
+    name, extra = file.read(name_size), file.read(extra_size)
+    if name != item.orig_filename.encode() or method != item.compress_type or (flags ^ item.flag_bits) & 0x809:
+        _refuse(path, item.filename, "says two things of its name or kind")
+    wide = _zip64(extra)
+    if wide is not None:
+        size = int.from_bytes(wide[:8], "little") if size == 0xFFFFFFFF else size
+        packed = int.from_bytes(wide[8:16], "little") if packed == 0xFFFFFFFF else packed
+    end = item.header_offset + LOCAL.size + name_size + extra_size + item.compress_size
+    told = crc, packed, size
+    if flags & 0x08:
+        # The sizes follow the data, with or without a signature; four or eight bytes each. Before it they are zero.
+        width = 8 if wide is not None else 4
+        file.seek(end)
+        after = file.read(4 + 4 + 2 * width)
+        signed = 4 if after[:4] == b"PK\7\10" else 0
+        if told[0] not in (0, item.CRC) or told[1] not in (0, item.compress_size) or told[2] not in (0, item.file_size):
+            _refuse(path, item.filename, "says two things of its size or checksum")
+        end += signed + 4 + 2 * width
+        fields = after[signed:]
+        told = (
+            int.from_bytes(fields[:4], "little"),
+            int.from_bytes(fields[4 : 4 + width], "little"),
+            int.from_bytes(fields[4 + width : 4 + 2 * width], "little"),
+        )
+    if told != (item.CRC, item.compress_size, item.file_size):
+        _refuse(path, item.filename, "says two things of its size or checksum")
+    return int(end)
+
+
+def _zip64(extra: bytes) -> bytes | None:
+    """The content of the extra field that holds sizes of eight bytes."""
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<2H", extra)
+        if kind == 1:
+            return extra[4 : 4 + size]
+        extra = extra[4 + size :]
+    return None
+
+
+def _check_end(path: Path, file: IO[bytes], zf: zipfile.ZipFile, items: list[zipfile.ZipInfo]) -> None:
+    """One table of contents: no second one that another reader would take."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - (1 << 16) - 22))
+    tail = file.read()
+    if zf.comment or tail[-22:-18] != b"PK\5\6":
+        _refuse(path, "", "has something behind its table of contents")
+    disk, first, here, count, _, _ = struct.unpack("<4H2I", tail[-18:-2])
+    if disk or first or here != count or count not in (len(items) & 0xFFFF, 0xFFFF):
+        _refuse(path, "", "says two things of how many members it has")
+
+
+# Metadata
+
+
+def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
+    """The file's name, the metadata's folder and the metadata are of one distribution and version."""
+    from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+    from packaging.version import InvalidVersion, Version
+
+    head = HeaderParser().parsestr(metadata)
+    names, versions = head.get_all("Name") or [], head.get_all("Version") or []
+    if len(names) != 1 or len(versions) != 1:
+        _refuse(path, f"{dist_info}/METADATA", "doesn't give one name and one version")
+    try:
+        folder_name, _, folder_version = dist_info.removesuffix(".dist-info").rpartition("-")
+        told = [(canonicalize_name(names[0]), Version(versions[0]))]
+        told.append((canonicalize_name(folder_name), Version(folder_version)))
+        told.append(parse_wheel_filename(path.name)[:2])
+    except (InvalidVersion, InvalidWheelFilename) as error:
+        raise BuildError(f"{path.name}: {error}", hint="is it a wheel?") from None
+    if len(set(told)) != 1:
+        own = show_path(f"{names[0]} {versions[0]}".encode("utf-8", "replace"))
+        _refuse(path, "", f"holds another distribution or version than its name says: {own}, in {dist_info}")
+
+
+def _record(path: Path, text: str, dist_info: str, items: Mapping[str, zipfile.ZipInfo]) -> dict[str, tuple[str, str]]:
+    """RECORD's rows; they name each member once, with its size and a hash, and nothing else."""
+    where = f"{dist_info}/RECORD"
+    found: dict[str, tuple[str, str]] = {}
+    unlisted = {f"{dist_info}/{name}" for name in _UNLISTED}
+    try:
+        for row in csv.reader(io.StringIO(text, newline="")):
+            if not row:
+                continue
+            name, digest, size = row
+            kind, _, coded = digest.partition("=")
+            if name in found:
+                _refuse(path, name, "is in RECORD twice")
+            if name not in items:
+                _refuse(path, name, "is in RECORD and not in the wheel")
+            found[name] = kind, urlsafe_b64decode(coded.encode("ascii") + b"=" * (-len(coded) % 4)).hex()
+            if name in unlisted:
+                found[name] = "", ""
+                continue
+            if kind not in _HASHES or len(found[name][1]) != 2 * _HASHES[kind]:
+                _refuse(path, name, "has no SHA-2 in RECORD")
+            if size and int(size) != items[name].file_size:
+                _refuse(path, name, "has another size in RECORD than in the wheel")
+    except (ValueError, csv.Error, binascii.Error) as error:
+        _refuse(path, where, f"is damaged: {error}")
+    for name, item in items.items():
+        if name not in found and name not in unlisted and not item.is_dir():
+            _refuse(path, name, "is not in RECORD")
+    return found
