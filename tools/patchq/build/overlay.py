@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from patchq.build import wheel
+from patchq.build.contents import WheelInfo, inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError, ConflictError
@@ -17,6 +17,7 @@ from patchq.git.replay import leave_out
 from patchq.names import show_path
 from patchq.sources import index
 from patchq.stacks.applied import Applied
+from patchq.system import fsio
 
 _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".pyx", ".so")
 
@@ -27,8 +28,8 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     :raises BuildError: if the stack touches what an overlay can't hold, or there is no release wheel.
     """
     item, left_out = _without_compiled(job, item)
-    source = _release_wheel(job, item.stack.pin, config)
-    info = wheel.inspect_wheel(source)
+    source, sha256 = _release_wheel(job, item.stack.pin, config)
+    info = _checked(job, source, sha256)
     members = set(info.members)
     files: dict[str, bytes] = {}
     gone: list[str] = []
@@ -51,8 +52,8 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
             hint=f"`patchq build {item.stack.pin.upstream} --profile source`",
         )
     if config.version_file and config.version_file in members:
-        with zipfile.ZipFile(source) as zf:
-            files[config.version_file] = wheel.set_version(zf.read(config.version_file), version)
+        old = info.read([config.version_file])[config.version_file]
+        files[config.version_file] = wheel.set_version(old, version)
     files |= manifest(job, item, config, version, "overlay", files, left_out)
     target = job.project.layout.dist / wheel.wheel_name(source.name, version)
     wheel.overlay(source, target, version, job.siblings(item), files, gone)
@@ -60,6 +61,16 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     if left_out:
         notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
     return Made(target, tuple(notes), left_out)
+
+
+def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
+    """A release wheel whose members are all what it says of them. Its hash is locked: once is enough."""
+    info = inspect_wheel(source)
+    done = job.project.layout.private / "wheels" / f"{sha256}.checked"
+    if not done.exists():
+        info.check()
+        fsio.write_atomic(done, b"")
+    return info
 
 
 def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
@@ -93,8 +104,8 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
     return left, tuple(gone)
 
 
-def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> Path:
-    """The release's wheel for this machine, from the cache or the index, hash-checked."""
+def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
+    """The release's wheel for this machine, from the cache or the index, hash-checked, and its hash."""
     if not pin.wheels:
         raise BuildError(
             f"{pin.upstream} {pin.ref} has no release wheels in the lock",
@@ -104,7 +115,7 @@ def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> Path:
     name = wheel.choose_wheel(list(pin.wheels), job.wheel_tag)
     sha256 = pin.wheels[name]
     if have := index.cached(sha256):
-        return have
+        return have, sha256
     if job.offline:
         raise BuildError(f"{name} is not in the cache, and --offline forbids fetching it", hint="run without --offline")
     job.project.say(f"{pin.upstream}: downloading {name}")
@@ -112,4 +123,4 @@ def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> Path:
     files = [f for f in index.find_wheels(config.distribution, release) if f.name == name]
     if not files:
         raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
-    return index.download(files[0], sha256, job.project.progress)
+    return index.download(files[0], sha256, job.project.progress), sha256

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
 from pathlib import Path
 
 from patchq.build import backend, wheel
+from patchq.build.contents import inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError
@@ -83,18 +83,16 @@ def _find_patched(job: Job, item: Applied, made: Path) -> dict[str, bytes]:
     """
     found: dict[str, bytes] = {}
     own = [a for a in job.applied if a is item or job.is_nested(a, item)]
-    with zipfile.ZipFile(made) as zf:
-        names = zf.namelist()
-        for part in own:
-            for path, data in job.touched(part):
-                name = show_path(path)
-                places = [n for n in names if n == name or n.endswith("/" + name)]
-                same = {n: zf.read(n) for n in places}
-                right = {n: d for n, d in same.items() if d == data}
-                if places and not right:
-                    raise BuildError(
-                        f"{made.name} holds {places[0]}, but not as the patches leave it",
-                        hint="the build took it from elsewhere: look at its log",
-                    )
-                found.update(right)
+    info = inspect_wheel(made)
+    for part in own:
+        for path, data in job.touched(part):
+            name = show_path(path)
+            places = [n for n in info.members if n == name or n.endswith("/" + name)]
+            right = {n: d for n, d in info.read(places).items() if d == data}
+            if places and not right:
+                raise BuildError(
+                    f"{made.name} holds {places[0]}, but not as the patches leave it",
+                    hint="the build took it from elsewhere: look at its log",
+                )
+            found.update(right)
     return found

@@ -1,3 +1,3 @@
 """A machine and a Python environment: what it has, and whether it runs the patched build."""
 
-__all__ = ["doctor", "machine", "probe", "ptx", "toolkits", "verify"]
+__all__ = ["compiled", "differences", "doctor", "installed", "machine", "probe", "ptx", "startup", "toolkits", "verify"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from patchq.environment.machine import nvcc_release
 from patchq.environment.toolkits import WORK_S, Unusable, ended, judge
+from patchq.environment.verify import START_S, interpreter
 from patchq.errors import PatchqError
 from patchq.git import person
 from patchq.project.project import Project
@@ -51,10 +52,11 @@ def mounted(project: Project, folder: Path, python: str) -> list[Finding]:
         package, tree = upstream.build.package, (folder / upstream.name).resolve()
         script = "import importlib.util, sys; s = importlib.util.find_spec(sys.argv[1]); print(s.origin if s else '')"
         try:
-            origin = runner.run([python, "-c", script, package], cwd=Path("/")).stdout.decode().strip()
-        except runner.CommandError as error:
-            origin = ""
-            found.append(Finding(package, "problem", f"can't be looked for: {error.said}", "--python PATH"))
+            out = runner.run([interpreter(python), "-c", script, package], cwd=Path("/"), timeout=START_S).stdout
+            origin = out.decode("utf-8", "surrogateescape").strip()
+        except PatchqError as error:
+            said = error.said if isinstance(error, runner.CommandError) else error.message
+            found.append(Finding(package, "problem", f"can't be looked for: {said}", "--python PATH"))
             continue
         real = Path(origin).resolve() if origin else None
         if real and tree in real.parents:

@@ -3,121 +3,157 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patchq.environment.differences import Difference, difference, printable
+from patchq.environment.installed import Package, Reference, judge_package, with_problem
+from patchq.environment.startup import judge_startup
 from patchq.errors import UserError
 from patchq.system import runner
 
-_PROBE = Path(__file__).with_name("probe.py")
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """What an import of one package gives.
-
-    ``state`` is ``patched``, ``upstream`` (no manifest: somebody else's build), ``other stack``,
-    ``altered`` (patched files were changed after the build), or ``missing``.
-    """
-
-    distribution: str
-    state: str
-    version: str
-    origin: str
-    stack_id: str
-    patches: tuple[str, ...]
-    problems: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+_PROBE, _COMPILED = (Path(__file__).with_name(name) for name in ("probe.py", "compiled.py"))
+#: Seconds for an interpreter to start, and for all files of an environment to be read.
+START_S, FILES_S = 120.0, 1800.0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found in the environment of ``python``; ``ok`` only if nothing is wrong."""
+    """What was found in the environment of ``python``; ``ok`` only if nothing is wrong.
+
+    ``differences`` are the environment's own: what runs at each start.
+    """
 
     python: str
     packages: tuple[Package, ...]
     notes: tuple[str, ...]
+    differences: tuple[Difference, ...] = ()
 
     @property
     def ok(self) -> bool:
-        return bool(self.packages) and not any(p.problems for p in self.packages)
+        wrong = any(d.level == "problem" for d in self.differences)
+        return bool(self.packages) and not wrong and not any(p.problems for p in self.packages)
 
 
-def verify(python: str, packages: Mapping[str, str], expected: str = "") -> Verdict:
+def verify(
+    python: str, packages: Mapping[str, str], expected: str = "", references: Sequence[Reference] = ()
+) -> Verdict:
     """Look at the environment of the interpreter ``python``, as its imports would find things.
 
-    :param packages: distribution to import name; empty for every one that carries a manifest.
+    Nothing that is looked at is imported. The interpreter is started once as anybody would, to ask for its path,
+    and then without anything of the environment, to read the files.
+
+    :param packages: distribution to import name, empty where that isn't known; none for every one that carries a
+        manifest.
     :param expected: the stack id, or its beginning, that each package must be of; empty to take
         any, as long as all are of the same.
+    :param references: wheels that the packages may have come from.
     :raises UserError: if the interpreter can't be run.
     """
-    try:
-        done = runner.run(
-            [python, "-c", _PROBE.read_text()], data=json.dumps({"packages": dict(packages)}).encode(), cwd=Path("/")
+    python = interpreter(python)
+    wanted = dict(packages)
+    start = _ask(python, (), _PROBE, {"look": "start", "packages": wanted}, START_S)
+    if not _is_start(start):
+        raise UserError(
+            f"{python} does not tell its path: something else answers at its start",
+            hint="look at the .pth files and sitecustomize of that environment",
         )
-    except runner.CommandError as error:
-        raise UserError(f"{python} can't be asked: {error.said}", hint="--python PATH names an interpreter") from None
-    found = json.loads(done.stdout)
-    seen = [_package(p, expected) for p in found["packages"]]
+    told = _ask(python, ("-I", "-S"), _PROBE, {"look": "files", "packages": wanted, **start}, FILES_S)
+    _judge_caches(python, start, told["packages"])
+    versions: dict[str, list[str]] = {}
+    for name, version in told["distributions"]:
+        versions.setdefault(name, []).append(version)
+    seen = [judge_package(facts, expected, references, versions) for facts in told["packages"]]
     ids = {p.stack_id for p in seen if p.stack_id}
     if len(ids) > 1:
-        seen = [
-            _with(p, f"the packages are of different stacks: {', '.join(sorted(i[:8] for i in ids))}") for p in seen
-        ]
-    return Verdict(found["python"], tuple(seen), tuple(_notes(found, seen)))
+        several = difference("different-stacks", (), ", ".join(sorted(i[:8] for i in ids)))
+        seen = [with_problem(p, several) for p in seen]
+    differences = judge_startup(told, start["finders"])
+    notes = [*_notes(told, seen), *(d.said for d in differences if d.level == "note")]
+    return Verdict(printable(told["python"]), tuple(seen), tuple(map(printable, notes)), tuple(differences))
 
 
-def _with(package: Package, problem: str) -> Package:
-    from dataclasses import replace
+def interpreter(python: str) -> str:
+    """The program that ``python`` means, as a shell here would take it: a path, or a name on PATH.
 
-    return replace(package, problems=(*package.problems, problem))
+    :raises UserError: if there is no such program.
+    """
+    named = str(Path(python).expanduser()) if os.sep in python else shutil.which(python) or python
+    # Not resolved: a virtual environment is known by where the link to its interpreter lies.
+    path = os.path.abspath(named)  # noqa: PTH100
+    if Path(path).is_dir():
+        raise UserError(f"{python} is a folder, not an interpreter", hint=f"--python {python.rstrip('/')}/bin/python")
+    if not os.access(path, os.X_OK):
+        raise UserError(f"there is no program {python}", hint="--python PATH names an interpreter")
+    return path
 
 
-def _package(raw: Mapping[str, Any], expected: str) -> Package:
-    name, origin, manifest = raw["distribution"], raw["origin"] or "", raw.get("manifest")
-    versions = [i["version"] for i in raw["installed"]]
-    problems: list[str] = []
-    others = [c for c in raw["copies"] if c != origin]
-    if not origin:
-        return Package(name, "missing", "", "", "", (), (f"{name} is not installed there",))
-    if others:
-        problems.append(f"{len(others)} more cop{'y' if len(others) == 1 else 'ies'} on the path: {', '.join(others)}")
-    if manifest is None:
-        hidden = [i for i in raw["installed"] if "+patchq." in i["version"]]
-        why = f", in front of the patched {hidden[0]['version']}" if hidden else ""
-        problems.append(f"imports come from {origin}, which patchq did not build{why}")
-        return Package(name, "upstream", ", ".join(versions), origin, "", (), tuple(problems))
-    stack_id, version = manifest["stack_id"], manifest["version"]
-    state = "patched"
-    if raw["altered"]:
-        state = "altered"
-        problems.append(f"changed since the build: {', '.join(raw['altered'])}")
-    if expected and not stack_id.startswith(expected):
-        state = "other stack"
-        problems.append(f"is of stack {stack_id[:8]}, not of {expected[:8]}")
-    if version not in versions:
-        problems.append(
-            f"the metadata says {', '.join(versions) or 'nothing'}, the package is {version}: two installs are mixed"
-        )
-    elif len(versions) > 1:
-        problems.append(f"is installed {len(versions)} times: {', '.join(versions)}")
-    inside = [u for u in manifest["upstreams"] if u["name"] in manifest["contains"]]
-    patches = tuple(f"{u['name']}/{p['name']}" for u in inside for p in u["patches"])
-    left_out = tuple(manifest.get("left_out", ()))
-    return Package(name, state, version, origin, stack_id, patches, tuple(problems), left_out=left_out)
+def _ask(python: str, options: Sequence[str], script: Path, question: Mapping[str, Any], limit: float) -> Any:
+    """What a script answers in that interpreter; what something else has printed before is left alone."""
+    argv = [python, *options, "-c", script.read_text()]
+    try:
+        done = runner.run(
+            argv, data=json.dumps(question).encode(), cwd=Path("/"), timeout=limit,
+            env={"PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        return json.loads(done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2])
+    except runner.CommandError as error:
+        said = printable((error.said.splitlines() or [f"it ended with {error.code}"])[-1])
+    except (ValueError, RecursionError):
+        said = "it doesn't answer"
+    raise UserError(f"{python} can't be asked: {said}", hint="--python PATH names an interpreter")
+
+
+def _is_start(told: Any) -> bool:
+    """Whether an answer has the fields of ``probe.at_start``: code of the environment runs there, and may give any."""
+
+    def texts(value: Any) -> bool:
+        return isinstance(value, list) and all(isinstance(v, str) and "\0" not in v for v in value)
+
+    def spec(value: Any) -> bool:
+        return (
+            isinstance(value, dict) and set(value) == {"origin", "places", "namespace"}
+            and isinstance(value["origin"], str) and texts(value["places"])
+        )  # fmt: skip
+
+    return (
+        isinstance(told, dict)
+        and set(told) == {"path", "site", "prefix", "cache_prefix", "finders", "specs", "loaded"}
+        and all(texts(told[key]) for key in ("path", "site", "finders", "loaded"))
+        and texts([told["prefix"], told["cache_prefix"]])
+        and isinstance(told["specs"], dict)
+        and all(spec(value) for value in told["specs"].values())
+    )
+
+
+def _judge_caches(python: str, start: Mapping[str, Any], packages: Sequence[dict[str, Any]]) -> None:
+    """Add to the facts of each package what its compiled caches are."""
+    looked = [p for p in packages if "files" in p]
+    if not looked:
+        return
+    question = {
+        "cache_prefix": start["cache_prefix"],
+        "packages": [
+            {"root": p["root"], "sources": sorted(f for f in p["files"] if f.endswith(".py"))} for p in looked
+        ],
+    }
+    answers = _ask(python, ("-I", "-S"), _COMPILED, question, FILES_S)
+    for facts, caches in zip(looked, answers, strict=True):
+        facts["caches"] = caches
 
 
 def _notes(found: Mapping[str, Any], seen: Sequence[Package]) -> list[str]:
     notes = []
     flashinfer = next((p for p in seen if p.distribution == "flashinfer-python"), None)
-    for name, version in found["extras"].items():
-        what = "kernels compiled from unpatched sources" if name.endswith("jit-cache") else "prebuilt cubins"
-        notes.append(
-            f"{name} {version} is installed: {what}; FlashInfer refuses it beside a patched version by its own check"
-        )
+    for name, version in found["distributions"]:
+        if name in ("flashinfer-cubin", "flashinfer-jit-cache"):
+            what = "kernels compiled from unpatched sources" if name.endswith("jit-cache") else "prebuilt cubins"
+            own = "FlashInfer refuses it beside a patched version by its own check"
+            notes.append(f"{name} {version} is installed: {what}; {own}")
     kernels = found["jit_cache"]["kernels"]
     folder = found["jit_cache"]["folder"]
     for version, count in kernels.items():

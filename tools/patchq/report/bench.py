@@ -93,7 +93,8 @@ def _build(python: str, expected: str) -> tuple[str, tuple[str, ...]]:
     """The stack that an environment runs, and its patches."""
     found = verify(python, {}, expected)
     if not found.ok:
-        said = "; ".join(f"{p.distribution}: {problem}" for p in found.packages for problem in p.problems)
+        wrong = [f"{p.distribution}: {problem}" for p in found.packages for problem in p.problems]
+        said = "; ".join(wrong + [d.said for d in found.differences if d.level == "problem"])
         raise UserError(
             f"{found.python} does not run the patched build: {said or 'it has no patched package'}",
             hint="`patchq verify-installed --python PATH` says more; figures of another build are not taken",

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchq.errors import UserError
 from patchq.formats.lock import BuildConfig, Pin
+from patchq.formats.manifest import stack_id
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State
 from patchq.sources.pins import is_local_archive
 from patchq.stacks.apply import current
 from patchq.system import fsio
-
-#: Part of every stack id: raised whenever the same input would give other wheel bytes.
-BUILD_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +53,15 @@ def compute_stack_id(applied: Sequence[Applied]) -> str:
 
     One id for all wheels of a set: a wheel pins its siblings, so a change in one is a change in all.
     """
-    body = {
-        "format": BUILD_FORMAT,
-        "stacks": [
+    return stack_id(
+        [
             [
                 a.stack.pin.upstream, a.stack.pin.ref, a.stack.pin.commit, a.stack.pin.sha256, a.stack.pin.subdir,
                 [[p.applied.name, p.sha256] for p in a.state.patches],
             ]
-            for a in sorted(applied, key=lambda a: a.stack.pin.upstream)
-        ],
-    }  # fmt: skip
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+            for a in applied
+        ]
+    )  # fmt: skip
 
 
 def applied_stack_id(project: Project, set_name: str = "") -> str:

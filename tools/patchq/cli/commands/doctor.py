@@ -34,10 +34,9 @@ def command(
         _probe(archs, nvccs, as_json)
         return
     from patchq.cli.commands.verify_installed import show
-    from patchq.cli.targets import packages_to_verify
+    from patchq.cli.targets import look
     from patchq.environment.doctor import examine
     from patchq.environment.doctor import mounted as mounted_findings
-    from patchq.environment.verify import verify
     from patchq.errors import UserError
     from patchq.project.project import Project
 
@@ -51,7 +50,7 @@ def command(
         found = mounted_findings(project, mounted, python or sys.executable)
     else:
         found = examine(project)
-    verdict = verify(python, *packages_to_verify((), set_name)) if python and not mounted else None
+    verdict = look(python, set_name=set_name) if python and not mounted else None
     bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
     if as_json:
         emit("doctor", {

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
@@ -13,20 +14,30 @@ from patchq.cli.common import emit, json_option, set_option
 @click.option(
     "--python", default=sys.executable, metavar="PATH", help="The environment's interpreter.  [default: this one]"
 )
-@click.option("--stack", "expected", default="", metavar="ID", help="The stack id it must be, or its beginning.")
+@click.option(
+    "--stack", "--stack-id", "expected", default="", metavar="ID", help="The stack id it must be, or its beginning."
+)
+@click.option(
+    "--dist",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="The wheels that it must be installed from.  [default: the project's dist/]",
+)
 @set_option
 @json_option
-def command(distributions: tuple[str, ...], python: str, expected: str, set_name: str, as_json: bool) -> None:
+def command(
+    distributions: tuple[str, ...], python: str, expected: str, folder: Path | None, set_name: str, as_json: bool
+) -> None:
     """Check what an environment really runs.
 
-    Inside a project that is applied, the packages must be of its stack. Elsewhere (in an image, say)
-    every package with a manifest is looked at; --stack says which stack it must be.
+    Every file of each package is looked at. Inside a project that is applied, the packages must be of its stack, and
+    as in its wheels. Elsewhere (in an image, say) every package with a manifest is looked at; --stack says which stack
+    it must be, --dist which wheels it must come from.
     """
-    from patchq.cli.targets import packages_to_verify
-    from patchq.environment.verify import verify
+    from patchq.cli.targets import look
 
-    packages, wanted = packages_to_verify(distributions, set_name)
-    verdict = verify(python, packages, expected or wanted)
+    verdict = look(python, distributions, set_name, expected, folder)
     if as_json:
         emit("verify-installed", {"ok": verdict.ok, **asdict(verdict)})
     else:
@@ -48,8 +59,15 @@ def show(verdict: object) -> None:
             click.echo(f"    live: {patch}")
         for patch in p.left_out:
             click.echo(f"    left out, as it must be compiled: {patch}")
+        if p.against:
+            click.echo(f"    checked against: {p.against}")
+        for note in p.notes:
+            click.echo(f"    note: {note}")
         for problem in p.problems:
             click.secho(f"    problem: {problem}", fg="red")
+    for found in verdict.differences:
+        if found.level == "problem":
+            click.secho(f"problem: {found.said}", fg="red")
     for note in verdict.notes:
         click.echo(f"note: {note}")
     if not verdict.packages:

@@ -1,0 +1,59 @@
+"""Wheels as what an install is held against: which bytes each installs, where."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from patchq.build.contents import inspect_wheel
+from patchq.environment.installed import Reference
+from patchq.errors import PatchqError
+from patchq.project.project import Project
+from patchq.system import fsio
+
+_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/(.+)")
+
+
+def wheels_of(project: Project) -> tuple[list[Reference], list[str]]:
+    """The wheels in a project's ``dist/``, each held against its hash when it was built; and what is wrong."""
+    built = {}
+    for record in sorted((project.layout.private / "wheels").glob("*.json")):
+        try:
+            known = fsio.load_state(record.read_bytes(), record, 1)
+            built[str(known["file"])] = tuple(known["stat"]), str(known["sha256"])
+        except (PatchqError, KeyError, TypeError, OSError):
+            continue
+    return wheels_in(project.layout.dist, built)
+
+
+def wheels_in(
+    folder: Path, built: Mapping[str, tuple[tuple[int, ...], str]] | None = None
+) -> tuple[list[Reference], list[str]]:
+    """The wheels in a folder, and what is wrong with those that can't be read.
+
+    :param built: by file name what :func:`patchq.system.fsio.stat_key` and the SHA-256 were when a wheel was made.
+    """
+    found, wrong = [], []
+    for path in sorted(folder.glob("*.whl")):
+        try:
+            info = inspect_wheel(path)
+            stat, sha256 = (built or {}).get(path.name, ((), ""))
+            changed = bool(sha256) and fsio.stat_key(path) != stat and fsio.sha256_file(path) != sha256
+            other = [name for name, (kind, _) in info.record.items() if kind not in ("sha256", "")]
+            sums = {name: hashlib.sha256(data).hexdigest() for name, data in info.read(other).items()}
+            files = {_installed_at(n): sums.get(n, digest) for n, (kind, digest) in info.record.items() if kind}
+            files.pop("", None)
+            found.append(Reference(f"{folder.name}/{path.name}", info.name, info.version, files, changed))
+        except (PatchqError, OSError) as error:
+            wrong.append(f"{folder.name}/{path.name} can't be compared with: {getattr(error, 'message', error)}")
+    return found, wrong
+
+
+def _installed_at(member: str) -> str:
+    """Where below site-packages a member is installed as it is; empty where that isn't so."""
+    moved = _DATA.fullmatch(member)
+    if moved:
+        return moved[1]
+    return "" if re.match(r"[^/]+\.data/", member) or member.endswith((".dist-info/RECORD", "/")) else member

@@ -1,0 +1,114 @@
+"""``_patchq.json``: what a wheel says of itself. Read here as it may come from anybody: every field is checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from patchq.errors import FormatError
+
+SCHEMA = "patchq/wheel/1"
+#: Part of every stack id: raised whenever the same input would give other wheel bytes.
+BUILD_FORMAT = 1
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A wheel's manifest.
+
+    :ivar patches: what this wheel holds, as ``upstream/name``; ``left_out`` what an overlay can't.
+    :ivar files: SHA-256 of each patched file, by its path in the wheel.
+    :ivar siblings: canonical names of the distributions of the same set, and the version that each must have.
+    :ivar computed: the stack ids that the named pins and patches come to, in each build format; empty where
+        the manifest doesn't name them all.
+    """
+
+    distribution: str
+    package: str
+    version: str
+    stack_id: str
+    patches: tuple[str, ...]
+    left_out: tuple[str, ...]
+    files: dict[str, str]
+    siblings: dict[str, str]
+    computed: tuple[str, ...]
+
+
+def stack_id(stacks: Sequence[Sequence[Any]], build_format: int = BUILD_FORMAT) -> str:
+    """SHA-256 over the pins and the applied patches' bytes of a whole set.
+
+    :param stacks: of each upstream, by name: name, ref, commit, SHA-256, subdir, and ``[name, SHA-256]`` of each patch.
+    """
+    body = {"format": build_format, "stacks": sorted(stacks, key=lambda s: str(s[0]))}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def parse_manifest(text: str) -> Manifest:
+    """Read a manifest.
+
+    :raises FormatError: if it isn't one, whatever it is.
+    """
+    try:
+        raw = json.loads(text)
+        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+            raise ValueError(f"is no object of schema {SCHEMA}")
+        return _manifest(raw)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        said = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise FormatError(f"the manifest {said[:200]}", hint="install the wheel again") from None
+
+
+def _manifest(raw: dict[str, Any]) -> Manifest:
+    distribution, package, version, its_id = (_text(raw, k) for k in ("distribution", "package", "version", "stack_id"))
+    if not _HEX.fullmatch(its_id):
+        raise ValueError("has a stack_id that is none")
+    contains, left_out = _texts(raw, "contains"), _texts(raw, "left_out") if "left_out" in raw else ()
+    patches, stacks = [], []
+    for upstream in _list(raw, "upstreams"):
+        name, applied = _text(upstream, "name"), []
+        for patch in _list(upstream, "patches"):
+            applied.append([_text(patch, "name"), _text(patch, "sha256")])
+        patches += [f"{name}/{patch}" for patch, _ in applied] if name in contains else []
+        stacks.append([name, *(_text_or_none(upstream, k) for k in ("ref", "commit", "sha256", "subdir")), applied])
+    files = _table(raw, "files")
+    if not all(_HEX.fullmatch(digest) for digest in files.values()):
+        raise ValueError("has a file whose SHA-256 is none")
+    computed = () if left_out else tuple(stack_id(stacks, number) for number in range(1, BUILD_FORMAT + 1))
+    return Manifest(
+        distribution, package, version, its_id, tuple(patches), left_out, files, _table(raw, "siblings"), computed
+    )
+
+
+def _text(raw: Any, key: str) -> str:
+    if not isinstance(raw, dict) or not isinstance(raw[key], str):
+        raise TypeError(f"has a {key} that is no text")
+    return str(raw[key])
+
+
+def _text_or_none(raw: Any, key: str) -> str | None:
+    return None if raw[key] is None else _text(raw, key)
+
+
+def _list(raw: dict[str, Any], key: str) -> list[Any]:
+    if not isinstance(raw[key], list):
+        raise TypeError(f"has {key} that are no list")
+    return list(raw[key])
+
+
+def _texts(raw: dict[str, Any], key: str) -> tuple[str, ...]:
+    found = _list(raw, key)
+    if not all(isinstance(text, str) for text in found):
+        raise TypeError(f"has {key} that are no texts")
+    return tuple(found)
+
+
+def _table(raw: dict[str, Any], key: str) -> dict[str, str]:
+    value = raw[key]
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise TypeError(f"has {key} that are no table of texts")
+    return dict(value)
