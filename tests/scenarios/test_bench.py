@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,93 @@ def test_what_is_no_result_is_refused(empty: Patchq, tmp_path: Path) -> None:
     assert "No such file" in empty.fails(
         1, "bench", "import", str(tmp_path / "none"), "--machine", "m", "--reported", "r"
     )
+
+
+ESC = "\x1b]0;owned\x07"
+HOSTILE = [
+    b"", b"\0" * 100, b"\xff\xfe", b"[" * 200_000, b'{"a":' * 200_000, b"[[]]", b"[null]", b'["text"]', b"[3]", b"{}", b"[{}]",
+    b'{"tokens_per_second": NaN}', b'{"tokens_per_second": 1e999}', b'{"tokens_per_second": -1}', b'{"tokens_per_second": []}',
+    b'{"tokens_per_second": "0x10"}', b'{"tokens_per_second": 1, "num_requests": 1e999}',
+    b'{"tokens_per_second": ' + b"9" * 10_000 + b"}",
+    b'{"mean_tpot_ms": "x", "output_throughput": 1, "completed": 3, "max_concurrency": 1}',
+    b'{"output_throughput": 1, "completed": 1, "model_id": "\\u001b[2J"}', b'{"output_throughput": 1, "completed": 1, "model_id": "\\ud800"}',
+    b'{"output_throughput": 1, "completed": 1, "model_id": "a\\n::error::x"}',
+    b'{"output_throughput": 1, "completed": 1, "model_id": "' + b"x" * 300 + b'"}',
+    b'[{"n_prompt": 1, "n_gen": 0, "avg_ts": 1, "samples_ts": 3}]', b'[{"n_prompt": 1, "n_gen": 0, "avg_ts": 1, "n_depth": -1}]',
+    b"| test | t/s |\n|---|---|\n| tg32 | ,,, |\n", b"| test | t/s |\n|---|---|\n| tg32 | 1 +/- 1.2.3 |\n",
+    b"| test | t/s |\n|---|---|\n| tg" + b"9" * 6000 + b" @ d" + b"9" * 6000 + b" | 1 |\n",
+    b"| test | model | t/s |\n|---|---|---|\n| tg32 | \x1b[2J | 1 |\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_results_file_that_is_anything(empty: Patchq, tmp_path: Path, body: bytes) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(body)
+    told = empty.fails(1, "bench", "import", str(path), "--machine", "m", "--reported", "r")
+    assert "hint:" in told
+    assert "\x1b" not in told
+    assert not (empty.root / "measurements").exists()
+
+
+@pytest.mark.parametrize("option", ["--machine", "--reported", "--engine", "--config"])
+@pytest.mark.parametrize("text", [ESC, "two\nlines", "x" * 201, "\u202e"])
+def test_words_that_are_no_line_are_refused(empty: Patchq, tmp_path: Path, option: str, text: str) -> None:
+    path = tmp_path / "x.md"
+    path.write_text("| test | t/s |\n|---|---|\n| tg32 | 3 |\n")
+    given = {"--machine": "m", "--reported": "r", option: text}
+    told = empty.fails(1, "bench", "import", str(path), *(w for pair in given.items() for w in pair))
+    assert "one line of at most 200" in told or "is no name" in told
+    assert "\x1b" not in told
+    assert not (empty.root / "measurements").exists()
+
+
+def test_what_is_no_file_is_not_waited_for(empty: Patchq, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    (tmp_path / "link").symlink_to("link")
+    for name, said in {
+        "pipe": "no plain file",
+        "huge": "are the most",
+        ".": "no plain file",
+        "link": "symbolic links",
+    }.items():
+        told = empty.fails(1, "bench", "import", str(tmp_path / name), "--machine", "m", "--reported", "r")
+        assert said in " ".join(told.split())
+    assert "no plain file" in empty.fails(1, "bench", "import", "/dev/zero", "--machine", "m", "--reported", "r")
+
+
+def test_a_file_with_any_name_gets_a_plain_one(empty: Patchq, tmp_path: Path) -> None:
+    for number, name in enumerate(["..", "a\nb::error::x", ESC, "-rf", "x" * 240, ".hidden"]):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"tokens_per_second": number + 1}))
+        told = empty.ok("bench", "import", str(path), "--machine", "m", "--reported", "r")
+        assert "\x1b" not in told
+    for found in json.loads(empty.ok("bench", "show", "--json"))["measurements"]:
+        place = Path(found["file"])
+        assert place.parent == Path("measurements/files")
+        assert re.fullmatch(r"[0-9a-f]{12}-[A-Za-z0-9][A-Za-z0-9._-]*", place.name)
+        assert (empty.root / place).is_file()
+
+
+def test_a_ledger_with_hostile_lines_is_told_by_its_line(empty: Patchq, table: Path) -> None:
+    empty.ok("bench", "import", str(table), "--machine", "GB10", "--reported", "r")
+    ledger = empty.root / "measurements" / "ledger.jsonl"
+    good = json.loads(ledger.read_text())
+    fields = {
+        "machine": ESC,
+        "engine": ESC,
+        "reported": "a\nb",
+        "place": ESC,
+        "time": ESC,
+        "file": "x" * 999,
+        "patches": [ESC],
+    }
+    with ledger.open("a") as file:
+        for name, value in fields.items():
+            file.write(json.dumps({**good, name: value}) + "\n")
+    done = empty.run("bench", "show")
+    assert done.exit_code == 0
+    assert "\x1b" not in done.output
+    assert len(json.loads(empty.ok("bench", "show", "--json"))["problems"]) == len(fields)

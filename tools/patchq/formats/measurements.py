@@ -100,7 +100,7 @@ def read_file(data: bytes, where: str) -> list[Reading]:
             raise FormatError(f"{where} is no JSON: {error}", hint="import what the tool wrote") from None
     try:
         found = _tables(text) if raw is None else _json(raw)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise FormatError(f"{where}: {type(error).__name__}: {error}", hint="import what the tool wrote") from None
     if not found or len(found) > MAX_READINGS:
         raise FormatError(
@@ -235,8 +235,20 @@ def _measurement(raw: Any) -> Measurement:
         if not isinstance(value, types.get(key, str)) or isinstance(value, bool):
             raise ValueError(f"has a {key} of the wrong type")
     found = Measurement(**{**raw, "patches": tuple(str(p) for p in raw.get("patches", []))})
-    _check(Reading(found.test, found.depth, found.value, found.spread, found.samples), "the line")
+    check(found, "the line")
     return found
+
+
+def check(found: Measurement, where: str) -> None:
+    """Whether a measurement is one that can be told: its figures, and texts that are a line each.
+
+    :raises FormatError: if it isn't.
+    """
+    _check(Reading(found.test, found.depth, found.value, found.spread, found.samples), where)
+    texts = {f.name: getattr(found, f.name) for f in fields(Measurement) if f.name != "patches"}
+    for name, text in [*texts.items(), *(("patches", p) for p in found.patches)]:
+        if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
+            raise FormatError(f"{where}: {text[:40]!r} is no {name}", hint="one line of at most 200 characters")
 
 
 def add(data: bytes, new: Iterable[Measurement]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,16 @@ from pathlib import Path
 from patchq.environment.verify import verify
 from patchq.errors import UserError
 from patchq.formats.jsonlines import Problem
-from patchq.formats.measurements import Measurement, Target, add, parse, parse_targets, read_file
+from patchq.formats.measurements import (
+    MAX_FILE,
+    Measurement,
+    Target,
+    add,
+    check,
+    parse,
+    parse_targets,
+    read_file,
+)
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.system import fsio
@@ -64,10 +74,7 @@ def import_files(
         known = {replace(m, time="") for m in read_measurements(project)[0]}
         new: list[Measurement] = []
         for path in paths:
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                raise UserError(f"{path}: {error.strerror}", hint="check the path") from None
+            data = _read(path)
             digest = hashlib.sha256(data).hexdigest()
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-.")[-80:] or "file"
             place = f"{FOLDER}/files/{digest[:12]}-{name}"
@@ -78,6 +85,8 @@ def import_files(
                 )
                 for r in read_file(data, str(path))
             ]  # fmt: skip
+            for measurement in found:
+                check(measurement, str(path))
             fresh = [m for m in found if replace(m, time="") not in known]
             if fresh:
                 change.files[place] = data
@@ -87,6 +96,16 @@ def import_files(
             change.files[f"{FOLDER}/ledger.jsonl"] = add(fsio.read_or_none(path) or b"", new)
             project.journal.perform(change)
     return new
+
+
+def _read(path: Path) -> bytes:
+    """A results file: what is no file, a pipe say, is not waited for, and what is too large is not read."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"{path} is no plain file", hint="name the file that the tool wrote")
+        return fsio.read_limited(path, MAX_FILE) or b""
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}", hint="check the path") from None
 
 
 def _build(python: str, expected: str) -> tuple[str, tuple[str, ...]]:
