@@ -8,13 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchq.formats.ledger import GRADES, OUTCOMES, Attempt, FileOutcome, add, changed_lines, costs, hot_files, parse
+from patchq.formats.ledger import (
+    GRADES,
+    OUTCOMES,
+    Attempt,
+    FileOffset,
+    FileOutcome,
+    add,
+    changed_lines,
+    costs,
+    hot_files,
+    parse,
+)
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
 FILES = st.lists(st.builds(FileOutcome, WORDS, st.integers(0, 9)), max_size=3).map(tuple)
+OFFSETS = st.lists(
+    st.builds(FileOffset, WORDS, st.lists(st.integers(-9, 9), min_size=1, max_size=3).map(tuple)), max_size=2
+).map(tuple)
 ATTEMPTS = st.builds(
     Attempt, WORDS, WORDS, WORDS, WORDS, st.sampled_from(OUTCOMES), WORDS, WORDS, FILES, st.sampled_from(GRADES),
     st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.integers(0, 99), st.text(max_size=9),
+    OFFSETS, st.text(max_size=9),
 )  # fmt: skip
 
 
@@ -42,12 +57,13 @@ def test_two_branches_merge_by_union(mine: list[Attempt], theirs: list[Attempt],
     [
         (b"{half", "Expecting"),
         (b"[]", "is not a JSON object"),
-        (b'{"v": 2}', "has format 2, which a newer patchq wrote"),
+        (b'{"v": 3}', "has format 3, which a newer patchq wrote"),
         (b'{"v": 1, "patch": "a"}', "lacks patch_id, from_ref, onto, outcome, tool, time"),
         (attempt("a", "v2", "clean").line().replace(b'"clean"', b'"lost"'), "has the unknown outcome 'lost'"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "x": 1}'), "has unknown fields x"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "lines": "two"}'), "has a field of the wrong type"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "files": [{"path": "a"}]}'), "is malformed"),
+        (attempt("a", "v2", "clean").line().replace(b"}", b', "offsets": [{"path": "a"}]}'), "is malformed"),
         (b"<<<<<<< HEAD", "Expecting value"),
         (b"\xff\xfe", "codec can't decode"),
     ],

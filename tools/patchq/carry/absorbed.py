@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -110,12 +110,66 @@ def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
     if block.removed and len(now.find(block.removed)) > max(0, len(base.find(block.removed)) - times):
         return False
     unique = not before and len(places) == times
-    telling = {line for line in block.added if len(re.sub(rb"\W", b"", line)) >= _LETTERS}
-    if unique and len(telling) >= _DISTINCT_LINES:
+    if unique and len(_telling(block.added)) >= _DISTINCT_LINES:
         return True
     size, needed = len(block.added), 1 if unique else 2
     neighbours = [(now.line(at - 1) == block.above) + (now.line(at + size) == block.below) for at in places]
     return sum(n >= needed for n in neighbours) >= times
+
+
+def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
+    """Whether upstream added a block's lines, anywhere: then this may be the same change.
+
+    :param base: reads the file as it was; where a line of the block is not there now, nobody needs to.
+    """
+    words = [max(line.split(), key=len) for line in block.added]
+    if not words or not all(word in now for word in words):
+        return False
+    return len(_text(now).find(block.added)) > len(_text(base()).find(block.added))
+
+
+def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes, times: int = 1) -> bool:
+    """Whether upstream made an addition, there or elsewhere, and a merge makes it once more.
+
+    A block that isn't unlike all else counts only where upstream has it between the same neighbours.
+
+    :param times: how often the patch makes it.
+    """
+    if not seems_made(block, base, now):
+        return False
+    before, places = len(_text(base()).find(block.added)), _text(now).find(block.added)
+    if len(_text(merged).find(block.added)) <= max(before + times, len(places)):
+        return False
+    if not before and len(_telling(block.added)) >= _DISTINCT_LINES:
+        return True
+    text, size = _text(now), len(block.added)
+    return any(text.line(at - 1) == block.above and text.line(at + size) == block.below for at in places)
+
+
+def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple[str, str]) -> bytes:
+    """A merged file, with conflict markers (as git's, with what was there in the middle) where these blocks are added.
+
+    :param ours: the file before.
+    :param labels: for ours and for the patch.
+    """
+    old, new = diff.split_lines(ours), diff.split_lines(merged)
+    wanted = {b.added for b in twice}
+    found: list[bytes] = []
+    for kind, i, j, k, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        added = tuple(t for t in map(_plain, new[k:end]) if t)
+        there = any(added[n : n + len(w)] == w for w in wanted for n in range(len(added) - len(w) + 1))
+        if kind == "equal" or not there:
+            found += new[k:end]
+            continue
+        sides = (b"<<<<<<< %s\n" % labels[0].encode(), old[i:j]), (b"||||||| base\n", old[i:j])
+        for mark, lines in (*sides, (b"=======\n", new[k:end])):
+            found += [mark, *(line.rstrip(b"\n") + b"\n" for line in lines)]
+        found.append(b">>>>>>> %s\n" % labels[1].encode())
+    return b"".join(found)
+
+
+def _telling(lines: Sequence[bytes]) -> set[bytes]:
+    return {line for line in lines if len(re.sub(rb"\W", b"", line)) >= _LETTERS}
 
 
 def share(found: Sequence[Block], base: Text, now: Text) -> float:

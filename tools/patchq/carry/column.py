@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from patchq.carry.absorbed import seems_made
 from patchq.carry.landing import ABSORBED, CLEAN, OFFSET, Landing, Patch
+from patchq.carry.linemap import SAME, LineMap, LineMaps, place
 from patchq.formats import diff
+from patchq.formats.ledger import FileOffset
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Side
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git
-from patchq.names import BlobId, TreeId
+from patchq.names import BlobId, TreeId, show_path
 
 
 class Column:
     """The patches on one tree. Of its thousands of entries only those are kept that the patches can meet."""
 
-    def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch]) -> None:
+    def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch], maps: LineMaps | None = None) -> None:
         self.git, self.tree, self.patches = git, tree, patches
+        self.maps = maps or LineMaps(git)
         self.landings: dict[int, Landing] = {}
         self.contents: dict[BlobId, bytes] = {}
+        #: Those of them that git doesn't have.
+        self.unwritten: set[BlobId] = set()
         self.changed: set[bytes] = set()
         touched = {path for patch in patches for path in patch.paths}
         near = touched | {parent for path in touched for parent in _parents(path)}
@@ -50,6 +57,15 @@ class Column:
         """Read files, all at once."""
         wanted = {e.blob for e in entries if e and e.mode != diff.GITLINK} - self.contents.keys()
         self.contents.update(self.git.read_blobs(wanted))
+
+    def read_maps(self) -> None:
+        """Learn what upstream did to the files that the patches change, all at once."""
+        first: dict[bytes, PathChange] = {}
+        for edit in (edit for patch in self.patches for edit in patch.edits if edit.path in patch.hunks):
+            first.setdefault(edit.path, edit)
+        changed = [p for p, edit in first.items() if edit.old and self.entries.get(p) not in (None, edit.old, edit.new)]
+        if changed:
+            self.maps.read(self.patches[0].parent, self.tree, changed)
 
     def put(self, changes: Sequence[PathChange]) -> None:
         """Change the tree."""
@@ -88,10 +104,12 @@ class Column:
         return requests
 
     def _in_process(self, patch: Patch) -> Landing | None:
-        """Land a patch whose every path is as it was, or takes its hunks without fuzz."""
+        """Land a patch whose every path is as it was, or takes its hunks where upstream's edits put them."""
         entries = self.entries
         new: list[PathChange] = []
-        moved = already = 0
+        placed: list[tuple[PathChange, TreeEntry, LineMap]] = []
+        offsets: list[FileOffset] = []
+        already = 0
         for edit in patch.edits:
             there = entries.get(edit.path)
             if edit.path in self.moved:
@@ -100,28 +118,61 @@ class Column:
                 new.append(PathChange(edit.path, there, edit.new))
             elif there == edit.new:
                 already += 1
-            elif (
-                there is None
-                or edit.old is None
-                or edit.new is None
-                or edit.path not in patch.hunks
-                or there.mode != edit.old.mode
-            ):
+            elif there is None or (found := self._place(patch, edit, there)) is None:
                 return None
             else:
-                try:
-                    content, shifted = diff.apply_hunks(patch.hunks[edit.path], self.content(there.blob))
-                except diff.Mismatch:
-                    return None
-                blob = blob_id(content)
-                self.contents[blob] = content
-                new.append(PathChange(edit.path, there, TreeEntry(edit.new.mode, blob)))
-                moved += bool(shifted)
+                entry, lines, shifts = found
+                new.append(PathChange(edit.path, there, entry))
+                placed.append((edit, entry, lines))
+                if any(shifts):
+                    offsets.append(FileOffset(show_path(edit.path), shifts))
         if patch.edits and already == len(patch.edits):
             return Landing(patch.name, ABSORBED)
         if already or any(c.new and c.path not in entries and self._in_the_way(c.path) for c in new):
             return None
-        return Landing(patch.name, OFFSET if moved else CLEAN, changes=tuple(new))
+        for edit, entry, lines in placed:
+            if edit.new and entry.blob != edit.new.blob:
+                self.maps.put(edit.new.blob, entry.blob, lines.patched(patch.hunks[edit.path], landed=True))
+        return Landing(patch.name, OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets))
+
+    def _place(
+        self, patch: Patch, edit: PathChange, there: TreeEntry
+    ) -> tuple[TreeEntry, LineMap, tuple[int, ...]] | None:
+        """A file that upstream changed, with a patch's hunks where they belong, and how far each moved.
+
+        None where that isn't certain: git's merge is to say then. It isn't where the line map has no place for a hunk,
+        where its old lines stand in the file elsewhere too, and where upstream added what the hunk adds.
+        """
+        old, new, hunks = edit.old, edit.new, patch.hunks.get(edit.path)
+        if old is None or new is None or there.mode != old.mode or old.mode in (diff.SYMLINK, diff.GITLINK):
+            return None
+        if old.blob == new.blob:  # its mode alone changes
+            return TreeEntry(new.mode, there.blob), SAME, ()
+        if not hunks:
+            return None
+        lines = self.maps.of(old.blob, there.blob, ask=there.blob not in self.unwritten)
+        content = self.content(there.blob)
+        found = place(hunks, content, lines) if lines else None
+        if lines is None or found is None:
+            return None
+        before = partial(self.content, old.blob)
+        if any(seems_made(block, before, content) for block in patch.blocks(edit.path)):
+            return None
+        text, shifts = found
+        blob = blob_id(text)
+        if blob not in self.contents:
+            self.contents[blob] = text
+            self.unwritten.add(blob)
+        return TreeEntry(new.mode, blob), lines, shifts
+
+    def leave_out(self, patch: Patch) -> None:
+        """Keep the line maps of a patch's files for those after it, though it didn't land."""
+        for edit in patch.edits:
+            there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
+            if not (there and hunks and edit.old and edit.new):
+                continue
+            if lines := self.maps.of(edit.old.blob, there.blob, ask=False):
+                self.maps.put(edit.new.blob, there.blob, lines.patched(hunks, landed=False))
 
     def _in_the_way(self, path: bytes) -> bool:
         """Whether a file is where a new path has a folder, or a folder where it is a file."""

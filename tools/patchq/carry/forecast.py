@@ -14,6 +14,7 @@ from patchq.carry.landing import STOPS, FileConflict, read_patches
 from patchq.carry.looking import sights, verdict
 from patchq.carry.merging import carry_each
 from patchq.errors import UserError
+from patchq.formats.ledger import FileOffset, line_map
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of
 from patchq.sources.pins import Fetcher
@@ -25,6 +26,8 @@ class Cell:
     """A patch on a ref.
 
     :ivar files: those that conflict, or are gone.
+    :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
+    :ivar said: why it stops, where its files don't show it.
     :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.carry.absorbed`.
     """
 
@@ -34,6 +37,9 @@ class Cell:
     files: tuple[FileConflict, ...] = ()
     grade: str = ""
     evidence: str = ""
+    offsets: tuple[FileOffset, ...] = ()
+    checked: str = ""
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +105,17 @@ def forecast(
     columns = carry_each(project.store, patches, [base.commit for base in bases], carried.base)
     (base,) = project.store.tree_of([carried.base])
     first = Column(project.store, base, patches)
+    from_ref = carried.stack.pin.ref
     versions = list(zip(wanted, columns, strict=True))
-    cells = tuple(cell for number in range(len(patches)) for cell in _cells(upstream, number, first, versions))
-    return Forecast(upstream, carried.stack.pin.ref, tuple(wanted), cells)
+    cells = tuple(
+        cell for number in range(len(patches)) for cell in _cells(upstream, from_ref, number, first, versions)
+    )
+    return Forecast(upstream, from_ref, tuple(wanted), cells)
 
 
-def _cells(upstream: str, number: int, base: Column, versions: Sequence[tuple[str, Column]]) -> list[Cell]:
+def _cells(
+    upstream: str, from_ref: str, number: int, base: Column, versions: Sequence[tuple[str, Column]]
+) -> list[Cell]:
     """The cells of a patch; where it stops, it is looked for in the versions up to there."""
     patch = base.patches[number]
     landings = [column.landings[number] for _, column in versions]
@@ -112,5 +123,7 @@ def _cells(upstream: str, number: int, base: Column, versions: Sequence[tuple[st
     found = []
     for n, ((ref, _), landing) in enumerate(zip(versions, landings, strict=True)):
         outcome, grade, evidence = verdict(landing, seen[n], ref) if n in seen else (landing.outcome, "", "")
-        found.append(Cell(f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence))
+        checked = line_map(from_ref, ref) if landing.offsets else ""
+        name = f"{upstream}/{patch.name}"
+        found.append(Cell(name, ref, outcome, landing.files, grade, evidence, landing.offsets, checked, landing.said))
     return found

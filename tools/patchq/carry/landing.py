@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from patchq.carry.absorbed import Block, blocks
 from patchq.formats import diff
+from patchq.formats.ledger import FileOffset
 from patchq.git.diffs import PathChange
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.mergetree import Stage
@@ -28,6 +30,13 @@ class Patch:
     parent: TreeId
     edits: tuple[PathChange, ...]
     hunks: Mapping[bytes, Sequence[diff.Hunk]]
+    _blocks: dict[bytes, list[Block]] = field(default_factory=dict, repr=False, compare=False)
+
+    def blocks(self, path: bytes) -> list[Block]:
+        """What it changes of a file, without context; see :mod:`patchq.carry.absorbed`."""
+        if path not in self._blocks:
+            self._blocks[path] = blocks(self.hunks.get(path, ()))
+        return self._blocks[path]
 
     @property
     def paths(self) -> set[bytes]:
@@ -50,6 +59,8 @@ class Landing:
 
     :ivar changes: what of the tree it replaces; where it stops, with markers in the files of ``stages``.
     :ivar labels: the commit ids that git put on the markers, for ours and for the patch.
+    :ivar offsets: how far lines moved, of ``offset``; upstream's edits say that they did, by a line map.
+    :ivar said: why it stops, where that is not seen from its files.
     """
 
     patch: str
@@ -58,15 +69,17 @@ class Landing:
     changes: tuple[PathChange, ...] = ()
     stages: tuple[Stage, ...] = ()
     labels: tuple[str, str] = ("", "")
+    offsets: tuple[FileOffset, ...] = ()
+    said: str = ""
 
 
 def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[Patch]:
-    """Patches by name and commit."""
+    """Patches by name and commit. Their hunks are what git's merges take for the change, to the line."""
     ids = [info.commit for _, info in commits]
     parents = store.tree_of([info.parents[0] for _, info in commits])
     found = []
     for (name, info), parent, edits, text in zip(
-        commits, parents, store.changes_of(ids), store.diffs_of(ids), strict=True
+        commits, parents, store.changes_of(ids), store.diffs_of(ids, as_merged=True), strict=True
     ):
         try:
             files = diff.parse(text, name)

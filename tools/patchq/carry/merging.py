@@ -1,9 +1,9 @@
 """Patches carried onto other trees in memory: what ``forecast`` shows and ``rebase`` keeps.
 
-A patch lands in process where each of its paths is as it was or takes the hunks without fuzz; the rest is for
-git's ort merge. All merges that don't wait for each other go through one ``git merge-tree --stdin``. Where a
-patch changes files that are all there, its merge is one of those files alone: a release apart, two whole trees
-take ten times as long, and nothing could have been renamed.
+A patch lands in process where each of its paths is as it was, or where a line map says for certain where its hunks
+belong; the rest is for git's ort merge. All merges that don't wait for each other go through one ``git merge-tree
+--stdin``. Where a patch changes files that are all there, its merge is one of those files alone: a release apart, two
+whole trees take ten times as long, and nothing could have been renamed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
+from patchq.carry.absorbed import is_twice, mark_added
 from patchq.carry.column import Column, Request
 from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, FileConflict, Landing, Patch
+from patchq.carry.linemap import LineMaps
 from patchq.formats import diff
 from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
-from patchq.git.mergetree import Merge
-from patchq.git.objects import TreeEntry
+from patchq.git.diffs import PathChange
+from patchq.git.mergetree import Merge, Stage
+from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
 from patchq.names import BlobId, CommitId, TreeId, show_path
 
@@ -33,6 +37,8 @@ def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], writt
     with _following(store, patches, bases, written_for) as (columns, merger):
         for column in columns:
             column.read_bare(path for patch in patches for path in patch.paths)
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(Column.read_maps, columns))
         while requests := [r for column in columns for r in column.advance()]:
             merger.merge(requests)
     return columns
@@ -68,7 +74,8 @@ def _following(
     """Columns that know where files went, and what merges in them; afterwards they read from the store."""
     with scratch(store) as git:
         base, *trees = store.tree_of([written_for, *commits])
-        columns = [Column(git, tree, patches) for tree in trees]
+        maps = LineMaps(git)
+        columns = [Column(git, tree, patches, maps) for tree in trees]
         merger = _Merger(git)
         merger.follow(columns, base)
         yield columns, merger
@@ -167,7 +174,7 @@ class _Merger:
         """Commits of flat trees that hold only these files, by number."""
         for side in sides:
             if side.ours and side.ours.blob in column.contents:
-                objects.blob(column.contents[side.ours.blob])
+                column.unwritten.discard(objects.blob(column.contents[side.ours.blob]))
         base, ours, theirs = (
             {b"%05d" % n: entry for n, entry in enumerate(entries)}
             for entries in zip(*((s.base, s.ours, s.theirs) for s in sides), strict=True)
@@ -180,18 +187,22 @@ class _Merger:
         changed = {path: column.entries.get(path) for path in column.changed}
         for entry in changed.values():
             if entry and entry.blob in column.contents:
-                objects.blob(column.contents[entry.blob])
+                column.unwritten.discard(objects.blob(column.contents[entry.blob]))
         root = objects.commit(patch.parent)
         return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
 
 
 def _land(request: Request, merged: Merged) -> None:
     column, patch = request.column, request.patch
+    said = ""
+    if not merged.stages:
+        merged, said = _once(column, patch, merged)
     if not merged.stages:
         column.put(merged.changes)
         outcome = MERGED if merged.changes else ABSORBED
         column.landings[request.number] = Landing(patch.name, outcome, changes=merged.changes)
         return
+    column.leave_out(patch)
     old = [e.path for e in patch.edits if e.old is not None]
     gone = old and not any(column.moved.get(path, path) in column.entries for path in old)
     outcome, paths = (OBSOLETE, old) if gone else (CONFLICT, sorted({s.path for s in merged.stages}))
@@ -203,5 +214,28 @@ def _land(request: Request, merged: Merged) -> None:
         at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
         files.append(FileConflict(show_path(path), at))
     column.landings[request.number] = Landing(
-        patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels
+        patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels, said=said
     )
+
+
+def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
+    """A clean merge; where it adds what upstream has added already, one with a conflict there, and why."""
+    changes, stages, said = {c.path: c for c in merged.changes}, [], []
+    for edit in patch.edits:
+        path = column.moved.get(edit.path, edit.path)
+        change = changes.get(path)
+        if not (change and change.old and change.new and edit.old and edit.new and edit.path in patch.hunks):
+            continue
+        blocks = patch.blocks(edit.path)
+        ours, text = column.content(change.old.blob), column.content(change.new.blob)
+        before = partial(column.content, edit.old.blob)
+        twice = [b for b in dict.fromkeys(blocks) if is_twice(b, before, ours, text, blocks.count(b))]
+        if twice:
+            content = mark_added(ours, text, twice, merged.labels)
+            blob = blob_id(content)
+            column.contents[blob] = content
+            changes[path] = PathChange(path, change.old, TreeEntry(change.new.mode, blob))
+            entries = enumerate((edit.old, change.old, edit.new), 1)
+            stages += [Stage(path, entry, number) for number, entry in entries]
+            said.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them once more")
+    return Merged(tuple(changes.values()), (*merged.stages, *stages), merged.labels), "; ".join(said)

@@ -268,7 +268,10 @@ def _commit(project: Project, progress: Progress, run: Sequence[tuple[Patch, Lan
         project.store, progress.tip, [(p.commit, landing.changes) for p, landing in run], column.contents
     )
     for (patch, landing), commit in zip(run, commits, strict=True):
-        progress.done.append(Step(patch.name, landing.outcome, commit, known=patch.name in progress.target))
+        known = patch.name in progress.target
+        offsets = () if known else landing.offsets
+        checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""
+        progress.done.append(Step(patch.name, landing.outcome, commit, known=known, offsets=offsets, checked=checked))
 
 
 # The end
@@ -341,6 +344,7 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
             tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files), s.grade, s.evidence,
             # Between two releases nobody looked, so it may have been an earlier one.
             progress.onto.ref if s.files and not between else "", s.how, s.lines, s.proof,
+            s.offsets, s.checked,
         )
         for s, pid in zip(new, (pid or "0" * 40 for pid in ids), strict=True)
     ]  # fmt: skip

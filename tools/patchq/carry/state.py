@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from patchq.errors import UserError
 from patchq.formats import ledger as ledgers
+from patchq.formats.ledger import FileOffset
 from patchq.formats.lock import Pin
 from patchq.git.worktree import Worktree
 from patchq.names import CommitId
@@ -21,7 +24,10 @@ CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of one patch. ``commit`` is empty where the new stack doesn't have it."""
+    """What became of one patch. ``commit`` is empty where the new stack doesn't have it.
+
+    :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
+    """
 
     patch: str
     outcome: str
@@ -33,6 +39,8 @@ class Step:
     lines: int = 0
     proof: str = ""
     known: bool = False
+    offsets: tuple[FileOffset, ...] = ()
+    checked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +157,11 @@ def load(project: Project, upstream: str) -> Progress:
     raw = fsio.load_state(data, path, VERSION)
     raw.pop("version")
     stop = raw.pop("stop")
-    done = [Step(**{**s, "files": tuple((p, n) for p, n in s["files"])}) for s in raw.pop("done")]
+    done = [
+        Step(**{**s, "files": tuple((p, n) for p, n in s["files"]), "offsets": _offsets(s)}) for s in raw.pop("done")
+    ]
     files = [
-        ledgers.Attempt(**{**a, "files": tuple(ledgers.FileOutcome(**f) for f in a["files"])})
+        ledgers.Attempt(**{**a, "files": tuple(ledgers.FileOutcome(**f) for f in a["files"]), "offsets": _offsets(a)})
         for a in raw.pop("attempts")
     ]
     found = Progress(
@@ -167,3 +177,8 @@ def load(project: Project, upstream: str) -> Progress:
             }
         )
     return found
+
+
+def _offsets(raw: Mapping[str, Any]) -> tuple[FileOffset, ...]:
+    """Those of a step or an attempt; an older patchq wrote none."""
+    return tuple(FileOffset(f["path"], tuple(f["lines"])) for f in raw.get("offsets", ()))

@@ -42,7 +42,7 @@ def stop_at(
     return Stop(
         patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), "",
         tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
-        grade, evidence,
+        grade, evidence, landing.said,
         carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
     )  # fmt: skip
 

@@ -16,7 +16,8 @@ from typing import Any
 from patchq.formats import jsonlines
 from patchq.formats.jsonlines import Problem
 
-VERSION = 1
+#: The newest of a line; each line has the oldest that can say it, so that an older patchq reads what it can.
+VERSION = 2
 #: What can become of a patch, from the cheapest; see docs/reference/formats.md.
 OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict")
 #: Those after which the stack of the new ref has the patch.
@@ -35,6 +36,14 @@ class FileOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class FileOffset:
+    """A file whose lines moved: by how many, hunk by hunk."""
+
+    path: str
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One patch carried from one ref onto another.
 
@@ -46,6 +55,7 @@ class Attempt:
     :ivar lines: lines of the patch that changed in the resolution.
     :ivar proof: how its proof went afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``, or empty.
     :ivar time: UTC, ISO 8601.
+    :ivar offsets: of ``offset``, how far; ``checked`` says by what it is known that this is the place.
     """
 
     patch: str
@@ -62,11 +72,14 @@ class Attempt:
     how: str = ""
     lines: int = 0
     proof: str = ""
+    offsets: tuple[FileOffset, ...] = ()
+    checked: str = ""
 
     def line(self) -> bytes:
         """The line that says it."""
+        version = VERSION if self.offsets or self.checked else 1
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
-        return (json.dumps({"v": VERSION, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+        return (json.dumps({"v": version, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +107,7 @@ def _attempt(raw: Any) -> Attempt:
     if not isinstance(raw, dict):
         raise ValueError("is not a JSON object")
     version = raw.pop("v", None)
-    if version != VERSION:
+    if version not in range(1, VERSION + 1):
         newer = isinstance(version, int) and version > VERSION
         raise ValueError(f"has format {version}" + (", which a newer patchq wrote" if newer else f", not {VERSION}"))
     if missing := [n for n in _NEEDED if not isinstance(raw.get(n), str) or not raw[n]]:
@@ -105,11 +118,29 @@ def _attempt(raw: Any) -> Attempt:
         raise ValueError(f"has the unknown outcome {raw['outcome']!r}")
     if raw.get("grade", "") not in GRADES:
         raise ValueError(f"has the unknown grade {raw['grade']!r}")
-    texts = [v for k, v in raw.items() if k not in ("files", "lines")]
+    texts = [v for k, v in raw.items() if k not in ("files", "lines", "offsets")]
     if not all(isinstance(v, str) for v in texts) or not isinstance(raw.get("lines", 0), int):
         raise ValueError("has a field of the wrong type")
     files = tuple(FileOutcome(str(f["path"]), int(f["hunks"])) for f in raw.pop("files", ()))
-    return Attempt(**raw, files=files)
+    offsets = tuple(FileOffset(str(f["path"]), tuple(map(int, f["lines"]))) for f in raw.pop("offsets", ()))
+    return Attempt(**raw, files=files, offsets=offsets)
+
+
+def say_offsets(offsets: Sequence[FileOffset]) -> str:
+    """How far, in a word: ``+12``, or from the least to the most: ``-3..+12``; empty for none."""
+    moved = [n for f in offsets for n in f.lines if n]
+    low, high = min(moved, default=0), max(moved, default=0)
+    return "" if not moved else f"{low:+d}" if low == high else f"{low:+d}..{high:+d}"
+
+
+def say_moved(offsets: Sequence[FileOffset], checked: str) -> str:
+    """How far, and by what it is known; empty for none."""
+    return f"{say_offsets(offsets)}, checked against the {checked}" if offsets else ""
+
+
+def line_map(before: str, after: str) -> str:
+    """What an offset from one ref to another is checked against."""
+    return f"line map {before}..{after}"
 
 
 def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:

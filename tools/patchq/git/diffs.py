@@ -81,10 +81,14 @@ class Diffs(Objects):
                 fields.append(field)
         return [_changes(found[c.encode()]) for c in commits]
 
-    def diffs_of(self, commits: Sequence[CommitId]) -> list[bytes]:
-        """The diff of each of the commits, renames as a removal and an addition."""
+    def diffs_of(self, commits: Sequence[CommitId], *, as_merged: bool = False) -> list[bytes]:
+        """The diff of each of the commits, renames as a removal and an addition.
+
+        :param as_merged: by the algorithm that git's merges use, not the one that people read.
+        """
         data = "".join(f"{c}\n" for c in commits).encode()
-        argv = ("diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv")
+        argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv"]
+        argv += ["--diff-algorithm=histogram", "--no-indent-heuristic"] if as_merged else []
         out = self.run(*argv, "--src-prefix=a/", "--dst-prefix=b/", "--stdin", data=data, config=_DIFF_CONFIG)
         found = dict.fromkeys(commits, b"")
         # No line of a diff begins with an id.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from patchq.carry.forecast import forecast
 from patchq.carry.landing import STOPS
 from patchq.errors import PatchqError
-from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse
+from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse, say_moved
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
 from patchq.project.project import Project
 from patchq.project.refs import older_first
@@ -256,7 +256,8 @@ def _matrix(
             for cell in forecast(project, upstream, open_refs, set_name=set_name).cells:
                 key = (cell.patch.partition("/")[2], cell.ref)
                 if not cells[key].outcome:
-                    said = "; ".join([f.path for f in cell.files] + ([cell.evidence] if cell.evidence else []))
+                    moved = say_moved(cell.offsets, cell.checked)
+                    said = "; ".join(filter(None, [*(f.path for f in cell.files), moved, cell.said, cell.evidence]))
                     file = stacks[here].relative(project.layout, key[0])
                     cells[key] = Cell(cell.outcome, f"forecast from {here}" + (f": {said}" if said else ""), file)
         except PatchqError as error:
@@ -271,5 +272,9 @@ def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
         return Cell("")
     a = line.attempt
     said = [f"from {a.from_ref}"] + [f"{f.path}" + (f" ({f.hunks} hunks)" if f.hunks else "") for f in a.files]
-    said += [part for part in (a.grade, a.evidence, a.how, a.proof and f"proof: {a.proof}") if part]
+    said += [
+        part
+        for part in (say_moved(a.offsets, a.checked), a.grade, a.evidence, a.how, a.proof and f"proof: {a.proof}")
+        if part
+    ]
     return Cell(a.outcome, "; ".join(said), line.file, line.line)

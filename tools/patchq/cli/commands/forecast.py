@@ -42,6 +42,7 @@ def _one(
     from patchq.carry.forecast import forecast
     from patchq.carry.landing import STOPS
     from patchq.errors import SourceError
+    from patchq.formats.ledger import say_offsets
 
     found = forecast(project, name, refs, releases=releases, ahead=newest, set_name=set_name)
     culprits, trouble = [], ""
@@ -59,7 +60,10 @@ def _one(
             "culprits": [asdict(c) for c in culprits], "notes": [trouble] if trouble else [],
         })  # fmt: skip
         return
-    outcome = {(c.patch, c.ref): c.outcome + (f" ({c.grade})" if c.grade else "") for c in found.cells}
+    outcome = {
+        (c.patch, c.ref): " ".join(filter(None, (c.outcome, say_offsets(c.offsets), c.grade and f"({c.grade})")))
+        for c in found.cells
+    }
     rows = [
         (patch.partition("/")[2], *(outcome[patch, ref] for ref in found.refs))
         for patch in dict.fromkeys(c.patch for c in found.cells)
@@ -71,8 +75,12 @@ def _one(
             gone = "gone: " if cell.outcome == "obsolete" else ""
             files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
             click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
+        if cell.said:
+            click.echo(f"{cell.ref} {cell.patch}: {cell.said}")
         if cell.grade:
             click.echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
+    for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
+        click.echo(f"offsets: checked against the {checked}")
     if annotate:
         from patchq.proofs.verdicts import annotation
 

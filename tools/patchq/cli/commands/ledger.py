@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, show_table
-from patchq.formats.ledger import Attempt
+from patchq.formats.ledger import Attempt, say_moved
 from patchq.names import show_path
 
 
@@ -61,7 +61,8 @@ def _history(upstream: str, attempts: Sequence[Attempt]) -> None:
         if (a.from_ref, a.onto) != before:
             before = (a.from_ref, a.onto)
             click.secho(f"{upstream} {show_path(a.from_ref.encode())} onto {show_path(a.onto.encode())}", bold=True)
-        words = [a.outcome + (f" ({a.grade})" if a.grade else "")]
+        moved = say_moved(a.offsets, a.checked)
+        words = [a.outcome + (f" {moved}" if moved else "") + (f" ({a.grade})" if a.grade else "")]
         words += [f"proof {a.proof}"] if a.proof else []
         click.echo(show_path(f"  {a.patch:<32} {', '.join(words)}".encode()))
         for line in textwrap.wrap(show_path("; ".join(filter(None, (a.evidence, a.how))).encode()), 74):

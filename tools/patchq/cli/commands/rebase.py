@@ -8,6 +8,7 @@ import click
 
 from patchq.carry.state import Result, Step, Stop
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.formats.ledger import say_offsets
 
 
 @click.command("rebase")
@@ -87,7 +88,7 @@ def _show(found: Result, told: int) -> None:
         click.echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
         return
     for step in found.steps[told:]:
-        if step.outcome not in ("clean", "offset") and not step.known:
+        if step.outcome != "clean" and not step.known:
             _show_step(step)
     counts = Counter(step.outcome for step in found.steps)
     words = ", ".join(f"{n} {word}" for word, n in counts.items())
@@ -102,7 +103,9 @@ def _show(found: Result, told: int) -> None:
 
 
 def _show_step(step: Step) -> None:
-    parts = [step.outcome]
+    files = ", ".join(f.path for f in step.offsets)
+    parts = [f"{step.outcome} {say_offsets(step.offsets)} ({files}), checked against the {step.checked}"
+             if step.offsets else step.outcome]  # fmt: skip
     parts += [f"{path} ({n})" if n else path for path, n in step.files]
     parts += [part for part in (step.how, step.proof and f"proof {step.proof}") if part]
     click.echo(f"{step.patch}: " + "; ".join(parts))
