@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 
 from carrying import copy_project, git, rebase
-
 from patchq.carry.forecast import forecast
 from patchq.carry.landing import STOPS
 from patchq.project.project import Project

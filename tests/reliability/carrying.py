@@ -1,6 +1,6 @@
 """Carry beside git: real commits onto real tags, and stacks of them, and what git's own merge makes of the same.
 
-    python tests/reliability/carrying.py HISTORY [--pairs 2000] [--stacks 64] [--seed 1]
+    python tests/reliability/carrying.py HISTORY [--pairs 2000] [--stacks 64] [--seed 1] [--near]
 
 HISTORY is a git repository with tags; nothing is written into it. Each pair is a commit and a tag that it is carried
 to, as a patch on its parent; each stack is some commits in a row and a tag, for which git is asked as `git rebase`
@@ -13,12 +13,13 @@ import argparse
 import random
 import subprocess
 import sys
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patchq.carry.landing import STOPS, Patch, read_patches
+from patchq.carry.landing import STOPS, Landing, Patch, read_patches
 from patchq.carry.merging import carry
 from patchq.errors import SourceError
 from patchq.git.repository import Git, scratch
@@ -31,10 +32,10 @@ ORT = ("merge.directoryRenames=true",)
 
 @dataclass
 class Tally:
-    """What came of a run. ``wrong``: landings that are not git's, in words."""
+    """What came of a run. ``wrong``: landings that are not git's; ``alone``: stops where git merges; in words."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    stopped_alone: int = 0
+    alone: list[str] = field(default_factory=list)
     lost: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -46,12 +47,12 @@ class Tally:
     def __str__(self) -> str:
         words = ", ".join(f"{n} {word}" for word, n in sorted(self.outcomes.items()))
         return (
-            f"{self.tried} carried: {words}; git merges {self.stopped_alone} that stop here; "
+            f"{self.tried} carried: {words}; git merges {len(self.alone)} that stop here; "
             f"{self.lost} not tried, as the history lacks a file; {len(self.wrong)} differ from git's"
         )
 
 
-def _import(repository: Git, commits: Sequence[tuple[str, int]]) -> list[str]:
+def import_trees(repository: Git, commits: Sequence[tuple[str, int]]) -> list[str]:
     """Commits of trees, each with the number of its parent among them (0: none); by one ``git fast-import``."""
     parts = []
     for number, (tree, parent) in enumerate(commits, 1):
@@ -68,7 +69,7 @@ def _import(repository: Git, commits: Sequence[tuple[str, int]]) -> list[str]:
 
 def ort(repository: Git, base: str, ours: Sequence[str], theirs: str) -> list[str]:
     """The trees that git's merge of trees comes to; empty where it conflicts."""
-    ids = _import(repository, [(base, 0), (theirs, 1), *((tree, 1) for tree in ours)])
+    ids = import_trees(repository, [(base, 0), (theirs, 1), *((tree, 1) for tree in ours)])
     done = subprocess.run(
         ["git", *(x for c in ORT for x in ("-c", c)), "merge-tree", "--write-tree", "--stdin", "-z", "--no-messages"],
         cwd=repository.folder, input="".join(f"{i} {ids[1]}\n" for i in ids[2:]).encode(), check=True,
@@ -83,6 +84,23 @@ def ort(repository: Git, base: str, ours: Sequence[str], theirs: str) -> list[st
     return found
 
 
+def _judge(repository: Git, where: str, landing: Landing, tree: str, merged: str, tally: Tally) -> bool:
+    """Count a landing on a tree; False where it is not what git's merge comes to (empty: a conflict)."""
+    tally.outcomes[landing.outcome] += 1
+    if landing.outcome in STOPS:
+        if merged and merged != tree:
+            tally.alone.append(f"{where}: {landing.outcome}: {landing.said}")
+        return True
+    if not merged:
+        tally.wrong.append(f"{where}: {landing.outcome}, where git stops")
+        return False
+    ours = {(c.path, c.new) for c in landing.changes if c.old != c.new}
+    if ours != {(c.path, c.new) for c in repository.changes(tree, merged)}:
+        tally.wrong.append(f"{where}: {landing.outcome}, and git's merge is another")
+        return False
+    return True
+
+
 def compare(history: Git, commit: str, targets: Sequence[str], tally: Tally, names: Sequence[str] = ()) -> None:
     """One commit, carried as a patch on its parent to each target."""
     info = history.log("--no-walk", commit)[0]
@@ -95,18 +113,7 @@ def compare(history: Git, commit: str, targets: Sequence[str], tally: Tally, nam
         with scratch(history) as repository:
             expected = ort(repository, patch.parent, trees, info.tree)
             for name, column, tree, merged in zip(names or targets, columns, trees, expected, strict=True):
-                landing = column.landings[0]
-                tally.outcomes[landing.outcome] += 1
-                if landing.outcome in STOPS:
-                    tally.stopped_alone += bool(merged) and merged != tree
-                    continue
-                where = f"{commit[:9]} onto {name}: {landing.outcome}"
-                if not merged:
-                    tally.wrong.append(f"{where}, where git stops")
-                elif {(c.path, c.new) for c in landing.changes} != {
-                    (c.path, c.new) for c in repository.changes(tree, merged)
-                }:
-                    tally.wrong.append(f"{where}, and git's merge is another")
+                _judge(repository, f"{commit[:9]} onto {name}", column.landings[0], tree, merged, tally)
     except (SourceError, runner.CommandError, subprocess.CalledProcessError):
         tally.lost += len(targets)
 
@@ -124,21 +131,11 @@ def compare_stack(history: Git, commits: Sequence[str], target: str, tally: Tall
             tree: str = history.tree_of([target])[0]
             for number, patch in enumerate(patches):
                 landing = column.landings[number]
-                tally.outcomes[landing.outcome] += 1
                 (merged,) = ort(repository, patch.parent, [tree], patch.commit.tree)
-                if landing.outcome in STOPS:
-                    tally.stopped_alone += bool(merged) and merged != tree
-                    continue
                 where = f"{patch.name} of the stack {commits[0][:9]}..{commits[-1][:9]} onto {name or target}"
-                if not merged:
-                    tally.wrong.append(f"{where}: {landing.outcome}, where git stops")
+                if not _judge(repository, where, landing, tree, merged, tally):
                     return
-                if {(c.path, c.new) for c in landing.changes} != {
-                    (c.path, c.new) for c in repository.changes(tree, merged)
-                }:
-                    tally.wrong.append(f"{where}: {landing.outcome}, and git's merge is another")
-                    return
-                tree = merged
+                tree = tree if landing.outcome in STOPS else merged
     except (SourceError, runner.CommandError, subprocess.CalledProcessError):
         tally.lost += len(commits)
 
@@ -147,8 +144,13 @@ def _lines(history: Git, *args: str) -> list[str]:
     return history.run(*args).decode().split()
 
 
-def sample(history: Git, pairs: int, stacks: int, seed: int, *, each: int = 5, size: int = 6) -> tuple[Tally, Tally]:
-    """Random commits of the main line onto random tags, ``each`` of them a commit; and stacks of ``size`` in a row."""
+def sample(
+    history: Git, pairs: int, stacks: int, seed: int, *, near: bool = False, each: int = 5, size: int = 6
+) -> tuple[Tally, Tally]:
+    """Random commits of the main line onto random tags, ``each`` of them a commit; and stacks of ``size`` in a row.
+
+    :param near: onto the tags that lie next to the commit, where more of them land.
+    """
     chance = random.Random(seed)
     line = _lines(history, "rev-list", "--first-parent", "HEAD")
     reach = min(len(line) - 1, 1500)
@@ -159,15 +161,26 @@ def sample(history: Git, pairs: int, stacks: int, seed: int, *, each: int = 5, s
         commit = history.resolve(f"{tag}^{{commit}}")[0]
         if commit in known or history.run("rev-list", "--max-count=1", f"{line[-1]}..{commit}").strip():
             tags[tag] = commit
-    names = sorted(tags)
+    names = sorted(tags, key=lambda name: (int(history.line("log", "-1", "--format=%ct", tags[name])), name))
+    times = [int(history.line("log", "-1", "--format=%ct", tags[name])) for name in names]
+
+    def some(commit: str, count: int) -> list[str]:
+        if not near:
+            return chance.sample(names, min(count, len(names)))
+        at = bisect(times, int(history.line("log", "-1", "--format=%ct", commit)))
+        start = max(0, min(at - count // 2, len(names) - count))
+        return names[start : start + count]
+
     single, rows = Tally(), Tally()
     while single.tried + single.lost < pairs:
-        chosen = chance.sample(names, min(each, len(names)))
-        compare(history, chance.choice(line), [tags[n] for n in chosen], single, chosen)
+        commit = chance.choice(line)
+        chosen = some(commit, each)
+        compare(history, commit, [tags[n] for n in chosen], single, chosen)
         if sys.stderr.isatty():
             print(f"\r{single}", end="", file=sys.stderr)
     for _ in range(stacks):
-        at, name = chance.randrange(size, len(line)), chance.choice(names)
+        at = chance.randrange(size, len(line))
+        name = chance.choice(some(line[at], each))
         compare_stack(history, line[at - size : at][::-1], tags[name], rows, name)
     return single, rows
 
@@ -179,11 +192,15 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--stacks", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--near", action="store_true", help="onto the tags next to each commit, not any")
     given = parser.parse_args()
-    found = sample(Git(given.history), given.pairs, given.stacks, given.seed)
+    found = sample(Git(given.history), given.pairs, given.stacks, given.seed, near=given.near)
     for word, tally in zip(("pairs", "stacks"), found, strict=True):
         print(f"{word}: {tally}")
-        print(*(f"  {said}" for said in tally.wrong), sep="\n")
+        for said in tally.wrong:
+            print(f"  differs: {said}")
+        for said in tally.alone:
+            print(f"  stops alone: {said}")
     return int(any(tally.wrong for tally in found))
 
 

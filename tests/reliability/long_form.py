@@ -1,6 +1,6 @@
 """The long form of the reliability tests: every point, and minutes of fuzzing for each parser.
 
-    python tests/reliability/long_form.py [--results FOLDER] [--only WORD] [--merge]
+    python tests/reliability/long_form.py [--results FOLDER] [--only WORD] [--merge] [--history REPOSITORY]
 
 Runs the tests of this folder with nothing left out, writes what they found to
 ``docs/reference/reliability.json`` and the tables of ``docs/reference/reliability.md`` from that.
@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def collect(folder: Path) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
         row = json.loads(path.read_text())
-        which = tuple(str(row.get(key, "")) for key in ("verb", "fault", "parser", "seed"))
+        which = tuple(str(row.get(key, "")) for key in ("verb", "fault", "parser", "history", "what", "seed"))
         found.setdefault(row.pop("kind"), {})[which] = row
     return {kind: [rows[which] for which in sorted(rows)] for kind, rows in sorted(found.items())}
 
@@ -68,8 +69,34 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
         "cases", "taken by both, the same tree", "refused by both", "left to git", "refused with a reason",
         "another tree", "taken that git refuses", "refused without a reason",
     )  # fmt: skip
+    carried: dict[tuple[str, str], Counter[str]] = {}
+    for row in found.get("carried", []):
+        counts = carried.setdefault((row["history"].split(",")[0], row["what"]), Counter())
+        counts.update({key: row[key] for key in ("tried", "landed", "moved", "alone")})
+    for row in found.get("texts", []):
+        outcomes = {key: n for key, n in row.items() if key != "seed"}
+        landed = sum(outcomes.get(key, 0) for key in ("clean", "offset", "merged"))
+        counts = carried.setdefault(("texts of few words", "patches, three in a row"), Counter())
+        counts.update(tried=sum(outcomes.values()), landed=landed, moved=outcomes.get("offset", 0))
+    for row in found.get("rebased", []):
+        counts = carried.setdefault(("made", "stacks of three that git's rebase finished too"), Counter())
+        counts.update(tried=row["same"], landed=row["same"])
+    heads = ("tried", "landed", "moved", "alone")
+    merged = [(*which, *(f"{n[key]:,}" for key in heads), 0) for which, n in sorted(carried.items())]
     return {
         "differential": table(compared_head, compared),
+        "carried": table(
+            (
+                "history",
+                "what",
+                "tried",
+                "landed",
+                "of them with lines moved",
+                "stopped where git merges",
+                "not as git",
+            ),
+            merged,
+        ),
         "killed": table(("verb", *faults), killed),
         "fuzz": table(("parser", "seconds", "inputs", "branches reached", "findings left"), fuzzed),
         "property": table(("parser", "inputs"), random),
@@ -91,6 +118,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, help="keep the single results here")
     parser.add_argument("--only", default="", metavar="WORD", help="as pytest's -k; then nothing is written")
+    parser.add_argument(
+        "--history", type=Path, metavar="REPOSITORY",
+        help="carry random commits of this one (a git directory with tags) onto its tags, beside git's merges",
+    )  # fmt: skip
     parser.add_argument("--merge", action="store_true", help="write what is in --results, without running")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as text:
@@ -99,6 +130,8 @@ def main() -> int:
         code = 0
         if not given.merge:
             env = {**os.environ, "PATCHQ_RELIABILITY": "long", "PATCHQ_RELIABILITY_RESULTS": str(folder)}
+            if given.history:
+                env["PATCHQ_RELIABILITY_HISTORY"] = str(given.history.resolve())
             only = ["-k", given.only] if given.only else []
             page_test = f"--ignore={HERE / 'test_report.py'}"  # it compares what this run is about to write
             argv = [sys.executable, "-m", "pytest", "-n", "auto", "--dist=load", str(HERE), page_test, *only]

@@ -115,3 +115,50 @@ def test_lines_that_stand_there_twice_are_for_git(patchq: Patchq, upstream: Path
     release(upstream, "v2", b"above\n" + before + b"between\n" + copied)
     assert cell(patchq)["outcome"] == "merged"
     assert carried(patchq) == b"above\n" + before.replace(b"line 10\n", b"ten\n") + b"between\n" + copied
+
+
+def twice(patchq: Patchq, upstream: Path) -> str:
+    """A patch whose block upstream has further down, with another change that upstream has not; what it should be."""
+    block = "".join(f"def helper_{n}(x):\n    return x + {n}\n\n\n" for n in range(6))
+    parts = [function(name, f"    return {n} + n\n") for n, name in enumerate("abcdefgh")]
+    changed = [p.replace("return 0 + n", "return n") for p in parts]
+    fork(patchq, upstream, "".join(parts), "".join([*changed[:4], block, *changed[4:]]))
+    release(upstream, "v2", "".join([*parts[:6], block, *parts[6:]]))
+    return "".join([*changed[:6], block, *changed[6:]])
+
+
+def test_a_block_that_git_would_add_twice_is_a_conflict_of_its_own(patchq: Patchq, upstream: Path) -> None:
+    wanted = twice(patchq, upstream)
+    found = cell(patchq)
+    assert found["outcome"] == "conflict", found
+    assert found["said"] == "m.py: upstream has added these lines already; git's merge adds them once more"
+    assert [f["path"] for f in found["files"]] == ["m.py"]
+    assert found["said"] in patchq.ok("forecast", "up", "--onto", "v2")
+    said = patchq.fails(3, "rebase", "up", "--onto", "v2")
+    assert found["said"] in said
+    parked = patchq.layout.tree("up@v2")
+    text = (parked / "m.py").read_text()
+    assert text.count("<<<<<<< up v2\n") == text.count(">>>>>>> fix (written for v1)\n") == 1
+    assert text.count("def helper_3(x):\n") == 2
+    assert "    return n\n" in text  # the rest of the patch is there
+    assert git(parked, "diff", "--name-only", "--diff-filter=U") == "m.py"
+    (parked / "m.py").write_text(wanted)
+    patchq.ok("rebase", "up", "--continue", "--no-proof")
+    assert "resolved" in patchq.ok("ledger")
+
+
+def test_such_a_conflict_is_replayed_and_given_up(patchq: Patchq, upstream: Path) -> None:
+    wanted = twice(patchq, upstream)
+    patchq.fails(3, "rebase", "up", "--onto", "v2")
+    parked = patchq.layout.tree("up@v2")
+    before = (parked / "m.py").read_bytes()
+    patchq.ok("rebase", "up", "--abort")
+    patchq.fails(3, "rebase", "up", "--onto", "v2")
+    assert (parked / "m.py").read_bytes() == before
+    patchq.fails(3, "rebase", "up", "--continue")  # markers are left
+    (parked / "m.py").write_text(wanted)
+    patchq.ok("rebase", "up", "--continue", "--no-proof")
+    patchq.ok("undo")
+    said = patchq.fails(3, "rebase", "up", "--onto", "v2")  # no proof says that it is right: a person is to look
+    assert "the recorded resolution of m.py resolves it" in said
+    assert (parked / "m.py").read_text() == wanted

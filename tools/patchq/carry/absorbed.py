@@ -21,6 +21,8 @@ from patchq.formats import diff
 IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
 #: Lines of some letters from which a block that is there once is told apart from all else by itself.
 _DISTINCT_LINES, _LETTERS = 3, 4
+#: Such lines from which on most of them are a sign, too.
+_LONG = 5
 #: The share of a change from which on it is shown as edited, and the one that must be left when it has landed
 #: and later versions went over it.
 _HALF, _LEFT = 0.5, 0.75
@@ -136,7 +138,7 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
     :param times: how often the patch makes it.
     """
     if not seems_made(block, base, now):
-        return False
+        return _is_twice_edited(block, base, now, merged)
     before, places = len(_text(base()).find(block.added)), _text(now).find(block.added)
     if len(_text(merged).find(block.added)) <= max(before + times, len(places)):
         return False
@@ -144,6 +146,17 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
         return True
     text, size = _text(now), len(block.added)
     return any(text.line(at - 1) == block.above and text.line(at + size) == block.below for at in places)
+
+
+def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
+    """The same of a long addition most of whose lines upstream added: it has them edited."""
+    words = {line: max(line.split(), key=len) for line in _telling(block.added)}
+    if len(words) < _LONG or sum(word in now for word in words.values()) < _LEFT * len(words):
+        return False
+    old, new, result = _text(base()), _text(now), _text(merged)
+    own = [line for line in words if not old.count(line)]
+    there = [line for line in own if new.count(line) and result.count(line) > new.count(line)]
+    return len(own) >= _LONG and len(there) >= _LEFT * len(own)
 
 
 def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple[str, str]) -> bytes:

@@ -8,7 +8,7 @@ from functools import partial
 
 from patchq.carry.absorbed import seems_made
 from patchq.carry.landing import ABSORBED, CLEAN, OFFSET, Landing, Patch
-from patchq.carry.linemap import SAME, LineMap, LineMaps, place
+from patchq.carry.linemap import SAME, LineMap, LineMaps, place, stand_alone
 from patchq.formats import diff
 from patchq.formats.ledger import FileOffset
 from patchq.git.diffs import PathChange
@@ -23,20 +23,27 @@ class Column:
 
     def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch], maps: LineMaps | None = None) -> None:
         self.git, self.tree, self.patches = git, tree, patches
-        self.maps = maps or LineMaps(git)
+        self.maps = maps or LineMaps(git, ())
         self.landings: dict[int, Landing] = {}
         self.contents: dict[BlobId, bytes] = {}
         #: Those of them that git doesn't have.
         self.unwritten: set[BlobId] = set()
         self.changed: set[bytes] = set()
+        #: The last patch that changes a path: after it nobody asks for the path's line map.
+        self.last = {path: patch for patch in patches for path in patch.paths}
         touched = {path for patch in patches for path in patch.paths}
         near = touched | {parent for path in touched for parent in _parents(path)}
+        left = {folder for patch in patches for folder in patch.left}
+        #: Folders that a patch leaves, with files in them that it doesn't know.
+        self.left: set[bytes] = set()
         folders = {path.rpartition(b"/")[0] for path in touched}
         self.folders = {b""}
         self.entries: dict[bytes, TreeEntry] = {}
         for path, entry in git.list_tree(tree).items():
             parents = _parents(path)
             self.folders.update(folders.intersection(parents))
+            if left and path not in touched:
+                self.left.update(left.intersection(parents))
             if path in near or not touched.isdisjoint(parents):
                 self.entries[path] = entry
         self.bare = dict(self.entries)
@@ -60,12 +67,16 @@ class Column:
 
     def read_maps(self) -> None:
         """Learn what upstream did to the files that the patches change, all at once."""
-        first: dict[bytes, PathChange] = {}
-        for edit in (edit for patch in self.patches for edit in patch.edits if edit.path in patch.hunks):
-            first.setdefault(edit.path, edit)
-        changed = [p for p, edit in first.items() if edit.old and self.entries.get(p) not in (None, edit.old, edit.new)]
-        if changed:
-            self.maps.read(self.patches[0].parent, self.tree, changed)
+        wanted = {edit.path for patch in self.patches for edit in patch.edits if self._may_have_place(patch, edit)}
+        if wanted:
+            self.maps.read(self.patches[0].parent, self.tree, wanted)
+
+    def _may_have_place(self, patch: Patch, edit: PathChange) -> bool:
+        """Whether a file that upstream changed has all old lines of a patch's hunks, as it stands."""
+        there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
+        if not (there and hunks and edit.old) or there in (edit.old, edit.new) or there.mode != edit.old.mode:
+            return False
+        return stand_alone(hunks, self.content(there.blob))
 
     def put(self, changes: Sequence[PathChange]) -> None:
         """Change the tree."""
@@ -88,12 +99,14 @@ class Column:
             if patch.paths & waiting:
                 waiting |= patch.paths
                 continue
-            landing = self._in_process(patch)
+            # What stays in a folder that a patch renames goes with it: only a merge of whole trees sees that.
+            alone = self.left.isdisjoint(patch.left)
+            landing = self._in_process(patch) if alone else None
             if landing:
                 self.put(landing.changes)
                 self.landings[number] = landing
                 continue
-            sides = self._sides(patch)
+            sides = self._sides(patch) if alone else None
             if sides is None:
                 # A merge of whole trees may move any path: it waits for all before it, and all after for it.
                 if not waiting:
@@ -131,7 +144,7 @@ class Column:
         if already or any(c.new and c.path not in entries and self._in_the_way(c.path) for c in new):
             return None
         for edit, entry, lines in placed:
-            if edit.new and entry.blob != edit.new.blob:
+            if edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
                 self.maps.put(edit.new.blob, entry.blob, lines.patched(patch.hunks[edit.path], landed=True))
         return Landing(patch.name, OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets))
 
@@ -148,14 +161,14 @@ class Column:
             return None
         if old.blob == new.blob:  # its mode alone changes
             return TreeEntry(new.mode, there.blob), SAME, ()
-        if not hunks:
+        content = self.content(there.blob)
+        if not hunks or not stand_alone(hunks, content):
             return None
         lines = self.maps.of(old.blob, there.blob, ask=there.blob not in self.unwritten)
-        content = self.content(there.blob)
         found = place(hunks, content, lines) if lines else None
         if lines is None or found is None:
             return None
-        before = partial(self.content, old.blob)
+        before = partial(self.maps.text, old.blob)
         if any(seems_made(block, before, content) for block in patch.blocks(edit.path)):
             return None
         text, shifts = found
@@ -169,7 +182,7 @@ class Column:
         """Keep the line maps of a patch's files for those after it, though it didn't land."""
         for edit in patch.edits:
             there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
-            if not (there and hunks and edit.old and edit.new):
+            if not (there and hunks and edit.old and edit.new) or self.last[edit.path] is patch:
                 continue
             if lines := self.maps.of(edit.old.blob, there.blob, ask=False):
                 self.maps.put(edit.new.blob, there.blob, lines.patched(hunks, landed=False))

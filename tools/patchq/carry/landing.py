@@ -23,13 +23,17 @@ STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch as paths that change, and as hunks by the path they are for."""
+    """A patch as paths that change, and as hunks by the path they are for.
+
+    :ivar left: folders that none of upstream's files is in any more: by what the patch renames, they may have moved.
+    """
 
     name: str
     commit: CommitInfo
     parent: TreeId
     edits: tuple[PathChange, ...]
     hunks: Mapping[bytes, Sequence[diff.Hunk]]
+    left: frozenset[bytes] = frozenset()
     _blocks: dict[bytes, list[Block]] = field(default_factory=dict, repr=False, compare=False)
 
     def blocks(self, path: bytes) -> list[Block]:
@@ -86,8 +90,17 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
         except diff.Unsupported:
             files = []
         hunks = {f.old_path: f.hunks for f in files if f.old_path and f.old_path == f.new_path and not f.binary}
-        found.append(Patch(name, info, parent, tuple(edits), hunks))
+        found.append(Patch(name, info, parent, tuple(edits), hunks, _left(store, info.commit, edits)))
     return found
+
+
+def _left(store: Git, commit: CommitId, edits: Sequence[PathChange]) -> frozenset[bytes]:
+    """The folders that a commit which renames files, or may, leaves without any."""
+    folders = {e.path.rpartition(b"/")[0] for e in edits if e.new is None} - {b""}
+    if not folders or all(e.old for e in edits):
+        return frozenset()
+    there = store.list_tree(commit, [folder + b"/" for folder in sorted(folders)])
+    return frozenset(f for f in folders if not any(path.startswith(f + b"/") for path in there))
 
 
 def write_commits(

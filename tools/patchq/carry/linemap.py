@@ -115,10 +115,15 @@ def places(content: bytes, lines: Sequence[bytes]) -> Iterator[int]:
         at = content.find(wanted, at + 1)
 
 
+def stand_alone(hunks: Iterable[diff.Hunk], content: bytes) -> bool:
+    """Whether the old lines of each of these hunks stand in a file, and in one place of it."""
+    return all(len(list(islice(places(content, hunk.old), 2))) == 1 for hunk in hunks)
+
+
 def place(hunks: Sequence[diff.Hunk], content: bytes, lines: LineMap) -> tuple[bytes, tuple[int, ...]] | None:
     """A file with hunks put where the map has them, and how far each is from where it was written for.
 
-    None where a hunk has no such place, or where its old lines stand in the file more than once.
+    None where a hunk has no such place.
     """
     image = diff.split_lines(content)
     parts: list[bytes] = []
@@ -130,8 +135,7 @@ def place(hunks: Sequence[diff.Hunk], content: bytes, lines: LineMap) -> tuple[b
         shift = lines.shift(start - (not leading(hunk)), end + (not hunk.trailing))
         if shift is None:
             return None
-        old = image[start + shift : end + shift]
-        if old != list(hunk.old) or len(list(islice(places(content, old), 2))) != 1:
+        if image[start + shift : end + shift] != list(hunk.old):
             return None
         parts += image[done : start + shift]
         parts += hunk.new
@@ -152,10 +156,14 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? ")
 
 
 class LineMaps:
-    """The maps between files' versions, by their blobs."""
+    """The maps between files' versions, by their blobs.
 
-    def __init__(self, git: Git) -> None:
-        self.git = git
+    :param versions: those that may be asked for as text, too; the store has them.
+    """
+
+    def __init__(self, git: Git, versions: Iterable[BlobId]) -> None:
+        self.git, self.versions = git, versions
+        self._texts: dict[BlobId, bytes] = {}
         self._known: dict[tuple[BlobId, BlobId], LineMap | None] = {}
 
     def read(self, before: TreeId, after: TreeId, paths: Iterable[bytes]) -> None:
@@ -175,6 +183,12 @@ class LineMaps:
         if (before, after) not in self._known and ask:
             self._learn(self.git.run("diff", *_DIFF, before, after))
         return self._known.get((before, after))
+
+    def text(self, version: BlobId) -> bytes:
+        """A version's content. They are all read when the first is asked for: a process each takes longer."""
+        if not self._texts:
+            self._texts = self.git.read_blobs(self.versions)
+        return self._texts[version]
 
     def put(self, before: BlobId, after: BlobId, lines: LineMap) -> None:
         """What is known of two versions that the store may not have."""

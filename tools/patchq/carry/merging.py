@@ -19,8 +19,8 @@ from patchq.carry.column import Column, Request
 from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, FileConflict, Landing, Patch
 from patchq.carry.linemap import LineMaps
 from patchq.formats import diff
-from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
 from patchq.git.diffs import PathChange
+from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
 from patchq.git.mergetree import Merge, Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
@@ -74,13 +74,14 @@ def _following(
     """Columns that know where files went, and what merges in them; afterwards they read from the store."""
     with scratch(store) as git:
         base, *trees = store.tree_of([written_for, *commits])
-        maps = LineMaps(git)
+        edits = [e for patch in patches for e in patch.edits if e.path in patch.hunks]
+        maps = LineMaps(git, [e.old.blob for e in edits if e.old])
         columns = [Column(git, tree, patches, maps) for tree in trees]
         merger = _Merger(git)
         merger.follow(columns, base)
         yield columns, merger
         for column in columns:
-            column.git = store
+            column.git, column.maps = store, LineMaps(store, ())
 
 
 _PROBE = b"\nwhere this line is, there is the file: %d\n"
@@ -228,7 +229,7 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
             continue
         blocks = patch.blocks(edit.path)
         ours, text = column.content(change.old.blob), column.content(change.new.blob)
-        before = partial(column.content, edit.old.blob)
+        before = partial(column.maps.text, edit.old.blob)
         twice = [b for b in dict.fromkeys(blocks) if is_twice(b, before, ours, text, blocks.count(b))]
         if twice:
             content = mark_added(ours, text, twice, merged.labels)

@@ -157,6 +157,7 @@ def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, 
     said = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
     files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
     said += f", {', '.join(files)}" if files else ""
+    said += f"; {landing.said}" if landing.said else ""
     said += f"; upstream has {evidence}" if evidence else ""
     said += f"; carried from {plan.carried.stack.pin.ref}"
     ledger = read_ledgers(project, [plan.upstream]).get(plan.upstream, ledgers.Ledger())

@@ -42,7 +42,8 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
     cells = [_cells(m, link) for m in evidence.matrices]
     return render(
         "report/report.html.j2", e=evidence, matrices=evidence.matrices, link=link, url=_url,
-        tone=lambda word: _TONE.get(word, ""), moved=say_moved, graph=_graph(evidence.patches), charts=_charts(evidence),
+        tone=lambda word: _TONE.get(word, ""), moved=say_moved,
+        graph=_graph(evidence.patches), charts=_charts(evidence),
         statuses=sorted(Counter(p.info.status.split(" ")[0] for p in evidence.patches).items()),
         ledger_lines=sorted(evidence.ledger, key=lambda x: x.attempt.time, reverse=True)[:MOST_LINES],
         css=raw((FOLDER / "report" / "report.css").read_text()), js=raw(script), cells_json=raw(_json(cells)),
