@@ -155,7 +155,10 @@ def _project(project: Project) -> list[Finding]:
     if pending.exists():
         found.append(
             Finding(
-                "journal", "note", "a command was interrupted", "the next one finishes what it began: `patchq apply`"
+                "journal",
+                "note",
+                "a command was interrupted",
+                "the next one finishes what it began: `patchq apply`; or `patchq undo --pending` gives it up",
             )
         )
     for upstream in project.lock.upstreams:

@@ -110,8 +110,8 @@ class Journal:
         data = fsio.read_or_none(self.pending)
         if data is None:
             return ""
+        record = self._read(self.pending)
         with _names_the_way_out():
-            record = self._read(self.pending)
             self._carry_out(record, resumed=True)
         return str(record["summary"])
 
