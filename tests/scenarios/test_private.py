@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,131 @@ def test_a_compressed_index_is_asked_of_git(stack: Patchq) -> None:
     assert "is tracked by git" in stack.fails(1, "status")
     git(stack.root, "rm", "-q", "-r", "--cached", ".patchq")
     stack.ok("status")
+
+
+def evil_store(stack: Patchq, tmp_path: Path, at: Path) -> Path:
+    """A copy of the store that runs something; returns where the mark of that would be."""
+    program, mark = trap(tmp_path)
+    hooks = tmp_path / "evil-hooks"
+    hooks.mkdir()
+    for hook in ("reference-transaction", "post-index-change"):
+        shutil.copy(program, hooks / hook)
+    shutil.copytree(stack.layout.store, at)
+    (at / "config").write_text(
+        f'[core]\n\tfsmonitor = {program}\n\thooksPath = {hooks}\n[filter "x"]\n\tsmudge = {program}\n'
+    )
+    return mark
+
+
+def foreign_git(stack: Patchq, evil: Path) -> None:
+    evil.rename(stack.layout.store / ".git")
+
+
+def foreign_common(stack: Patchq, evil: Path) -> None:
+    (stack.layout.store / "commondir").write_text(f"{evil}\n")
+
+
+def linked_record(stack: Patchq, evil: Path) -> None:
+    record = stack.layout.store / "worktrees" / "up"
+    shutil.rmtree(record)
+    record.symlink_to(evil / "worktrees" / "up")
+
+
+def blank_after(stack: Patchq, evil: Path) -> None:
+    """git's path ends in a blank, which a reader that strips doesn't see."""
+    record = stack.layout.store / "worktrees" / "up"
+    other = shutil.copytree(record, record.with_name("up "))
+    (other / "commondir").write_text(f"{evil}\n")
+    (stack.tree() / ".git").write_text(f"gitdir: {other}\n")
+
+
+def carriage_return(stack: Patchq, evil: Path) -> None:
+    """git leaves out a CR at the end, a reader that doesn't looks at another record."""
+    record = stack.layout.store / "worktrees" / "up"
+    shutil.copytree(record, record.with_name("up\r"))
+    (record / "commondir").write_text(f"{evil}\n")
+    (stack.tree() / ".git").write_bytes(b"gitdir: %s\r\n" % os.fsencode(record))
+
+
+def relative(stack: Patchq, evil: Path) -> None:
+    """A path that only git, from the worktree, finds."""
+    shutil.move(evil, stack.tree() / "store.git")
+    (stack.tree() / "store.git" / "worktrees" / "up").rename(stack.tree() / "store.git" / "worktrees" / "x")
+    (stack.tree() / ".git").write_text("gitdir: store.git/worktrees/x\n")
+
+
+@pytest.mark.parametrize("trick", [foreign_git, foreign_common, linked_record, blank_after, carriage_return, relative])
+def test_private_state_of_an_archive_leads_git_nowhere_else(
+    stack: Patchq, tmp_path: Path, trick: Callable[[Patchq, Path], None]
+) -> None:
+    evil = tmp_path / "evil" / "store.git"
+    mark = evil_store(stack, tmp_path, evil)
+    trick(stack, evil)
+    for verb in (("status",), ("drop", "third"), ("apply",)):
+        stack.fails(1, *verb)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["info/attributes", "info/grafts", "objects/info/alternates", "config.worktree"])
+def test_a_file_of_the_store_that_changes_what_git_sees_is_refused(stack: Patchq, name: str) -> None:
+    path = stack.layout.store / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("* ident\n")
+    assert "not patchq's" in stack.fails(1, "status")
+    path.unlink()
+    stack.ok("status")
+
+
+@pytest.mark.parametrize("name", ["worktrees/up/index", "refs/heads/up", "packed-refs", "objects/pack", "info"])
+def test_a_link_deep_in_the_store_is_refused(stack: Patchq, tmp_path: Path, name: str) -> None:
+    """git follows it to write: its lock lies beside what the link names."""
+    path, elsewhere = stack.layout.store / name, tmp_path / "elsewhere"
+    if os.path.lexists(path):
+        path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    assert f"{path} is a symbolic link" in stack.fails(1, "status")
+
+
+@pytest.mark.parametrize(
+    "name", ["prove/slot0", "prove/slot0/up", "results/last.json", "pr/x", "history/up.git", "journal/objects/ab"]
+)
+def test_a_link_in_any_private_folder_is_refused(stack: Patchq, tmp_path: Path, name: str) -> None:
+    path = stack.layout.private / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.symlink_to(tmp_path)
+    assert f"{path} is a symbolic link" in stack.fails(1, "status")
+
+
+def test_history_that_names_programs_is_refused(stack: Patchq) -> None:
+    history = stack.layout.private / "history" / "up.git"
+    history.mkdir(parents=True)
+    (history / "config").write_text("[core]\n\thooksPath = /tmp\n")
+    assert "patchq didn't write" in stack.fails(1, "status")
+
+
+def test_hooks_of_the_store_are_not_run(stack: Patchq, tmp_path: Path) -> None:
+    """A person's own, too: `pre-commit install` in a worktree puts them there."""
+    program, mark = trap(tmp_path)
+    hooks = stack.layout.store / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for hook in ("reference-transaction", "post-checkout", "post-index-change", "pre-auto-gc", "update"):
+        shutil.copy(program, hooks / hook)
+    for verb in (("drop", "third"), ("undo",), ("fetch",), ("apply", "--to", "first"), ("status",)):
+        stack.ok(*verb)
+    assert not mark.exists()
+
+
+def test_what_a_persons_git_and_editor_write_into_the_store_is_no_harm(stack: Patchq) -> None:
+    for key, value in (
+        ("branch.up.vscode-merge-base", "origin/main"),
+        ("user.name", "A Person"),
+        ("user.email", "a@example.org"),
+        ("remote.origin.url", "https://example.org/x.git"),
+    ):
+        git(stack.tree(), "config", key, value)
+    stack.ok("drop", "third")
 
 
 @pytest.mark.parametrize("line", ["\tfsmonitor = {}", "[include]\n\tpath = {}", '[filter "x"]\n\tsmudge = {}'])

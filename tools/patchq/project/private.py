@@ -19,15 +19,28 @@ from patchq.git.worktree import is_cut
 from patchq.system import fsio
 from patchq.system.paths import Layout
 
-#: What the store's configuration may say: ``git init`` and :func:`patchq.git.repository.init_store` wrote it.
+#: What a store's configuration may say: ``git init`` and :func:`patchq.git.repository.init_store` wrote it, or a
+#: person's git and editor did in a worktree. None of these names a program, whatever section it stands in.
 _SETTINGS = re.compile(
-    rb"\[core\]|\[gc\]|\[extensions\]|"
+    rb"\[(?:core|gc|extensions|user)\]|"
+    rb'\[(?:branch|remote|submodule) "[\w./@%+-]+"\]|'
     rb"\t(?:repositoryformatversion = [01]|filemode = (?:true|false)|bare = true|ignorecase = (?:true|false)|"
     rb"symlinks = (?:true|false)|precomposeunicode = (?:true|false)|logallrefupdates = false|autocrlf = false|"
-    rb"loosecompression = \d|fsync = all|auto = 0|objectformat = sha1|refstorage = files)|",
+    rb"loosecompression = \d|fsync = all|auto = 0|objectformat = sha1|refstorage = files|"
+    rb"(?:name|email|remote|merge|description|vscode-merge-base|url|fetch|active) = [^\0\r\n]*)|",
     re.IGNORECASE,
 )
-_AGAIN = "remove {} and run `patchq apply`: what lies in .patchq is made again from the lock"
+#: Files by which git would look elsewhere, or see other content; neither patchq nor a person's git writes them there.
+_FOREIGN = (
+    ".git", "commondir", "gitdir", "config.worktree", "info/attributes", "info/grafts",
+    "objects/info/http-alternates",
+)  # fmt: skip
+#: Folders of git's that are not walked: content by its id, and what isn't the store's.
+_NOT_WALKED = ("objects", "modules", "lfs")
+_GITFILE = re.compile(rb"gitdir: (/[^\0]*[^\0\r\n])\n", re.DOTALL)
+_LEAVE = (
+    "look where it came from and remove it; what the worktrees in .patchq/trees hold and no patch has is only there"
+)
 
 
 def check_private(layout: Layout) -> None:
@@ -51,8 +64,10 @@ def check_private(layout: Layout) -> None:
             hint="`git rm -r --cached .patchq`, remove the folder, add /.patchq/ to .gitignore, then `patchq apply`",
         )
     _check_store(layout.store)
-    trees = private / "trees"
-    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
+    _check_alternates(layout.store)
+    for history in _inside(private / "history"):
+        _check_store(history)
+    for tree in sorted(_inside(private / "trees")):
         _check_tree(tree, layout.store)
 
 
@@ -66,10 +81,23 @@ def _own_paths(layout: Layout) -> Iterator[Path]:
         upstreams = _inside(stacks[0])
         yield from upstreams
         yield from (path for upstream in upstreams if not upstream.is_symlink() for path in _inside(upstream))
-    for folder in (private, layout.store, private / "trees", private / "journal"):
+    yield private
+    if private.is_symlink():
+        return
+    for folder in _inside(private):
         yield folder
-        if not folder.is_symlink():
-            yield from _inside(folder)
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        yield from _links(folder)
+        for below in _inside(folder) if folder.name in ("journal", "prove") else ():
+            yield from _links(below)
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """The symbolic links that lie in a folder, which may be one itself; asked of the folder, not of each file."""
+    if not folder.is_symlink() and folder.is_dir():
+        with os.scandir(folder) as entries:
+            yield from (Path(entry.path) for entry in entries if entry.is_symlink())
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -98,18 +126,39 @@ def _is_tracked(layout: Layout) -> bool:
 
 
 def _check_store(store: Path) -> None:
+    """Check a repository of patchq's own before git looks at it."""
     if not store.is_dir():
         return
-    for name in ("config.worktree", "commondir", "info/attributes", "info/grafts", "objects/info/http-alternates"):
-        if os.path.lexists(store / name):
-            raise StateError(f"{store / name} is not patchq's", hint=_AGAIN.format(store))
+    records = _inside(store / "worktrees")
+    for path in (*(store / name for name in _FOREIGN), *(record / "config.worktree" for record in records)):
+        if os.path.lexists(path):
+            raise StateError(f"{path} is not patchq's", hint=_LEAVE)
+    for folder, folders, files in os.walk(store):
+        here = Path(folder)
+        for name in (*folders, *files):
+            if os.path.islink(os.path.join(folder, name)):
+                raise StateError(f"{here / name} is a symbolic link, and git would write where it leads", hint=_LEAVE)
+        folders[:] = [name for name in folders if name not in _NOT_WALKED]
+    for folder in (store / "objects", *(store / "objects" / name for name in ("info", "pack"))):
+        for link in _links(Path(folder)):
+            raise StateError(f"{link} is a symbolic link, and git would write where it leads", hint=_LEAVE)
     for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):
         if not _SETTINGS.fullmatch(line):
             raise StateError(
                 f"{store / 'config'} says {line.decode('utf-8', 'backslashreplace').strip()!r}, which patchq didn't "
                 "write; nothing was run",
-                hint=_AGAIN.format(store.parent),
+                hint="if you did, take it out of that file: `git config --global` keeps what is yours. Otherwise "
+                + _LEAVE,
             )
+    for record in records:
+        common = fsio.read_or_none(record / "commondir")
+        if common is not None and common != b"../..\n" and not is_cut(common, b"../..\n"):
+            raise StateError(f"{record / 'commondir'} is not patchq's", hint=_LEAVE)
+
+
+def _check_alternates(store: Path) -> None:
+    if os.path.lexists(store / "objects" / "info" / "alternates"):
+        raise StateError(f"{store / 'objects/info/alternates'} is not patchq's", hint=_LEAVE)
 
 
 def _check_tree(tree: Path, store: Path) -> None:
@@ -119,16 +168,15 @@ def _check_tree(tree: Path, store: Path) -> None:
         return
     if is_cut(said, b"gitdir: " + os.fsencode(store / "worktrees" / tree.name) + b"\n"):
         return  # by a power cut: mended before git looks at it
-    there = Path(os.fsdecode(said.removeprefix(b"gitdir:").strip()))
+    # As git writes it, to the byte: what git reads otherwise than patchq would be a way around this.
+    match = _GITFILE.fullmatch(said)
+    there = Path(os.fsdecode(match[1])) if match else tree / ".git"
     record = store / "worktrees" / there.name
-    if there != record:
-        if there.parts[-3:] != (store.name, "worktrees", there.name) or (there.exists() and not record.is_dir()):
-            raise StateError(
-                f"{tree / '.git'} leads to {there}, which is not this project's", hint=_AGAIN.format(store.parent)
-            )
-        if record.is_dir():
-            fsio.write_atomic(tree / ".git", b"gitdir: %s\n" % os.fsencode(record))
-            fsio.write_atomic(record / "gitdir", os.fsencode(tree / ".git") + b"\n")
-    common = fsio.read_or_none(record / "commondir")
-    if common is not None and common != b"../..\n" and not is_cut(common, b"../..\n"):
-        raise StateError(f"{record / 'commondir'} is not patchq's", hint=_AGAIN.format(store.parent))
+    if match and there == record and there.name != "..":
+        return
+    elsewhere = there.parts[-3:] != (store.name, "worktrees", there.name) or there.name == ".."
+    if elsewhere or (there.exists() and not record.is_dir()):
+        raise StateError(f"{tree / '.git'} leads to {there}, which is not this project's", hint=_LEAVE)
+    if record.is_dir():
+        fsio.write_atomic(tree / ".git", b"gitdir: %s\n" % os.fsencode(record))
+        fsio.write_atomic(record / "gitdir", os.fsencode(tree / ".git") + b"\n")
