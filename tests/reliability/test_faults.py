@@ -493,3 +493,39 @@ def test_fetch_mends_what_a_power_cut_zeroed(stack: Patchq, name: str, left: str
     assert user_sees(stack) == before, out
     assert git(stack.layout.store, "for-each-ref") == names
     assert "up to date" in stack.ok("apply")
+
+
+def test_the_mends_of_a_power_cut_touch_no_work_of_a_persons(stack: Patchq) -> None:
+    """An index without a checksum, a ref without a line end, a lock, a branch of one's own, edits: all stay."""
+    tree, store = stack.tree(), stack.layout.store
+    git(tree, "checkout", "-q", "-b", "mine")
+    (tree / "staged.txt").write_text("staged\n")
+    git(tree, "add", "staged.txt")
+    index = store / "worktrees" / "up" / "index"
+    data = index.read_bytes()[:-20] + bytes(20)  # what git from 2.40 on writes with index.skipHash
+    index.write_bytes(data)
+    (tree / "staged.txt").write_text("changed again\n")
+    mine = store / "refs" / "heads" / "mine"
+    mine.write_text(mine.read_text().strip())
+    lock = store / "refs" / "heads" / "other.lock"
+    lock.touch()
+    said = stack.run("fetch").output
+    assert "could not be read" not in said, said
+    assert "made again" not in said, said
+    assert index.read_bytes() == data
+    assert lock.exists()
+    assert git(tree, "symbolic-ref", "HEAD") == "refs/heads/mine"
+    assert git(tree, "show", ":staged.txt") == "staged"
+    assert (tree / "staged.txt").read_text() == "changed again\n"
+
+
+def test_an_index_that_is_made_again_is_kept(stack: Patchq) -> None:
+    tree = stack.tree()
+    (tree / "staged.txt").write_text("staged\n")
+    git(tree, "add", "staged.txt")
+    index = stack.layout.store / "worktrees" / "up" / "index"
+    damaged = index.read_bytes()[:-40] + bytes(40)
+    index.write_bytes(damaged)
+    assert "what was staged is as the files have it" in stack.ok("fetch").replace("\n", " ")
+    assert (stack.layout.private / "damaged" / "worktrees" / "up" / "index").read_bytes() == damaged
+    assert (tree / "staged.txt").read_text() == "staged\n"

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, git
+from kit import Patchq, edit, git
+from patchq.build.dist import _known
+from patchq.errors import FormatError, StateError
+from patchq.project.journal import Change
 
 VERBS = [
     ("apply",), ("status",), ("list",), ("check",), ("undo",), ("fetch",), ("deps",), ("export", "up"),
@@ -291,3 +294,78 @@ def test_a_file_keeps_its_mode(stack: Patchq) -> None:
     series.chmod(0o640)
     stack.ok("drop", "second")
     assert series.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a project away")
+def test_another_users_project_is_read_where_the_person_says_so(stack: Patchq) -> None:
+    """As in a container that a project is mounted into, with another uid than it was made by."""
+    for path in (stack.root, *stack.root.rglob("*")):
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+    said = stack.fails(1, "status")
+    assert "belongs to another user (uid 12345)" in said
+    assert f"safe.directory {stack.root}" in said
+    git(stack.root, "config", "--global", "--add", "safe.directory", str(stack.root))
+    stack.ok("status")
+    stack.ok("drop", "third")
+    git(stack.root, "config", "--global", "--add", "safe.directory", "")
+    stack.fails(1, "status")
+    git(stack.root, "config", "--global", "--add", "safe.directory", "*")
+    stack.ok("undo")
+
+
+def test_a_command_writes_through_no_link(stack: Patchq, tmp_path: Path) -> None:
+    """Deeper than patchq looks each time: what a change would write is looked at when it is planned."""
+    case = stack.root / "patches" / "up" / "rr-cache" / "case"
+    case.parent.mkdir()
+    case.symlink_to(tmp_path)
+    change = Change("x", "x", {"patches/up/rr-cache/case/preimage": b"x"})
+    project = stack.project
+    with pytest.raises(StateError, match="symbolic link"), project.locked("x"):
+        project.journal.perform(change)
+    with pytest.raises(FormatError), project.locked("x"):
+        project.journal.perform(Change("x", "x", {"../OUT": b"x"}))
+    assert not (tmp_path / "preimage").exists()
+    assert not (tmp_path / "OUT").exists()
+
+
+@pytest.mark.parametrize("field", ["base", "tip", "tree", "commit"])
+def test_what_apply_remembers_is_no_option_of_gits(stack: Patchq, tmp_path: Path, field: str) -> None:
+    path, out = stack.layout.state("up"), tmp_path / "OUT"
+    state = json.loads(path.read_text())
+    if field == "commit":
+        state["patches"][0][3] = f"--output={out}"
+    else:
+        state[field] = f"--output={out}"
+    path.write_text(json.dumps(state))
+    for verb in (("status",), ("export", "up"), ("new", "up", "x", "-m", "x"), ("drop", "third"), ("check",)):
+        assert "Traceback" not in stack.run(*verb).output
+    assert not list(tmp_path.glob("OUT*"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"upstream": "../../x"},
+        {"base": "--output=x"},
+        {"new_set": "../x"},
+        {"commits": []},
+        {"done": [{}]},
+        {"onto": {}},
+    ],
+)
+def test_a_rebase_of_somebody_elses_is_refused(stack: Patchq, upstream: Path, change: dict[str, object]) -> None:
+    edit(upstream / "a.txt", 5, b"theirs\n")
+    git(upstream, "commit", "-qam", "second")
+    git(upstream, "tag", "v2")
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    path = stack.layout.private / "rebase" / "up.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    for verb in (("rebase", "--abort"), ("rebase", "--continue"), ("status",)):
+        assert "is no state of a rebase" in stack.fails(1, *verb)
+
+
+def test_a_note_of_a_wheel_names_one_in_dist(stack: Patchq, tmp_path: Path) -> None:
+    record = tmp_path / "x.json"
+    for name in ("../../x.whl", "/x.whl", None):
+        with pytest.raises(StateError):
+            _known(json.dumps({"version": 1, "file": name}).encode(), record)

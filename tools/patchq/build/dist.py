@@ -8,9 +8,11 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from patchq.build.job import Job, Made
 from patchq.build.sbom import render
+from patchq.errors import StateError
 from patchq.formats.lock import BuildConfig
 from patchq.stacks.applied import Applied
 from patchq.system import fsio
@@ -39,7 +41,7 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
     data = fsio.read_or_none(record)
     if data is None:
         return None
-    known = fsio.load_state(data, record, 1)
+    known = _known(data, record)
     path = job.project.layout.dist / str(known["file"])
     if not path.exists():
         return None
@@ -49,6 +51,17 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
         item.stack.pin.upstream, config.distribution, known["wheel"], profile, path, known["sha256"], job.stack_id,
         False, tuple(known["notes"]),
     )  # fmt: skip
+
+
+def _known(data: bytes, record: Path) -> dict[str, Any]:
+    """What a record says of a wheel in ``dist/``.
+
+    :raises StateError: if it names a file of another folder.
+    """
+    known = fsio.load_state(data, record, 1)
+    if Path(str(known.get("file"))).name != known.get("file"):
+        raise StateError(f"{record} is no record of a wheel in dist/", hint=f"remove {record}")
+    return known
 
 
 def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Built:
@@ -85,7 +98,7 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
 def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path: Path) -> None:
     """Wheels that patchq itself put into dist/ for an earlier stack; the new one is complete."""
     for other in record.parent.glob("*.json") if record.parent.is_dir() else ():
-        known = fsio.load_state(other.read_bytes(), other, 1)
+        known = _known(other.read_bytes(), other)
         if known["distribution"] == config.distribution and known["profile"] == profile and other != record:
             same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
             if same_tags and known["file"] != path.name:
@@ -99,7 +112,7 @@ def write_beside(job: Job) -> None:
     folder = job.project.layout.dist
     known = []
     for record in sorted((job.project.layout.private / "wheels").glob("*.json")):
-        entry = fsio.load_state(record.read_bytes(), record, 1)
+        entry = _known(record.read_bytes(), record)
         path = folder / entry["file"]
         if path.exists() and f"+patchq.{job.stack_id[:8]}" in entry["wheel"] and entry["profile"] != "empty":
             known.append((entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from patchq.errors import UserError
+from patchq.errors import FormatError, StateError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.ledger import FileOffset
 from patchq.formats.lock import Pin
@@ -15,9 +16,10 @@ from patchq.git.worktree import Worktree
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.system import fsio
-from patchq.system.paths import ref_to_folder
+from patchq.system.paths import check_name, ref_to_folder
 
 VERSION = 1
+_ID = re.compile(r"[0-9a-f]{40}")
 #: Of a rebase: patches are landing, the new stack is being written, it is being given up.
 CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 
@@ -155,7 +157,28 @@ def load(project: Project, upstream: str) -> Progress:
     if data is None:
         raise UserError(f"no rebase of {upstream} is under way", hint=f"`patchq rebase {upstream} --onto REF`")
     raw = fsio.load_state(data, path, VERSION)
+    try:
+        return _progress(raw, upstream)
+    except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
+        raise StateError(
+            f"{path} is no state of a rebase: {error}",
+            hint=f"move it away, then `patchq rebase {upstream} --onto REF` begins again",
+        ) from None
+
+
+def _progress(raw: dict[str, Any], upstream: str) -> Progress:
+    """The state, whose names are paths and whose ids are arguments of git's."""
     raw.pop("version")
+    if raw["upstream"] != upstream or raw["onto"]["upstream"] != upstream:
+        raise ValueError("it is another upstream's")
+    for name in (raw["set_name"], raw["new_set"]):
+        check_name(name, "a set")
+    stopped = raw["stop"] or {"parked": raw["base"], "replayed": "", "stages": []}
+    ids = [raw["old_base"], raw["base"], stopped["parked"], *raw["commits"].values()]
+    ids += [value for value in (stopped["replayed"], *(step["commit"] for step in raw["done"])) if value]
+    ids += [blob for _, _, blob, _ in stopped["stages"]]
+    if bad := next((value for value in ids if not _ID.fullmatch(value)), ""):
+        raise ValueError(f"{bad!r} is no id")
     stop = raw.pop("stop")
     done = [
         Step(**{**s, "files": tuple((p, n) for p, n in s["files"]), "offsets": _offsets(s)}) for s in raw.pop("done")

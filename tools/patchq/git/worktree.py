@@ -29,6 +29,14 @@ def is_cut(found: bytes, whole: bytes) -> bool:
     return len(found) <= len(whole) and found != whole and (whole.startswith(found) or not found.strip(b"\0"))
 
 
+def _is_whole_index(data: bytes) -> bool:
+    """Whether an index has its own checksum, or is one that git was told to write without (``index.skipHash``)."""
+    body, checksum = data[:-20], data[-20:]
+    # Without one there are 20 zeros, after an entry's padding of at most 8; a power cut leaves zeros by the page.
+    unsigned = checksum == bytes(20) and body.startswith(b"DIRC") and any(body[-9:])
+    return len(data) > 20 and (unsigned or hashlib.sha1(body).digest() == checksum)
+
+
 @dataclass(frozen=True, slots=True)
 class TreeStatus:
     """What a worktree holds beside what patchq put there.
@@ -170,16 +178,18 @@ class Worktree:
             if (found is None and path != self.path / ".git") or (found is not None and is_cut(found, whole)):
                 fsio.write_atomic(path, whole)
 
-    def mend_index(self) -> bool:
+    def mend_index(self, aside: Path) -> bool:
         """Make an index anew whose checksum isn't its own, from the commit; says whether it was one.
 
-        git itself doesn't look at the checksum, and reads what half an index happens to say.
+        git itself doesn't look at the checksum, and reads what half an index happens to say. What was there goes to
+        ``aside``: what somebody had staged, and changed again in the file, is in no other place.
         """
         index = self.git_folder() / "index"
         data = fsio.read_or_none(index)
-        if data is None or (len(data) > 20 and hashlib.sha1(data[:-20]).digest() == data[-20:]):
+        if data is None or _is_whole_index(data) or self.head() is None:
             return False
-        index.unlink()
+        fsio.make_folder(aside.parent)
+        fsio.rename(index, aside)
         self.git.run("read-tree", "HEAD")
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
         return True

@@ -86,6 +86,8 @@ class Journal:
         for tree in change.trees:
             if tree.new and not tree.adopt:
                 self.worktree(tree.upstream).rehearse(tree.old, tree.new)
+        for name in change.files:
+            self._check_place(name, "this command")
         kept: dict[Path, bytes] = {}
         record = {
             "version": VERSION,
@@ -251,9 +253,7 @@ class Journal:
         hint = f"remove {path}: patchq wrote no such thing"
         try:
             for name, ends in record["files"].items():
-                check_inside(name, f"{path}: the file")
-                if any((self.layout.root / part).is_symlink() for part in PurePosixPath(name).parents):
-                    raise StateError(f"{path} would write through a symbolic link: {name}", hint=hint)
+                self._check_place(name, str(path))
                 if any(end is not None and not _DIGEST.fullmatch(end) for end in ends):
                     raise ValueError(name)
             for ref, *ends in record["refs"]:
@@ -266,6 +266,13 @@ class Journal:
         except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
             raise StateError(f"{path} is no record of patchq's: {error}", hint=hint) from None
         return record
+
+    def _check_place(self, name: str, who: str) -> None:
+        """:raises StateError: if a file to write lies outside of the project, or behind a symbolic link."""
+        check_inside(name, f"{who}: the file")
+        link = next((p for part in PurePosixPath(name).parents if (p := self.layout.root / part).is_symlink()), None)
+        if link and link != self.layout.root:
+            raise StateError(f"{who} would write through the symbolic link {link}: {name}", hint=f"remove {link}")
 
     def undo(self) -> str:
         """Take back the newest operation; returns its summary.

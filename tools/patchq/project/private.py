@@ -10,13 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from patchq.errors import StateError
 from patchq.git.repository import Foreign
 from patchq.git.worktree import is_cut
-from patchq.system import fsio
+from patchq.system import fsio, runner
 from patchq.system.paths import Layout
 
 #: What a store's configuration may say: ``git init`` and :func:`patchq.git.repository.init_store` wrote it, or a
@@ -63,12 +64,31 @@ def check_private(layout: Layout) -> None:
             f"{private} is tracked by git: private state came with a clone, and could name programs to run",
             hint="`git rm -r --cached .patchq`, remove the folder, add /.patchq/ to .gitignore, then `patchq apply`",
         )
+    _check_owner(layout)
     _check_store(layout.store)
     _check_alternates(layout.store)
     for history in _inside(private / "history"):
         _check_store(history)
     for tree in sorted(_inside(private / "trees")):
         _check_tree(tree, layout.store)
+
+
+def _check_owner(layout: Layout) -> None:
+    """Git's rule, asked before git is: what another user wrote is read where the person's configuration says so."""
+    owner = layout.private.stat().st_uid
+    if owner == os.geteuid() or (os.geteuid() == 0 and str(owner) == os.environ.get("SUDO_UID")):
+        return
+    said = runner.run(["git", "config", "--null", "--get-all", "safe.directory"], cwd=Path("/"), ok_codes=(0, 1)).stdout
+    safe: set[str] = set()
+    for entry in os.fsdecode(said).split("\0")[:-1]:
+        safe = safe | {entry} if entry else set()  # an empty one forgets those before
+    root = str(layout.root)
+    above = {f"{folder}/*".replace("//", "/") for folder in layout.root.parents}
+    if not safe & {"*", root, *above}:
+        raise StateError(
+            f"{layout.private} belongs to another user (uid {owner}); nothing of it was read",
+            hint=f"if you trust them with your account: `git config --global --add safe.directory {shlex.quote(root)}`",
+        )
 
 
 def _own_paths(layout: Layout) -> Iterator[Path]:
@@ -138,9 +158,10 @@ def _check_store(store: Path) -> None:
         for name in (*folders, *files):
             if os.path.islink(os.path.join(folder, name)):
                 raise StateError(f"{here / name} is a symbolic link, and git would write where it leads", hint=_LEAVE)
-        folders[:] = [name for name in folders if name not in _NOT_WALKED]
-    for folder in (store / "objects", *(store / "objects" / name for name in ("info", "pack"))):
-        for link in _links(Path(folder)):
+        if here in (store, *records):
+            folders[:] = [name for name in folders if name not in _NOT_WALKED]
+    for part in ("objects", "objects/info", "objects/pack"):
+        for link in _links(store / part):
             raise StateError(f"{link} is a symbolic link, and git would write where it leads", hint=_LEAVE)
     for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):
         if not _SETTINGS.fullmatch(line):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from patchq.system import fsio
 from patchq.system.paths import Layout
 
 STATE_VERSION = 1
+_ID = re.compile(r"[0-9a-f]{40}")
 #: Bytes of a patch file.
 MOST_PATCH = 256 << 20
 
@@ -171,6 +173,10 @@ def _state(raw: dict[str, Any]) -> State:
         )
         for name, key, sha256, commit, offsets in raw["patches"]
     )
+    # They become arguments of git's.
+    for value in (raw["base"], raw["tip"], raw["tree"], *(p.applied.commit for p in patches)):
+        if not _ID.fullmatch(value):
+            raise ValueError(value)
     commit, sha256, source = raw["pin"]
     return State(
         raw["set"], raw["ref"], (commit, sha256, source), CommitId(raw["base"]), raw["source"],

@@ -80,12 +80,17 @@ def mend_records(project: Project) -> list[str]:
     for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
         worktree = project.worktree(tree.name)
         worktree.mend()
-        if worktree.exists and worktree.mend_index():
-            done.append(f"{tree.name}: the index was made again from its commit")
+        aside = project.layout.private / "damaged" / "worktrees" / tree.name / "index"
+        if worktree.exists and worktree.mend_index(aside):
+            done.append(
+                f"{tree.name}: the index was made again from its commit; what was staged is as the files have it, "
+                f"the old index is {aside}"
+            )
     return done
 
 
-_REF = re.compile(rb"[0-9a-f]{40}\n|ref: refs/[^\0\n]+\n")
+#: git takes a ref without a line end too; other programs write such.
+_REF = re.compile(rb"[0-9a-f]{40}\s*|ref: *refs/[^\0\n]+\n?")
 _PACKED = re.compile(rb"(?:#[^\0\n]*\n|\^?[0-9a-f]{40}(?: refs/[^\0\n]+)?\n)*")
 
 
@@ -93,7 +98,8 @@ def _records(store: Path) -> Iterator[tuple[Path, re.Pattern[bytes]]]:
     yield store / "HEAD", _REF
     yield store / "packed-refs", _PACKED
     yield store / "shallow", re.compile(rb"(?:[0-9a-f]{40}\n)*")
-    yield from ((path, _REF) for path in sorted((store / "refs").rglob("*")) if path.is_file())
+    refs = (path for path in sorted((store / "refs").rglob("*")) if path.is_file())
+    yield from ((path, _REF) for path in refs if path.suffix != ".lock")  # a lock is empty while git is at work
 
 
 def _tips(project: Project) -> dict[str, CommitId]:
