@@ -61,7 +61,7 @@ class Linked(Git):
     def git_folder(self) -> Path:
         """See :meth:`Worktree.git_folder`. What ``.git`` says is believed only of a folder in the store."""
         found = Path(os.fsdecode((self.folder / ".git").read_bytes().removeprefix(b"gitdir:").strip()))
-        if found.resolve().parent != (self.store.folder / "worktrees").resolve():
+        if "\0" in str(found) or found.resolve().parent != (self.store.folder / "worktrees").resolve():
             raise StateError(
                 f"{self.folder} is a worktree of {found}, not of this project's store",
                 hint="if the project was moved or copied: "
