@@ -103,6 +103,8 @@ def test_an_offset_says_how_far_and_against_what(patchq: Patchq, upstream: Path)
     assert json.loads(line)["offsets"] == found["offsets"]
     assert json.loads(line)["checked"] == found["checked"]
     assert "offset +2..+3, checked against the line map v1..v2" in patchq.ok("ledger")
+    report = json.loads(patchq.ok("report", "--json"))
+    assert "+2..+3, checked against the line map v1..v2" in report["matrices"][0]["rows"]["fix"][1]["evidence"]
     patchq.ok("undo")
     assert "offset +2..+3 (m.py), checked against the line map v1..v2" in patchq.ok("rebase", "up", "--onto", "v2")
 
