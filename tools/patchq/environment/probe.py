@@ -92,16 +92,10 @@ def at_start(asked: Dict[str, str]) -> Facts:
     loaded = set(sys.modules)
     path = [os.path.abspath(entry) for entry in sys.path if entry]  # not the folder that this runs in
     sys.path[:] = path
-    import site
-
-    folders = list(site.getsitepackages()) if hasattr(site, "getsitepackages") else []
-    if site.ENABLE_USER_SITE:
-        folders.append(site.getusersitepackages())
     finders = [f if isinstance(f, type) else type(f) for f in sys.meta_path]
     packages = sorted({p or d.replace("-", "_") for d, p in asked.items()} | set(attested(path).values()))
     return {
         "path": path,
-        "site": [os.path.abspath(f) for f in folders],
         "prefix": sys.prefix,
         "cache_prefix": sys.pycache_prefix or "",
         "finders": [f.__module__ + "." + f.__qualname__ for f in finders if not f.__module__.startswith("_frozen_")],
@@ -288,7 +282,18 @@ def files_of(root: str, package: str, records: Iterable[List[Row]], prefixes: Li
 # What runs at each start
 
 
-def startup(path: List[str], site: List[str], distributions: List[Facts]) -> List[Facts]:
+def site_folders() -> List[str]:
+    """The folders whose .pth files an ordinary start reads: known without such a start, which can hide them."""
+    import site
+
+    above = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+    config = text_of(os.path.join(above, "pyvenv.cfg"), 1 << 20)[0]
+    if config is None or re.search(r"^include-system-site-packages\s*=\s*true", config, re.M | re.I):
+        return [*site.getsitepackages([above, sys.base_prefix, sys.base_exec_prefix]), site.getusersitepackages()]
+    return site.getsitepackages([above])
+
+
+def startup(path: List[str], distributions: List[Facts]) -> List[Facts]:
     """Lines of .pth files, and modules, that run or change the path whenever this interpreter starts."""
     told: List[Facts] = []
     owners: Dict[str, Tuple[str, str, str, int]] = {}
@@ -303,8 +308,8 @@ def startup(path: List[str], site: List[str], distributions: List[Facts]) -> Lis
         intact = bool(owner) and how in HASHES and digests(place, size, {how}).get(how) == digest
         told.append({"path": place, "kind": kind, "said": said, "owner": owner, "intact": intact})
 
-    folders = [p for p in path if p in site or os.path.basename(p) in ("site-packages", "dist-packages")]
-    for folder in dict.fromkeys(folders):
+    folders = [p for p in path if os.path.basename(p) in ("site-packages", "dist-packages")]
+    for folder in sorted({os.path.realpath(p) for p in folders + site_folders()}):
         for name in listed(folder):
             if not name.endswith(".pth"):
                 continue
@@ -381,7 +386,7 @@ def files(asked: Facts) -> Facts:
         "stdlib": os.path.dirname(os.__file__),
         "distributions": [[canonical(d["name"]), d["version"]] for d in distributions],
         "packages": [look(d, p, asked, distributions) for d, p in (wanted or attests).items()],
-        "startup": startup(path, asked["site"], distributions),
+        "startup": startup(path, distributions),
         "jit_cache": {"folder": cache, "kernels": {v: n for v, n in kernels.items() if n}},
     }
 

@@ -16,6 +16,11 @@ _KNOWN = {
 }
 
 
+def _own(stdlib: str) -> tuple[str, ...]:
+    """Debian's Python has one itself; site-packages may lie below this folder, and is somebody else's."""
+    return (f"{stdlib}/sitecustomize.py", f"{stdlib}/usercustomize.py")
+
+
 def judge_startup(facts: Mapping[str, Any], finders: Sequence[str]) -> list[Difference]:
     """What runs, or changes the path, at each start of the interpreter: a problem where nobody installed it."""
     found = []
@@ -31,7 +36,7 @@ def judge_startup(facts: Mapping[str, Any], finders: Sequence[str]) -> list[Diff
             found.append(difference("startup-code", [own], "is as its distribution installed it", level="note"))
         elif entry["owner"]:
             found.append(difference("startup-code", [own], "was changed since its distribution installed it"))
-        elif _KNOWN.get(name) == entry["said"] or path.startswith(facts["stdlib"] + "/"):
+        elif _KNOWN.get(name) == entry["said"] or (entry["kind"] == "module" and path in _own(facts["stdlib"])):
             found.append(difference("startup-code", [path], "is usual there", level="note"))
         else:
             found.append(difference("startup-code", [path], "no installed distribution has it"))

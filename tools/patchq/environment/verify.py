@@ -122,8 +122,8 @@ def _is_start(told: Any) -> bool:
 
     return (
         isinstance(told, dict)
-        and set(told) == {"path", "site", "prefix", "cache_prefix", "finders", "specs", "loaded"}
-        and all(texts(told[key]) for key in ("path", "site", "finders", "loaded"))
+        and set(told) == {"path", "prefix", "cache_prefix", "finders", "specs", "loaded"}
+        and all(texts(told[key]) for key in ("path", "finders", "loaded"))
         and texts([told["prefix"], told["cache_prefix"]])
         and isinstance(told["specs"], dict)
         and all(spec(value) for value in told["specs"].values())
