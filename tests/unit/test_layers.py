@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -55,6 +57,7 @@ def room_of(module: str) -> str:
     return module.split(".")[0]
 
 
+@functools.cache
 def imports(path: Path) -> list[tuple[str, str]]:
     """What a file imports, as (module, name); no name for ``import module``."""
     found = []
@@ -144,15 +147,64 @@ def test_one_door_each(path: Path) -> None:
             assert {module_of(path), room_of(module_of(path))} & allowed, f"{module_of(path)} imports {name}"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.name not in ("__main__.py", "testing.py")], ids=module_of)
-def test_importing_a_module_imports_nothing_above_it(path: Path) -> None:
-    """As it happens, not as it is written: each module in an interpreter of its own."""
+#: Imports each module that it is given in a process of its own, which nothing of patchq was imported in, and
+#: tells what is there then. One interpreter forks them: it has others' modules already, and the bytecode that
+#: the first one made serves all.
+IMPORT_EACH = """
+import importlib, json, os, sys, traceback
+others = {"click", "griffe", "identify", "jinja2", "markdown_it", "packaging", "pypi_simple", "requests", "rich",
+          "tomlkit", "tree_sitter", "urllib3", "yaml", *sys.stdlib_module_names} - {"__main__"}
+told = {}
+for name in json.load(sys.stdin):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        sys.dont_write_bytecode, sys.pycache_prefix = False, sys.argv[1]
+        try:
+            importlib.import_module(name)
+            said = list(sys.modules)
+        except BaseException:
+            said = traceback.format_exc()
+        with open(write, "w") as out:
+            json.dump(said, out)
+        os._exit(0)
+    os.close(write)
+    with open(read) as answer:
+        said = json.load(answer)
+    os.waitpid(child, 0)
+    told[name] = said if isinstance(said, str) else [m for m in said if m.startswith("patchq.")]
+    for other in said if isinstance(said, list) else ():
+        if other.split(".")[0] in others:
+            importlib.import_module(other)
+assert not any(m.split(".")[0] == "patchq" for m in sys.modules)
+json.dump(told, sys.stdout)
+"""
+IMPORTED = [p for p in FILES if p.name not in ("__main__.py", "testing.py")]
+
+
+def import_name(path: Path) -> str:
     module = module_of(path)
-    name = "patchq" if module == "__init__" else f"patchq.{module}"
-    script = f"import {name}, sys; print('\\n'.join(m for m in sys.modules if m.startswith('patchq.')))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    for loaded in done.stdout.split():
-        assert floor(room_of(loaded.removeprefix("patchq."))) <= floor(room_of(module)), loaded
+    return "patchq" if module == "__init__" else f"patchq.{module}"
+
+
+@pytest.fixture(scope="module")
+def after_import(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str] | str]:
+    """Of each module's import: the modules of patchq that it brings, or how it failed."""
+    names = json.dumps([import_name(path) for path in IMPORTED])
+    argv = [sys.executable, "-c", IMPORT_EACH, str(tmp_path_factory.mktemp("bytecode"))]
+    done = subprocess.run(argv, input=names, capture_output=True, text=True, check=True)
+    told: dict[str, list[str] | str] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("path", IMPORTED, ids=module_of)
+def test_importing_a_module_imports_nothing_above_it(path: Path, after_import: dict[str, list[str] | str]) -> None:
+    """As it happens, not as it is written: each module in a process of its own."""
+    loaded = after_import[import_name(path)]
+    assert isinstance(loaded, list), loaded
+    for other in loaded:
+        assert floor(room_of(other.removeprefix("patchq."))) <= floor(room_of(module_of(path))), other
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
