@@ -53,7 +53,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Target]:
 
 def by_patchq(world: World, target: Target, text: bytes) -> differential.Tree | str:
     """By the engine, whichever way it takes."""
-    store = Git(world.folder)
+    store = Git(world.folder / ".git")
     try:
         (done,) = Engine(store, "up", {}).apply(
             CommitId(target.commit), [Incoming("change", HEADER, text, "change.patch")]
