@@ -17,7 +17,8 @@ from extent import LONG, record
 from kit import git
 from patchq.carry.landing import STOPS, read_patches, write_commits
 from patchq.carry.merging import carry
-from patchq.git.repository import CommitInfo, Git, scratch
+from patchq.git.objects import CommitInfo
+from patchq.git.repository import Git, scratch
 from patchq.names import CommitId
 
 #: A real one, of `long_form.py --history`.

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from patchq.carry.linemap import SAME, LineMap, LineMaps, leading, parse, place, places, stand_alone
 from patchq.formats import diff
-from patchq.git.repository import Git, blob_id, scratch
+from patchq.git.objects import blob_id
+from patchq.git.repository import Git, scratch
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"a\r\n"]), max_size=12)
 TEXTS = st.tuples(LINES, st.booleans()).map(lambda t: b"".join(t[0]).removesuffix(b"\n" if t[1] else b""))
