@@ -21,8 +21,13 @@ MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
 OURS = ("Upstream-Status", "Topic", "Proof", "Needs", "Requires", "Build", "Upstream-Test")
 
 _TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):[ \t]+(\S.*)")
-#: git's mailinfo.c: patchbreak(), and what starts an in-body header or a next mail of an mbox.
-_CUTS = re.compile(r"diff -|Index: |---(?: \S|\s*$)|From .*\d:\d\d|>From |(?:From|Date|Subject): ")
+#: What git takes for a blank; Python's own notion has 25 more, which belong to a text.
+BLANKS = " \t\r\n"
+_BLANK_RUN = re.compile(f"[{BLANKS}]+")
+#: git's mailinfo.c: patchbreak(), and what starts a next mail of an mbox.
+_CUTS = re.compile(r"diff -|Index: |---(?: [^ \t\r]|[ \t\r]*$)|From .*\d:\d\d")
+#: What git takes for a header where a message's text begins; after any other line no more.
+_IN_BODY = re.compile(r"(?:From|Date|Subject):|\[PATCH\](?:[ \t\r\n]|$)|>From[ \t\r\n]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +127,36 @@ def without_trailers(message: str) -> str:
 
 def clean_message(message: str) -> str:
     """``git stripspace``: no blanks at line ends, no runs of empty lines, one newline at the end."""
-    lines = [line.rstrip() for line in message.replace("\r\n", "\n").split("\n")]
+    lines = [line.rstrip(BLANKS) for line in message.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
     return text + "\n" if text else ""
+
+
+def clean_subject(text: str) -> str:
+    """A subject as ``git am`` makes it: one blank where there are several, none at the ends.
+
+    >>> clean_subject("  fix:  it\\t(#12) ")
+    'fix: it (#12)'
+    """
+    return _BLANK_RUN.sub(" ", text).strip(" ")
 
 
 def mail_safe(message: str) -> str:
     """A cleaned message that survives the way through a mail unchanged.
 
-    The subject is one line, followed by an empty one; lines of the body that ``git am`` would
-    take for the start of a diff, of another mail or of a header are indented by a space.
+    The subject is one line without runs of blanks, followed by an empty one; lines of the body that ``git am``
+    would take for the start of a diff, of another mail or of a header are indented by a space.
 
     >>> mail_safe("a\\nb\\n---\\nc")
     'a\\n\\nb\\n ---\\nc\\n'
     """
-    subject, _, body = clean_message(message).partition("\n")
+    first, _, body = clean_message(message).partition("\n")
+    subject = clean_subject(first)
     body = body.strip("\n")
     if not body:
-        return f"{subject}\n"
+        return f"{subject}\n" if subject else ""
     safe = "\n".join(" " + line if _CUTS.match(line) else line for line in body.split("\n"))
-    return f"{subject}\n\n{safe}\n"
+    return f"{subject}\n\n{' ' if _IN_BODY.match(safe) else ''}{safe}\n"
 
 
 def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
@@ -158,7 +173,7 @@ def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
     return head, rest[: at.start()], rest[at.start() :]
 
 
-_DIFF_START = re.compile(rb"\n(?=diff -|Index: |---(?: \S|[ \t\r\f\v]*\n))")
+_DIFF_START = re.compile(rb"\n(?=diff -|Index: |---(?: [^ \t\r\n]|[ \t\r]*\n))")
 
 
 def parse(data: bytes, where: str) -> tuple[Header, bytes]:
@@ -180,7 +195,7 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     fields = _fields(head, where)
     try:
         author = _ident(fields["from"], fields["date"])
-        subject = " ".join(_decoded(fields["subject"]).split())
+        subject = clean_subject(_decoded(fields["subject"]))
         message = body.decode()
     except KeyError as error:
         raise FormatError(f"{where} has no {error.args[0].title()}: line", hint=hint) from None
@@ -206,7 +221,7 @@ def _fields(head: bytes, where: str) -> dict[str, str]:
         else:
             key, _, value = line.partition(":")
             key = key.lower()
-            fields.setdefault(key, value.strip())
+            fields.setdefault(key, value.strip(BLANKS))
     return fields
 
 
@@ -228,7 +243,7 @@ def _ident(sender: str, date: str) -> Ident:
     name, bracket, mail = _decoded(sender).replace("\n", "").rpartition("<")
     if not bracket or mail.find(">") != len(mail) - 1:
         raise ValueError(f"From: {sender[:200]!r} is not 'Name <email>'")
-    name = name.strip()
+    name = name.strip(BLANKS)
     if name[:1] == name[-1:] == '"' and len(name) > 1:
         name = re.sub(r"\\(.)", r"\1", name[1:-1])
     when = _DATE.fullmatch(date.strip())
@@ -241,4 +256,4 @@ def _ident(sender: str, date: str) -> Ident:
     seconds = timegm((year, month, day, h, m, s)) - shift
     if seconds < 0:
         raise ValueError(f"Date: {date!r} lies before 1970")
-    return Ident(name, mail[:-1].strip(), seconds, when[7] + when[8] + when[9])
+    return Ident(name, mail[:-1].strip(BLANKS), seconds, when[7] + when[8] + when[9])
