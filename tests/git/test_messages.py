@@ -9,7 +9,8 @@ import pytest
 
 from kit import git
 from patchq.formats.header import Header, Ident, clean_message, mail_safe, parse
-from patchq.git.repository import Git
+from patchq.git.command import Outside
+from patchq.git.repository import Checkout
 from patchq.stacks.export import format_patches
 
 SUBJECTS = [
@@ -57,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Header
     """A repository with a commit a case, and the patch files of these."""
     folder = tmp_path_factory.mktemp("messages")
     git(folder, "init", "-q", "-b", "main")
-    store = Git(folder)
+    store = Checkout(folder)
     tree = store.run("mktree", data=b"").decode().strip()
     base = tip = store.commit_tree(tree, [], Ident("A", "a@b", 1, "+0000"), "base\n")
     for author, message in cases():
@@ -82,7 +83,7 @@ def test_git_am_makes_the_same_commits(written: tuple[Path, list[Header], list[b
         files[-1].write_bytes(mail)
     identity = {"GIT_COMMITTER_NAME": "C", "GIT_COMMITTER_EMAIL": "c@d"}
     git(folder, "am", "-q", "--keep", "--keep-cr", "--empty=keep", *map(str, files), env=identity)
-    found = [Header(c.author, c.message) for c in Git(folder).log("main")][1:]
+    found = [Header(c.author, c.message) for c in Checkout(folder).log("main")][1:]
     for header, am in zip(headers, found, strict=True):
         assert am.message == header.message
         assert am.author == header.author or header.author.name in REREAD
@@ -91,4 +92,4 @@ def test_git_am_makes_the_same_commits(written: tuple[Path, list[Header], list[b
 def test_messages_are_cleaned_as_git_does(tmp_path: Path) -> None:
     for line in LINES:
         text = f"\n\n  s \n\n\n{line}\nx\n{line}\n\n"
-        assert clean_message(text).encode() == Git(tmp_path).run("stripspace", data=text.encode())
+        assert clean_message(text).encode() == Outside(tmp_path).run("stripspace", data=text.encode())

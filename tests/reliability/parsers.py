@@ -24,7 +24,7 @@ from patchq.git.repository import Git, init_store
 from patchq.names import BlobId
 from patchq.project import stack
 from patchq.sources import archive as archives
-from patchq.stacks import adopt
+from patchq.stacks import mails
 from patchq.store import bundle
 from patchq.system import fsio
 
@@ -122,7 +122,7 @@ def patches_to_import(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as text:
         path = Path(text) / "input.patch"
         path.write_bytes(data)
-        adopt._read_file(path, "input", 1)
+        mails.read_file(path, "input", 1)
 
 
 _kept: list[tuple[tempfile.TemporaryDirectory[str], Git]] = []

@@ -113,3 +113,97 @@ def test_latin1_quoted_printable_mail(patchq: Patchq, branch: Path, tmp_path: Pa
     assert "Grüße".encode() in data
     assert b"Subject: Spell eight\n" in data
     assert "Jörg" in patchq.ok("show", "m")
+
+
+def test_subjects_with_runs_of_blanks(stack: Patchq, upstream: Path) -> None:
+    """2.5 % of FlashInfer's history has them; `git am` makes one blank of each run."""
+    for number, subject in enumerate(("  leading", "two  blanks   (#12)", "a\ttab", "trailing  \N{IDEOGRAPHIC SPACE}")):
+        git(upstream, "checkout", "-q", "v1") if not number else None
+        (upstream / f"new{number}").write_text("x\n")
+        git(upstream, "add", "-A")
+        git(upstream, "commit", "-q", "--cleanup=verbatim", "-m", f"{subject}\n\nWhy.\n")
+    stack.ok("import", "up", str(upstream), "--range", "v1..HEAD")
+    assert names(stack)[3:] == ["leading", "two-blanks-12", "a-tab", "trailing"]
+    told = [p["subject"] for p in json.loads(stack.ok("list", "--json"))["patches"]][3:]
+    assert told == ["leading", "two blanks (#12)", "a tab", "trailing \N{IDEOGRAPHIC SPACE}"]
+    assert "up to date" in stack.ok("apply")
+    assert "nothing changed" in stack.ok("export", "up")
+
+
+def test_a_commit_in_the_worktree_with_a_run_of_blanks(stack: Patchq) -> None:
+    edit(stack.tree() / "b.txt", 30)
+    git(stack.tree(), "commit", "-q", "--cleanup=verbatim", "-am", " two  blanks\n\nWhy.\n")
+    assert "added two-blanks" in stack.ok("export", "up")
+    assert "nothing changed" in stack.ok("export", "up")
+    assert "up to date" in stack.ok("apply")
+
+
+def test_a_range_over_another_pin(stack: Patchq, branch: Path) -> None:
+    """The store has each pin without its history: what lies behind one comes from the repository."""
+    git(branch, "tag", "v2", "HEAD~1")
+    lock = stack.layout.lock.read_text()
+    pin = f'[upstreams.up.pins."v2"]\ncommit = "{git(branch, "rev-parse", "v2")}"\n\n[sets.'
+    stack.layout.lock.write_text(lock.replace("[sets.", pin, 1) + '\n[sets.other]\nup = "v2"\n')
+    stack.ok("fetch", "--set", "other")
+    assert len((stack.layout.store / "shallow").read_text().split()) == 2
+    stack.ok("import", "up", str(branch), "--range", "v1..HEAD")
+    assert names(stack)[3:] == ["spell-three", "spell-eight"]
+    assert "up to date" in stack.ok("apply")
+
+
+def test_a_range_of_a_shallow_repository(stack: Patchq, branch: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth=2", branch.as_uri(), "shallow")
+    stack.ok("import", "up", str(tmp_path / "shallow"), "--range", "HEAD~1..HEAD")
+    assert names(stack)[3:] == ["spell-eight"]
+    out = stack.fails(1, "import", "up", str(tmp_path / "shallow"), "--range", "HEAD~2..HEAD")
+    assert "has no range HEAD~2..HEAD" in out
+
+
+def test_nothing_of_the_repository_of_a_range_runs(stack: Patchq, branch: Path, tmp_path: Path) -> None:
+    script = tmp_path / "evil"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\nexit 1\n")
+    script.chmod(0o755)
+    signature = "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n"
+    signed = git(branch, "cat-file", "commit", "HEAD").replace("\n\n", signature, 1) + "\n"
+    git(branch, "update-ref", "HEAD", git(branch, "hash-object", "-t", "commit", "-w", "--stdin", data=signed.encode()))
+    git(branch, "checkout", "-q", "-b", "partial")
+    commit_files(branch, {"b.txt": b"other\n"}, "Lost")
+    lost = git(branch, "rev-parse", "HEAD:b.txt")
+    (branch / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    for key, value in {
+        "gpg.program": script, "log.showSignature": "true", "core.fsmonitor": script, "core.sshCommand": script,
+        "core.hooksPath": tmp_path, "diff.external": script, "core.alternateRefsCommand": script, "core.pager": script,
+        "uploadpack.packObjectsHook": script, "remote.origin.url": f"ext::{script}", "remote.origin.promisor": "true",
+        "remote.origin.partialCloneFilter": "blob:none", "extensions.partialClone": "origin", "core.repositoryFormatVersion": "1",
+        "protocol.ext.allow": "always", "alias.log": f"!{script}", "alias.rev-parse": f"!{script}",
+    }.items():  # fmt: skip
+        git(branch, "config", key, str(value))
+    for name in ("post-index-change", "reference-transaction", "pre-auto-gc"):
+        (tmp_path / name).hardlink_to(script)
+    assert "lacks some of" in stack.fails(1, "import", "up", str(branch), "--range", "main..partial")
+    stack.ok("import", "up", str(branch), "--range", "v1..main")
+    assert names(stack)[3:] == ["spell-three", "spell-eight"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_range_in_words_of_its_own(stack: Patchq, branch: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    assert "has no range" in stack.fails(1, "import", "up", str(tmp_path / "plain"), "--range", "v1..HEAD")
+    assert "no git repository" in stack.fails(1, "import", "up", str(tmp_path / "gone"), "--range", "v1..HEAD")
+    assert "has no range v1..nowhere" in stack.fails(1, "import", "up", str(branch), "--range", "v1..nowhere")
+    assert "takes one repository" in stack.fails(1, "import", "up", str(branch), "--range", "v1")
+    assert "holds no commits" in stack.fails(1, "import", "up", str(branch), "--range", "HEAD..v1")
+
+
+def test_messages_of_a_range_in_other_encodings(stack: Patchq, upstream: Path) -> None:
+    tree = git(upstream, "rev-parse", "v1^{tree}")
+    tip = git(upstream, "rev-parse", "v1")
+    for encoding, text in (("ISO-8859-1", "Grüße"), ("koi8-r", "Привет"), ("", "straße"), ("utf-8", "\x01 one \x1e")):
+        head = f"tree {tree}\nparent {tip}\nauthor {text} <a@b> 1767319445 +0000\ncommitter C <c@d> 1767319445 +0000\n"
+        head += f"encoding {encoding}\n" if encoding else ""
+        data = f"{head}\n{text}\n\nWhy.\n".encode(encoding or "latin-1")
+        tip = git(upstream, "hash-object", "-t", "commit", "-w", "--stdin", data=data)
+    git(upstream, "update-ref", "refs/heads/odd", tip)
+    stack.ok("import", "up", str(upstream), "--range", "v1..odd")
+    told = [(p["subject"], p["author"]) for p in json.loads(stack.ok("list", "--json"))["patches"]][3:]
+    assert told == [(t, f"{t} <a@b>") for t in ("Grüße", "Привет", "straße")] + [("\x01 one \x1e", "one <a@b>")]

@@ -7,6 +7,7 @@ it. ``git am`` cuts a message at the first line that looks like the start of a d
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 
@@ -72,6 +73,23 @@ class Header:
     def needs(self) -> tuple[str, ...]:
         """What its proof needs beyond a CPU: the words of ``Needs:``."""
         return tuple(word for value in self.values("Needs") for word in value.replace(",", " ").split())
+
+
+def _as_latin1(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("latin-1"), error.end
+
+
+codecs.register_error("patchq-latin-1", _as_latin1)
+
+
+def decode(data: bytes) -> str:
+    """A message as git commits it: bytes that are not UTF-8 are taken for Latin-1.
+
+    >>> decode("Größe".encode()), decode("Größe".encode("latin-1"))
+    ('Größe', 'Größe')
+    """
+    return data.decode("utf-8", "patchq-latin-1")
 
 
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from patchq.formats.header import Ident
 from patchq.system import runner
 
 #: Settings of every git: what a file beside the configuration would say, or runs something.
@@ -146,3 +147,15 @@ class Outside(Command):
 
     def place(self) -> dict[str, str]:
         return {"GIT_DIR": os.devnull}
+
+
+def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
+    """An author as git would write one into a commit; ``date`` in any form that git reads, or empty for now.
+
+    :raises runner.CommandError: where git takes none of it.
+    """
+    env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
+    out = git.run("var", "GIT_AUTHOR_IDENT", env=env).decode("utf-8", "replace").rstrip("\n")
+    who, when, zone = out.rsplit(" ", 2)
+    name, _, email = who.removesuffix(">").rpartition(" <")
+    return Ident(name, email, int(when), zone)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from patchq.errors import SourceError
-from patchq.formats.header import Ident
+from patchq.formats.header import Ident, decode
 from patchq.git.command import MEND
 from patchq.git.refs import Refs
 from patchq.names import BlobId, CommitId, TreeId
@@ -106,23 +106,26 @@ class Objects(Refs):
 
     def log(self, *specs: str) -> list[CommitInfo]:
         """Commits of a range, oldest first, along first parents."""
-        form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B%x01"
+        form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"
         out = self.run(
-            "log", "--reverse", "--first-parent", "--encoding=UTF-8", "--date=raw", f"--format={form}", *specs, "--"
-        ).decode("utf-8", "replace")
+            "log",
+            "-z",
+            "--reverse",
+            "--first-parent",
+            "--encoding=UTF-8",
+            "--date=raw",
+            f"--format={form}",
+            *specs,
+            "--",
+        )
+        fields = [decode(field) for field in out.split(b"\0")[:-1]]
         found = []
-        for record in out.split("\x01")[:-1]:
-            commit, tree, parents, name, email, date, message = record.lstrip("\n").split("\0", 6)
-            when, zone = date.split()
-            found.append(
-                CommitInfo(
-                    CommitId(commit),
-                    TreeId(tree),
-                    tuple(CommitId(p) for p in parents.split()),
-                    Ident(name, email, int(when), zone),
-                    message,
-                )
-            )
+        for at in range(0, len(fields), 7):
+            commit, tree, parents, name, email, date, message = fields[at : at + 7]
+            when, _, zone = date.partition(" ")
+            author = Ident(name, email, int(when or 0), zone or "+0000")
+            ids = tuple(CommitId(p) for p in parents.split())
+            found.append(CommitInfo(CommitId(commit), TreeId(tree), ids, author, message))
         return found
 
     def is_whole(self, commits: Iterable[str]) -> bool:

@@ -1,3 +1,16 @@
 """Patches to trees and back: apply, export, edit, check, and what a stack says of itself."""
 
-__all__ = ["adopt", "applied", "apply", "check", "deps", "edit", "engine", "export", "memtree", "rangediff", "views"]
+__all__ = [
+    "adopt",
+    "applied",
+    "apply",
+    "check",
+    "deps",
+    "edit",
+    "engine",
+    "export",
+    "mails",
+    "memtree",
+    "rangediff",
+    "views",
+]
