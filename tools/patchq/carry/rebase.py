@@ -121,7 +121,7 @@ def resume(
         worktree = stop_worktree(project, progress)
         if retire:
             step = stops.retire_on_word(project, progress, stop, prove, how)
-            return _go_on(project, progress, step, worktree.snapshot(), prove)
+            return _go_on(project, progress, step, worktree.snapshot(pass_over=True), prove)
         step = stops.resolved(project, progress, stop, worktree, how)
         if check_proof:
             state, said = stops.run_proof(project, progress, stop.patch, CommitId(step.commit), prove)
@@ -155,7 +155,7 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         stop = _stop(progress)
         if stop is None:
             return _end(project, progress, prove)
-        files = stop_worktree(project, progress).snapshot()
+        files = stop_worktree(project, progress).snapshot(pass_over=True)
         return _go_on(project, progress, stops.left_out(stop, how), files, prove)
 
 
@@ -166,7 +166,7 @@ def abort(project: Project, upstream: str) -> Result:
         notes = []
         worktree = stop_worktree(project, progress)
         if worktree.exists and progress.stop and progress.stop.ready and progress.phase == CARRYING:
-            tree = worktree.snapshot()
+            tree = worktree.snapshot(pass_over=True)
             if tree != project.store.tree_of([progress.stop.parked])[0]:
                 nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
                 kept = project.store.commit_tree(tree, [progress.tip], nobody, f"{progress.stop.patch}, as it was\n")

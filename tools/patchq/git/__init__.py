@@ -5,6 +5,7 @@ __all__ = [
     "command",
     "diffs",
     "fastimport",
+    "gitlinks",
     "merges",
     "mergetree",
     "objects",

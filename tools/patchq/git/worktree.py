@@ -13,6 +13,7 @@ from pathlib import Path
 
 from patchq.errors import EditedTreeError, PatchqError, StateError
 from patchq.git import writable
+from patchq.git.gitlinks import in_the_worktree, stray_repositories, untracked_repositories
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
@@ -280,17 +281,21 @@ class Worktree:
         self._attach()
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
 
-    def snapshot(self) -> TreeId:
-        """The tree of what the files hold now, new files that nobody ignores included.
+    def snapshot(self, *, pass_over: bool = False) -> TreeId:
+        """The tree of what the files hold now, new files that nobody ignores included; the index stays as it is.
 
-        Written through a copy of the index: the worktree's own stays as it is.
+        :param pass_over: leave out the repositories that lie in it.
+        :raises UserError: naming them, otherwise: of them git would write down an id that nobody else can fetch.
         """
         with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
             index = Path(folder) / "index"
             # With its time: git takes a file for unchanged by comparing times with the index's own.
             shutil.copy2(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
-            self.git.run("add", "--all", "--", ".", env=env)
+            own = untracked_repositories(self.git, env)
+            if own and not pass_over:
+                raise in_the_worktree(self.upstream, own, self.path)
+            self.git.run("add", "--all", "--", ".", *(f":(exclude,literal){os.fsdecode(p)}" for p in own), env=env)
             # A nested upstream's link is hidden from that (see _hide_nested), unless git tracks a
             # submodule in its place: that one stays as it is.
             for name in self.nested:
@@ -298,7 +303,11 @@ class Worktree:
                 if found and found[0] == b"160000":
                     entry = f"160000,{found[2].decode()},{os.fsdecode(name)}"
                     self.git.run("update-index", "--cacheinfo", entry, env=env)
-            return TreeId(self.git.run("write-tree", env=env).decode().strip())
+            tree = TreeId(self.git.run("write-tree", env=env).decode().strip())
+        # One where there were files.
+        if not pass_over and (own := stray_repositories(self.git, "HEAD", tree)):
+            raise in_the_worktree(self.upstream, own, self.path)
+        return tree
 
     def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
         """Finish a checkout that was killed half way.

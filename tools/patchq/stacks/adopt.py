@@ -11,10 +11,11 @@ from patchq.errors import Conflict, ConflictError, UserError
 from patchq.formats.header import Ident, clean_message, clean_subject
 from patchq.git.borrow import borrow
 from patchq.git.command import author_ident
+from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
-from patchq.names import CommitId, TreeId
+from patchq.names import CommitId, TreeId, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
@@ -71,6 +72,8 @@ def _from_range(project: Project, loaded: Loaded, paths: Sequence[Path], spec: s
         commit = borrowed.info
         if len(commit.parents) != 1 or not borrowed.before:
             raise UserError(f"{commit.commit[:12]} is a merge; a stack is linear", hint="rebase that branch first")
+        where = f"{path}: commit {commit.commit[:12]}"
+        refuse_repositories(project.store, where, borrowed.before, commit.tree, "there")
         subject = clean_subject(clean_message(commit.message).split("\n", 1)[0])
         onto = pick(project.store, upstream, subject, borrowed.before, commit.tree, onto)
         found.append(Entry(slug(subject), replace(commit, tree=onto, author=_author(project.store, commit))))
@@ -112,10 +115,8 @@ def _from_patches(project: Project, loaded: Loaded, found: Sequence[Found], auth
                         "or bring its branch: `patchq import NAME REPOSITORY --range A..B` merges",
                     ) from None
             after = TreeId(store.run("write-tree", env=env).decode().strip())
-            changed = (
-                store.run("diff-tree", "-r", "--name-only", "-z", tree, after).decode("utf-8", "replace").split("\0")
-            )
-            for path in changed:
+            refuse_repositories(store, patch.where, tree, after, "where it was made")
+            for path in (show_path(change.path) for change in store.changes(tree, after)):
                 owner = next((n for p, n in nested.items() if path == p or path.startswith(p + "/")), "")
                 if owner:
                     raise UserError(

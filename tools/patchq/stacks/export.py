@@ -12,6 +12,7 @@ from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
 from patchq.formats.header import Header, mail_safe
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.series import SUFFIX
+from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
@@ -88,7 +89,7 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
                 f"{upstream} is applied only up to {state.patches[-1].applied.name if state.patches else 'its base'}",
                 hint=f"`patchq apply {upstream}` first; export writes whole stacks",
             )
-        commits = _commits(project.store, state.base, head, upstream)
+        commits = _commits(project.store, state, head, upstream)
         adopted = False
         if amend:
             if amend not in stack.names:
@@ -114,7 +115,8 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
         return result
 
 
-def _commits(store: Git, base: CommitId, head: CommitId, upstream: str) -> list[CommitInfo]:
+def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[CommitInfo]:
+    base, known = state.base, {p.applied.commit for p in state.patches}
     if store.line("merge-base", base, head, ok_codes=(0, 1)) != base:
         raise EditedTreeError(
             f"{upstream}: the worktree's branch no longer starts at the pinned commit {base[:12]}",
@@ -127,6 +129,9 @@ def _commits(store: Git, base: CommitId, head: CommitId, upstream: str) -> list[
                 f"{upstream}: {commit.commit[:12]} is a merge; a stack is linear",
                 hint=f"`git rebase {base[:12]}` in the worktree makes it so",
             )
+        if commit.commit not in known:
+            where = f"{upstream}: commit {commit.commit[:12]}"
+            refuse_repositories(store, where, commit.parents[0], commit.tree, "in the worktree")
     return commits
 
 
