@@ -29,10 +29,10 @@ def told(stack: Patchq) -> Patchq:
     return stack
 
 
-def on_terminal(patchq: Patchq, *args: str, **env: str) -> bytes:
-    """What a verb writes to a terminal of 80 columns."""
+def on_terminal(patchq: Patchq, *args: str, code: int | None = 0, columns: int = 80, **env: str) -> bytes:
+    """What a verb writes to a terminal; ``code`` None for any exit code."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     argv = [sys.executable, "-m", "patchq", "--project", str(patchq.root), *args]
     clean = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
     with subprocess.Popen(argv, stdout=slave, stderr=slave, stdin=slave, env={**clean, "TERM": "xterm", **env}) as done:
@@ -44,7 +44,7 @@ def on_terminal(patchq: Patchq, *args: str, **env: str) -> bytes:
             except OSError:
                 break
     os.close(master)
-    assert done.returncode == 0, seen
+    assert code in (None, done.returncode), seen
     return seen
 
 

@@ -35,7 +35,7 @@ NAMES = [
 ]  # fmt: skip
 #: Names of which git's own reader makes others.
 REREAD = {"(paren)", "tab\tname"}
-MAILS = ["a@b", "49699333+dependabot[bot]@users.noreply.github.com", "j.d@x-y.org"]
+MAILS = ["a@b", "ü\x9b\\u0041@x", "49699333+dependabot[bot]@users.noreply.github.com", "j.d@x-y.org"]
 
 
 def cases() -> list[tuple[Ident, str]]:

@@ -519,3 +519,11 @@ def test_a_persons_part_and_noted_facts_go_into_the_form(newer: Patchq, upstream
     assert "unknown keys titel" in newer.fails(1, "issue", "first")
     report.write_text('reproducer = "../../etc/passwd"\n')
     assert "would leave its folder" in newer.fails(1, "issue", "first")
+
+
+def test_a_patch_that_requires_one_that_is_not_there(newer: Patchq) -> None:
+    path = newer.patch_file("first")
+    path.write_bytes(path.read_bytes().replace(b"\nSigned-off-by:", b"\nRequires: up/nothing\nSigned-off-by:"))
+    newer.ok("apply")
+    for verb in (("pr", "first", "--no-proof", "--no-gates"), ("issue", "first", "--no-run")):
+        assert "up/first requires up/nothing, which the stack hasn't" in newer.fails(1, *verb)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 
 import click
@@ -79,8 +78,6 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
     ordinary git commits and write it back with `patchq export`.
     """
     ctx.obj = {"project": project, "wait": wait}
-    if os.environ.get("NO_COLOR"):
-        ctx.color = False
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from patchq import __version__
+from patchq.cli.terminal import echo, echo_json, echo_usage
 from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 
 BUG, INTERRUPTED = 4, 130
@@ -37,13 +38,13 @@ class Boundary(click.Group):
             result = super().main(arguments, prog_name, standalone_mode=False, **extra)
             code = result if isinstance(result, int) else 0  # what Exit carried, as click hands it back
         except click.UsageError as error:
-            error.show()
+            echo_usage(error)
             code = 2
         except click.ClickException as error:
-            error.show()
+            echo_usage(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
-            click.echo("interrupted; the next command finishes or undoes what was under way", err=True)
+            echo("interrupted; the next command finishes or undoes what was under way", err=True)
             code = INTERRUPTED
         except BrokenPipeError as error:
             code = 1 if _reader_is_gone() else _bug(error)
@@ -64,8 +65,8 @@ class Boundary(click.Group):
 def _bug(error: Exception) -> int:
     import traceback
 
-    traceback.print_exc()
-    click.echo(
+    echo(traceback.format_exc(), err=True)
+    echo(
         f"\nThis is a bug in patchq {__version__}: {error}\n"
         "hint: run the command again; if it stays, report it with the lines above",
         err=True,
@@ -94,33 +95,31 @@ def _of_the_machine(error: OSError) -> PatchqError:
 def _show(error: PatchqError, as_json: bool) -> int:
     conflicts = error.conflicts if isinstance(error, ConflictError) else ()
     if as_json:
-        import json
-
         body = {
             "schema": "patchq/error/1", "error": type(error).__name__, "exit": error.exit_code,
             "message": error.message, "hint": error.hint, "conflicts": [asdict(c) for c in conflicts],
         }  # fmt: skip
-        click.echo(json.dumps(body, indent=1))
+        echo_json(body)
         return error.exit_code
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(error.message, err=True)
+    echo("error: ", fg="red", bold=True, nl=False, err=True)
+    echo(error.message, err=True)
     for conflict in conflicts:
         _show_conflict(conflict)
     if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
+        echo(f"hint: {error.hint}", err=True)
     return error.exit_code
 
 
 def _show_conflict(conflict: Conflict) -> None:
     if not conflict.hunk:
         return
-    click.echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=True)
-    click.echo("  the patch expects:", err=True)
+    echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=True)
+    echo("  the patch expects:", err=True)
     for line in conflict.expected:
-        click.secho(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=True)
+        echo(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=True)
     if conflict.places:
-        click.echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=True)
+        echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=True)
         return
-    click.echo(f"  upstream has, at line {conflict.line}:", err=True)
+    echo(f"  upstream has, at line {conflict.line}:", err=True)
     for line in conflict.found:
-        click.secho(f"    | {line}", fg=None if line in conflict.expected else "green", err=True)
+        echo(f"    | {line}", fg=None if line in conflict.expected else "green", err=True)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from patchq.cli.common import emit
+from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> No
         emit(schema, report.proofs_json(verdicts))
         return
     for v in verdicts:
-        click.secho(f"{v.state:<10} ", fg=_COLOURS.get(v.state, "red"), nl=False)
-        click.echo(f"{v.proof.name}: {v.said}")
+        echo(f"{v.state:<10} ", fg=_COLOURS.get(v.state, "red"), nl=False)
+        echo(f"{v.proof.name}: {v.said}")
         if not v.ok:
-            click.echo(f"           {'on a machine that has it' if v.state == 'not run' else 'again'}: {v.command}")
-    click.echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")
+            echo(f"           {'on a machine that has it' if v.state == 'not run' else 'again'}: {v.command}")
+    echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")

@@ -243,13 +243,18 @@ def _fields(head: bytes, where: str) -> dict[str, str]:
     return fields
 
 
+_WORD = r"=\?[^?\s]+\?[qQbB]\?[^?\s]*\?="
+_ENCODED = re.compile(rf"{_WORD}(?:\s+{_WORD})*")
+
+
 def _decoded(value: str) -> str:
     """RFC 2047 words decoded. The codec is loaded only for values that need it."""
     if "=?" not in value:
         return value
     from email.header import decode_header, make_header
 
-    return str(make_header(decode_header(value)))
+    # Word by word: of what stands beside them, decode_header would make something else where it isn't ASCII.
+    return _ENCODED.sub(lambda words: str(make_header(decode_header(words[0]))), value)
 
 
 _DATE = re.compile(r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")

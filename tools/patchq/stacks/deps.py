@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from patchq.errors import ConflictError
+from patchq.errors import ConflictError, UserError
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
@@ -82,6 +82,8 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
     """The fewest patches of a stack that hold these and can be carried without the others, in their order.
 
     Besides what they can't be carried without, that is what they and those say in ``Requires:`` of this stack.
+
+    :raises UserError: if one requires what the stack hasn't.
     """
     upstream = carried.stack.pin.upstream
     graph, names = _Graph(store, carried), [name for name, _ in carried.commits]
@@ -89,6 +91,12 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
         name: {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
         for name, header in carried.stack.headers()
     }
+    for name, others in said.items():
+        if gone := sorted(others - said.keys()):
+            raise UserError(
+                f"{upstream}/{name} requires {upstream}/{gone[0]}, which the stack hasn't",
+                hint="`patchq check` names all such; mend its Requires:",
+            )
     found = set(chosen)
     while True:
         more = {other for name in found for other in said[name]} | set(graph.needs([names.index(n) for n in found]))

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("apply")
@@ -29,7 +30,7 @@ def command(names: tuple[str, ...], to: str, bundle: Path | None, set_name: str,
         if names or to or set_name:
             raise click.UsageError("--from-bundle applies the bundle's set, all of it")
         ctx = click.get_current_context()
-        say = (lambda _: None) if as_json else (lambda line: click.echo(line, err=True))
+        say = (lambda _: None) if as_json else (lambda line: echo(line, err=True))
         results = apply_bundle(Path(ctx.obj["project"]), bundle, say=say, wait=ctx.obj["wait"])
     else:
         results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
@@ -51,7 +52,7 @@ def command(names: tuple[str, ...], to: str, bundle: Path | None, set_name: str,
         plural = "patch" if r.total == 1 else "patches"
         count = f"{len(r.patches)} of {r.total} {plural}" if len(r.patches) != r.total else f"{r.total} {plural}"
         verb = "applied" if r.changed else "up to date,"
-        click.echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
+        echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
         for p in r.patches:
             for o in p.offsets:
-                click.echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
+                echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")

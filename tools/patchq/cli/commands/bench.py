@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.terminal import echo
 
 
 @click.group("bench")
@@ -42,8 +43,8 @@ def import_(
         emit("bench-import", {"measurements": [asdict(m) for m in found]})
         return
     for m in found:
-        click.echo(f"{m.test}{f' @ d{m.depth}' if m.depth else ''}: {m.value:g} t/s, {m.file} {m.place}")
-    click.echo(f"{len(found)} measurements" + (f" of stack {found[0].stack_id[:8]}" if found and python else ""))
+        echo(f"{m.test}{f' @ d{m.depth}' if m.depth else ''}: {m.value:g} t/s, {m.file} {m.place}")
+    echo(f"{len(found)} measurements" + (f" of stack {found[0].stack_id[:8]}" if found and python else ""))
 
 
 @command.command("show")
@@ -75,18 +76,18 @@ def show(machine: str, test: str, as_json: bool) -> None:
                        "problems": [asdict(p) for p in problems]})  # fmt: skip
         return
     for key in sorted({(m.machine, m.test, m.depth) for m in chosen}):
-        click.secho(f"{key[0]} {key[1]}" + (f" @ d{key[2]}" if key[2] else ""), bold=True)
+        echo(f"{key[0]} {key[1]}" + (f" @ d{key[2]}" if key[2] else ""), bold=True)
         for t in (t for t in targets if (t.machine, t.test, t.depth) == key):
-            click.echo(f"  {t.value:>9.2f}  to reach ({t.why})")
+            echo(f"  {t.value:>9.2f}  to reach ({t.why})")
         for m in sorted((m for m in chosen if (m.machine, m.test, m.depth) == key), key=lambda m: -m.value):
             spread = f" ± {m.spread:g}" if m.spread else ""
             origin = f"reported: {m.reported}" if m.reported else f"stack {m.stack_id[:8]}"
-            click.echo(f"  {m.value:>9.2f}{spread}  {' '.join(filter(None, (m.engine, m.config)))} ({origin})")
+            echo(f"  {m.value:>9.2f}{spread}  {' '.join(filter(None, (m.engine, m.config)))} ({origin})")
     for name, configs in bounds.items():
-        click.secho(f"{name}, {GPT_OSS_120B.name}: what {BANDWIDTH[name] / 1e9:g} GB/s allow, one request", bold=True)
+        echo(f"{name}, {GPT_OSS_120B.name}: what {BANDWIDTH[name] / 1e9:g} GB/s allow, one request", bold=True)
         for config, depths in configs.items():
-            click.echo(f"  {config}: " + ", ".join(f"{v:.1f} t/s at {d}" for d, v in depths.items()))
+            echo(f"  {config}: " + ", ".join(f"{v:.1f} t/s at {d}" for d, v in depths.items()))
     for patch, before, after in gains:
-        click.echo(f"{patch}: {after.test} {before.value:g} -> {after.value:g} t/s")
+        echo(f"{patch}: {after.test} {before.value:g} -> {after.value:g} t/s")
     for problem in problems:
-        click.secho(f"measurements/ledger.jsonl:{problem.number}: {problem.said}", fg="red", err=True)
+        echo(f"measurements/ledger.jsonl:{problem.number}: {problem.said}", fg="red", err=True)

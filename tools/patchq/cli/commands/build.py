@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("build")
@@ -34,9 +35,9 @@ def command(
         ]})  # fmt: skip
         return
     for b in built:
-        click.echo(f"{b.upstream}: {'built' if b.fresh else 'up to date:'} dist/{b.path.name}")
+        echo(f"{b.upstream}: {'built' if b.fresh else 'up to date:'} dist/{b.path.name}")
         for note in b.notes:
-            click.echo(f"    {note}")
+            echo(f"    {note}")
     if built:
         made = " ".join(f"dist/{b.path.name}" for b in built)
-        click.echo(f"install: python -m pip install --no-deps {made}")
+        echo(f"install: python -m pip install --no-deps {made}")

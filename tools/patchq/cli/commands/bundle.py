@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("bundle")
@@ -25,5 +26,5 @@ def command(target: Path, wheels: bool, set_name: str, as_json: bool) -> None:
         emit("bundle", asdict(made))
         return
     for upstream, ref, source in made.pins:
-        click.echo(f"{upstream} {ref}: {'its commit' if source == 'git' else 'its archive'}")
-    click.echo(f"{made.path}: set {made.set_name}, {made.files} files, {made.size} bytes, sha256 {made.sha256}")
+        echo(f"{upstream} {ref}: {'its commit' if source == 'git' else 'its archive'}")
+    echo(f"{made.path}: set {made.set_name}, {made.files} files, {made.size} bytes, sha256 {made.sha256}")

@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project
+from patchq.cli.terminal import echo
 
 
 @click.command("check")
@@ -26,9 +27,9 @@ def command(names: tuple[str, ...], text_only: bool, offline: bool, as_json: boo
     else:
         for f in found:
             where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
-            click.echo(f"{where}: {f.message} [{f.rule}]\n    {f.hint}")
+            echo(f"{where}: {f.message} [{f.rule}]\n    {f.hint}")
         count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
-        click.echo(
+        echo(
             f"{len(found)} finding{'s' * (len(found) > 1)}"
             if found
             else f"all good: {count} patches in the default set"

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("compose")
@@ -26,5 +27,5 @@ def command(folder: Path | None, set_name: str, as_json: bool) -> None:
         emit("compose", {"files": shown})
         return
     for path in shown:
-        click.echo(path)
-    click.echo(f"next: patchq build, then docker compose -f {shown[3]} run --rm dev, or up serve")
+        echo(path)
+    echo(f"next: patchq build, then docker compose -f {shown[3]} run --rm dev, or up serve")

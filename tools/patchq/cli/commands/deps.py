@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("deps")
@@ -24,7 +25,7 @@ def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> 
         free = commuting(found)
         emit("deps", {"patches": [{**asdict(n), "commutes": free[n.patch]} for n in found]})
     elif dot:
-        click.echo(as_dot(found), nl=False)
+        echo(as_dot(found), nl=False)
     else:
         for n in found:
             upstream = n.patch.split("/")[0] + "/"
@@ -32,4 +33,4 @@ def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> 
             said = [other for other in n.requires if other not in n.needs]
             words = [f"needs {', '.join(needed)}"] if needed else []
             words += [f"says it requires {', '.join(said)}"] if said else []
-            click.echo(f"{n.patch}: {'; '.join(words) or 'needs none'}")
+            echo(f"{n.patch}: {'; '.join(words) or 'needs none'}")

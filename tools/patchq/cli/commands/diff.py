@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("diff")
@@ -31,8 +32,8 @@ def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> Non
         name = p.new or p.old
         was = f", was {p.old}" if p.old and p.new and p.old != p.new else ""
         words = "moved" if p.moved and p.kind == SAME else p.kind + (", moved" if p.moved else "")
-        click.echo(f"{p.upstream}/{name}: {'renamed' if words == SAME else words}{was}")
+        echo(f"{p.upstream}/{name}: {'renamed' if words == SAME else words}{was}")
         if p.text and not stat:
-            click.echo("".join(f"    {line}\n" for line in p.text.splitlines()), nl=False)
+            echo("".join(f"    {line}\n" for line in p.text.splitlines()), nl=False)
     same = sum(p.kind == SAME for p in found)
-    click.echo(f"{same} of {len(found)} are the same")
+    echo(f"{same} of {len(found)} are the same")

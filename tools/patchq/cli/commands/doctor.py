@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, set_option, show_table
+from patchq.cli.common import emit, json_option, set_option
+from patchq.cli.terminal import echo, show_table
 
 if TYPE_CHECKING:
     from patchq.environment.ptx import Cell, Instruction
@@ -60,7 +61,7 @@ def command(
     else:
         for f in found:
             mark = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}[f.level]
-            click.echo(f"{mark} {f.topic}: {f.said}" + (f"\n        {f.hint}" if f.hint else ""))
+            echo(f"{mark} {f.topic}: {f.said}" + (f"\n        {f.hint}" if f.hint else ""))
         if verdict:
             show(verdict)
     if bad:
@@ -87,11 +88,11 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     else:
         _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
         for u in unusable:
-            click.echo(f"can't be asked: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.said}\n    {u.hint}")
+            echo(f"can't be asked: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.said}\n    {u.hint}")
         for arch, names in lacks.items():
-            click.echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
+            echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
         if not found:
-            click.echo("no nvcc here can compile: nothing is known of any architecture")
+            echo("no nvcc here can compile: nothing is known of any architecture")
     if not ok:
         raise click.exceptions.Exit(1)
 
@@ -106,5 +107,5 @@ def _show_matrix(releases: list[str], cells: list[Cell], about: dict[str, Instru
             rows.append((name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks))
         show_table(("instruction", "for", *targets), rows, f"nvcc {release}")
         for text in dict.fromkeys(text for (its, *_), text in said.items() if its == release and text):
-            click.echo(f"  {text}")
-        click.echo("")
+            echo(f"  {text}")
+        echo("")

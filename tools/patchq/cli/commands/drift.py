@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("drift")
@@ -30,13 +31,13 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
     else:
         for a in alarms:
             by = f" (patch {a.patch})" if a.patch else ""
-            click.echo(
+            echo(
                 f"{a.state}: {a.upstream} {a.path}:{a.line} {a.function}{by}: {a.kind}"
                 + (f" in {a.callee}" if a.callee else "")
             )
-            click.echo(f"    {a.said}")
+            echo(f"    {a.said}")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
-        click.echo(
+        echo(
             f"{len(open_ones)} open"
             + (f": {kinds}" if kinds else "")
             + f", {len(alarms) - len(open_ones)} mended by the stacks"

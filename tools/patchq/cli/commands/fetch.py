@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("fetch")
@@ -28,4 +29,4 @@ def command(
         ]})  # fmt: skip
         return
     for b in bases:
-        click.echo(f"{b.pin.upstream:<12} {b.pin.ref:<10} {b.source:<8} {b.commit}")
+        echo(f"{b.pin.upstream:<12} {b.pin.ref:<10} {b.source:<8} {b.commit}")

@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option, show_table
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo, show_table
 from patchq.project.project import Project
 
 
@@ -74,13 +75,13 @@ def _one(
         if cell.files:
             gone = "gone: " if cell.outcome == "obsolete" else ""
             files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
-            click.echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
+            echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
         if cell.said:
-            click.echo(f"{cell.ref} {cell.patch}: {cell.said}")
+            echo(f"{cell.ref} {cell.patch}: {cell.said}")
         if cell.grade:
-            click.echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
+            echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
-        click.echo(f"offsets: checked against the {checked}")
+        echo(f"offsets: checked against the {checked}")
     if annotate:
         from patchq.proofs.verdicts import annotation
 
@@ -91,14 +92,14 @@ def _one(
                     [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
                 )
                 path = stack.relative(project.layout, cell.patch.partition("/")[2])
-                click.echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
+                echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
     if blame:
         by_patch = {c.patch: c for c in culprits}
         for patch, ref in found.breaks().items():
-            click.echo(f"{patch} stops first at {ref}")
+            echo(f"{patch} stops first at {ref}")
             if culprit := by_patch.get(patch):
                 pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
-                click.echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
+                echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
         if trouble:
-            click.echo(trouble, err=True)
-        click.echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")
+            echo(trouble, err=True)
+        echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import json_option, open_project, set_option, show_exported
+from patchq.cli.terminal import echo
 
 
 @click.command("import")
@@ -32,4 +33,4 @@ def command(
     )  # fmt: skip
     show_exported(result, as_json, "import")
     if not as_json and result.added:
-        click.echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
+        echo("next: patchq apply, and `patchq check` for what each still has to say of itself")

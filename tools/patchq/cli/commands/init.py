@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option
+from patchq.cli.terminal import echo
 
 
 @click.command("init")
@@ -19,5 +20,5 @@ def command(directory: Path, as_json: bool) -> None:
         emit("init", {"project": str(directory.resolve()), "made": made})
         return
     for path in made:
-        click.echo(f"made {path}")
-    click.echo("next: patchq pin NAME --url URL --ref REF")
+        echo(f"made {path}")
+    echo("next: patchq pin NAME --url URL --ref REF")

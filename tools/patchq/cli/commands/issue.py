@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import confirm, echo
 
 
 @click.command("issue")
@@ -38,22 +39,20 @@ def command(
     if opening:
         if not repository_of(report.url):
             raise UserError(f"{report.url!r} is no address of a git host", hint="send title.txt and body.md by hand")
-        click.echo(f"{title(report)}\n  to {repository_of(report.url)}", err=True)
-        click.confirm("Open this issue?", abort=True, err=True)
+        echo(f"{title(report)}\n  to {repository_of(report.url)}", err=True)
+        confirm("Open this issue?")
         url = open_issue(project, report)
     if as_json:
         body = asdict(report)
         body.pop("rules")
         emit("issue", {**body, "title": title(report), "folder": str(folder), "opened": url})
         return
-    click.secho(title(report), bold=True)
-    click.echo(
-        f"{report.upstream} {report.ref}" + (f", reproducer {report.reproducer_name}" if report.reproducer else "")
-    )
+    echo(title(report), bold=True)
+    echo(f"{report.upstream} {report.ref}" + (f", reproducer {report.reproducer_name}" if report.reproducer else ""))
     for name, row in report.facts:
-        click.echo(f"  {name}: " + ", ".join(f"{c}: {v}" for c, v in zip(report.columns, row, strict=True)))
+        echo(f"  {name}: " + ", ".join(f"{c}: {v}" for c, v in zip(report.columns, row, strict=True)))
     for line in report.outcomes:
-        click.echo(f"  {line}")
+        echo(f"  {line}")
     if no_run:
-        click.echo("  not run: the evidence")
-    click.echo(url or f"{folder}: title.txt, body.md, and owner.toml for whoever sends it")
+        echo("  not run: the evidence")
+    echo(url or f"{folder}: title.txt, body.md, and owner.toml for whoever sends it")

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, show_table
+from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.terminal import echo, safe, show_table
 from patchq.formats.ledger import Attempt, say_moved
-from patchq.names import show_path
 
 
 @click.command("ledger")
@@ -45,11 +45,11 @@ def command(names: tuple[str, ...], cost: bool, patch: str, as_json: bool) -> No
             ]
             show_table(heads, rows, upstream)
             for path, times, patches in hot_files(ledger)[:10]:
-                click.echo(f"{path}: stopped {patches} patches, {times} times")
+                echo(f"{path}: stopped {patches} patches, {times} times")
         else:
             _history(upstream, ledger.attempts)
         for problem in ledger.problems:
-            click.secho(f"{upstream}: ledger line {problem.number} {problem.said}; it is kept", fg="red", err=True)
+            echo(f"{upstream}: ledger line {problem.number} {problem.said}; it is kept", fg="red", err=True)
     if any(ledger.problems for ledger in found.values()):
         raise click.exceptions.Exit(1)
 
@@ -60,10 +60,10 @@ def _history(upstream: str, attempts: Sequence[Attempt]) -> None:
     for a in attempts:
         if (a.from_ref, a.onto) != before:
             before = (a.from_ref, a.onto)
-            click.secho(f"{upstream} {show_path(a.from_ref.encode())} onto {show_path(a.onto.encode())}", bold=True)
+            echo(f"{upstream} {a.from_ref} onto {a.onto}", bold=True)
         moved = say_moved(a.offsets, a.checked)
         words = [a.outcome + (f" {moved}" if moved else "") + (f" ({a.grade})" if a.grade else "")]
         words += [f"proof {a.proof}"] if a.proof else []
-        click.echo(show_path(f"  {a.patch:<32} {', '.join(words)}".encode()))
-        for line in textwrap.wrap(show_path("; ".join(filter(None, (a.evidence, a.how))).encode()), 74):
-            click.echo(f"      {line}")
+        echo(f"  {a.patch:<32} {', '.join(words)}")
+        for line in textwrap.wrap(safe("; ".join(filter(None, (a.evidence, a.how)))), 74):
+            echo(f"      {line}")

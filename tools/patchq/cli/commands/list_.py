@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option, show_table
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo, show_table
 
 
 @click.command("list")
@@ -25,7 +26,7 @@ def command(names: tuple[str, ...], topic: str, set_name: str, as_json: bool) ->
         emit("list", {"patches": patches})
         return
     if not found:
-        click.echo("no patches")
+        echo("no patches")
         return
     heads = ["patch", "topic", "upstream", "subject"]
     rows = [[f"{p.upstream}/{p.name}", p.topic, p.status.split(" ")[0], p.problem or p.subject] for p in found]

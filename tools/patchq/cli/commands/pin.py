@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("pin")
@@ -30,7 +31,7 @@ def command(
             emit("pin", {"checked": [{"pin": c.pin, "source": c.source, "ok": c.ok, "said": c.said} for c in found]})
         else:
             for c in found:
-                click.echo(f"{c.pin} {c.source}: {c.said}")
+                echo(f"{c.pin} {c.source}: {c.said}")
         if not all(c.ok for c in found if c.ok is not None):
             raise click.exceptions.Exit(1)
         return
@@ -46,8 +47,8 @@ def command(
             "moved": [{"what": what, "old": old, "new": new} for what, old, new in pinned.moved],
         })  # fmt: skip
         return
-    click.echo(f"{name} {ref}: " + (f"commit {done.commit}" if done.commit else "no commit"))
+    echo(f"{name} {ref}: " + (f"commit {done.commit}" if done.commit else "no commit"))
     if done.archive:
-        click.echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {len(done.wheels)} wheels")
+        echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {len(done.wheels)} wheels")
     for what, old, new in pinned.moved:
-        click.echo(f"  moved: {what} was {old}, is {new or 'nothing'}")
+        echo(f"  moved: {what} was {old}, is {new or 'nothing'}")

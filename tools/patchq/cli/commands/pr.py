@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import confirm, echo
 from patchq.contribute.proposal import Proposal
 from patchq.project.project import Project
 
@@ -66,8 +67,8 @@ def command(
     pushed = push(project, made, remote) if remote else None
     if opening:
         argv = ready_to_open(project, made)
-        click.echo(f"{made.title}\n  to {made.repository} from {argv[argv.index('--head') + 1]}", err=True)
-        click.confirm("Open this pull request?", abort=True, err=True)
+        echo(f"{made.title}\n  to {made.repository} from {argv[argv.index('--head') + 1]}", err=True)
+        confirm("Open this pull request?")
         state = open_pull_request(project, made, argv)
     if as_json:
         from patchq.contribute.dossier import as_json as body
@@ -77,40 +78,38 @@ def command(
     else:
         _show(made, folder)
         if pushed:
-            click.echo(f"pushed {pushed.commit[:12]} as {pushed.branch} to {pushed.remote}")
+            echo(f"pushed {pushed.commit[:12]} as {pushed.branch} to {pushed.remote}")
         if state:
-            click.echo(f"{state.url}\n{', '.join(state.patches)}: {state.status}")
+            echo(f"{state.url}\n{', '.join(state.patches)}: {state.status}")
     if made.problems:
         raise click.exceptions.Exit(5)
 
 
 def _show(made: Proposal, folder: Path) -> None:
-    click.secho(made.title, bold=True)
+    echo(made.title, bold=True)
     commits = f"{made.branch_size} commit{'s' if made.branch_size > 1 else ''}"
-    click.echo(f"{commits} from {made.from_ref} onto {made.upstream} {made.onto} ({made.why_onto})")
+    echo(f"{commits} from {made.from_ref} onto {made.upstream} {made.onto} ({made.why_onto})")
     for m in made.members:
         why = "" if m.chosen else ", needed"
-        click.echo(f"  {m.patch}: {m.outcome}{why}{', upstream has it: left out' if m.absent else ''}")
+        echo(f"  {m.patch}: {m.outcome}{why}{', upstream has it: left out' if m.absent else ''}")
     for said, status in made.elsewhere:
-        click.echo(f"  requires {said}: {status}")
+        echo(f"  requires {said}: {status}")
     for v in made.verdicts:
-        click.echo(f"  {v.state}: {v.said}")
+        echo(f"  {v.state}: {v.said}")
     for t in made.tests:
-        click.echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
+        echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
     if made.upstreams:
         worse = sum(len(f.regressions) for f in made.upstreams)
-        click.echo(f"  upstream's own tests: {len(made.upstreams)} files, {worse} regressions")
+        echo(f"  upstream's own tests: {len(made.upstreams)} files, {worse} regressions")
     passed = [g for g in made.gates if g.state == "passed"]
-    click.echo(
-        f"  upstream's hooks: {len(passed)} of {len(made.gates)} passed" + (made.no_gates and f": {made.no_gates}")
-    )
+    echo(f"  upstream's hooks: {len(passed)} of {len(made.gates)} passed" + (made.no_gates and f": {made.no_gates}"))
     for line in made.not_run:
-        click.echo(f"  not run: {line}")
+        echo(f"  not run: {line}")
     for line in made.problems:
-        click.secho(f"  not ready: {line}", fg="red")
+        echo(f"  not ready: {line}", fg="red")
     if not made.owner.complete:
-        click.echo(f"  its owner is still to fill {folder / 'owner.toml'}")
-    click.echo(f"{folder}: the mails, title.txt, body.md, dossier.md")
+        echo(f"  its owner is still to fill {folder / 'owner.toml'}")
+    echo(f"{folder}: the mails, title.txt, body.md, dossier.md")
 
 
 def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str, as_json: bool) -> None:
@@ -136,4 +135,4 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
         return
     for s in states:
         written = f"; written into {', '.join(s.refs)}" if s.refs else "; as before"
-        click.echo(f"{', '.join(s.patches)}: {s.status}{written}")
+        echo(f"{', '.join(s.patches)}: {s.status}{written}")

@@ -8,6 +8,7 @@ import click
 
 from patchq.carry.state import Result, Step, Stop
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
 
 
@@ -80,12 +81,12 @@ def command(
 def _show(found: Result, told: int) -> None:
     """Print it; its first steps were told when it stopped."""
     for note in found.notes:
-        click.echo(note)
+        echo(note)
     if found.state == "nothing":
         return
     head = f"{found.upstream} {found.from_ref} onto {found.onto}"
     if found.state == "aborted":
-        click.echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
+        echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
         return
     for step in found.steps[told:]:
         if step.outcome != "clean" and not step.known:
@@ -94,12 +95,12 @@ def _show(found: Result, told: int) -> None:
     words = ", ".join(f"{n} {word}" for word, n in counts.items())
     kept = sum(bool(s.commit) for s in found.steps)
     if found.stop:
-        click.echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
+        echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
         _show_stop(found, found.stop)
         return
-    click.echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
+    echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
     if kept:
-        click.echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`")
+        echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`")
 
 
 def _show_step(step: Step) -> None:
@@ -108,23 +109,23 @@ def _show_step(step: Step) -> None:
              if step.offsets else step.outcome]  # fmt: skip
     parts += [f"{path} ({n})" if n else path for path, n in step.files]
     parts += [part for part in (step.how, step.proof and f"proof {step.proof}") if part]
-    click.echo(f"{step.patch}: " + "; ".join(parts))
+    echo(f"{step.patch}: " + "; ".join(parts))
 
 
 def _show_stop(found: Result, stop: Stop) -> None:
-    click.secho(f"{stop.patch} stops: {stop.outcome}", fg="yellow", bold=True)
+    echo(f"{stop.patch} stops: {stop.outcome}", fg="yellow", bold=True)
     for path, lines in stop.conflicts:
         at = ":" + ",".join(str(n) for n in lines) if lines else ""
-        click.echo(f"  {path}{at}")
+        echo(f"  {path}{at}")
     if stop.evidence:
-        click.echo(f"  upstream has it, {stop.grade or 'in part'}: {stop.evidence}")
+        echo(f"  upstream has it, {stop.grade or 'in part'}: {stop.evidence}")
     if stop.said:
-        click.echo(f"  {stop.said}")
+        echo(f"  {stop.said}")
     if stop.carries or stop.stops:
-        click.echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
+        echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
     if stop.outcome == "absorbed" and not stop.stages:
-        click.echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
+        echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
         return
-    click.echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
+    echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
     how = "" if stop.grade else " --how TEXT"
-    click.echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")
+    echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")

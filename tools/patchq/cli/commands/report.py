@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 
 
@@ -58,4 +59,4 @@ def command(
     show_verdicts(verdicts, as_json, "report")
     for written in files:
         if written:
-            click.echo(written)
+            echo(written)

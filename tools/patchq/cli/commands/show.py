@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("show")
@@ -14,21 +15,20 @@ from patchq.cli.common import emit, json_option, open_project, set_option
 @json_option
 def command(patch: str, with_diff: bool, set_name: str, as_json: bool) -> None:
     """What one patch says and touches."""
-    from patchq.names import show_path
     from patchq.stacks.views import show
 
     info, header, diff = show(open_project(as_json), patch, set_name)
     if as_json:
         emit("show", {**asdict(info), "message": header.message, "diff": diff.decode("utf-8", "backslashreplace")})
         return
-    click.echo(f"{info.upstream} {info.ref}: {info.path}")
-    click.echo(f"author: {info.author}\n")
-    for line in header.message.splitlines():
-        click.echo(show_path(line.encode()))
-    click.echo("")
+    echo(f"{info.upstream} {info.ref}: {info.path}")
+    echo(f"author: {info.author}\n")
+    for line in header.message.rstrip("\n").split("\n"):
+        echo(line)
+    echo("")
     for path, added, removed in info.files:
-        click.echo(f"  {path}: " + ("binary" if added < 0 else f"+{added} -{removed}"))
+        echo(f"  {path}: " + ("binary" if added < 0 else f"+{added} -{removed}"))
     if with_diff:
-        click.echo("")
+        echo("")
         for raw in diff.split(b"\n"):
-            click.echo(show_path(raw.replace(b"\t", b"    ")))
+            echo(raw.decode("utf-8", "backslashreplace"))

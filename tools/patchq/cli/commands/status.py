@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("status")
@@ -23,19 +24,19 @@ def command(set_name: str, as_json: bool) -> None:
             "rebases": [asdict(r) for r in rebases],
         })  # fmt: skip
         return
-    click.echo(f"set {project.choose_set(set_name)}")
+    echo(f"set {project.choose_set(set_name)}")
     for s in found:
         source = f" ({s.source})" if s.source else ""
-        click.echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
+        echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
         for detail in s.details[:10]:
-            click.echo(f"    {detail}")
+            echo(f"    {detail}")
         hint = _next(s.state, s.worktree, s.upstream)
         if hint:
-            click.echo(f"    next: {hint}")
+            echo(f"    next: {hint}")
     for r in rebases:
         at = f"{r.stop.patch} stops in {r.worktree}" if r.stop else "interrupted"
-        click.echo(f"{r.upstream} {r.from_ref} onto {r.onto}: a rebase is under way; {at}")
-        click.echo(f"    next: patchq rebase {r.upstream} --continue, --skip or --abort")
+        echo(f"{r.upstream} {r.from_ref} onto {r.onto}: a rebase is under way; {at}")
+        echo(f"    next: patchq rebase {r.upstream} --continue, --skip or --abort")
 
 
 def _next(state: str, worktree: str, upstream: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 from patchq.project.project import Project
 
@@ -105,14 +106,14 @@ def _mutate(
         emit("test-mutate", {"seed": budget.seed, "patches": [in_json(s) for s in found]})
     else:
         for strength in found:
-            click.echo(f"{strength.patch}: {summary(in_json(strength))}")
+            echo(f"{strength.patch}: {summary(in_json(strength))}")
             for tried in strength.tried:
                 if tried.state == SURVIVED:
-                    click.echo(f"    {tried.mutant.name} survived {', '.join(strength.proof)} ({tried.said})")
+                    echo(f"    {tried.mutant.name} survived {', '.join(strength.proof)} ({tried.said})")
                     for line in tried.mutant.diff().splitlines():
-                        click.echo(f"        {line}")
+                        echo(f"        {line}")
             if strength.count(UNTRIED):
-                click.echo("    next: the same command goes on where this one ended")
+                echo("    next: the same command goes on where this one ended")
     if any(s.said.startswith("the proof itself") for s in found):
         raise click.exceptions.Exit(5)
 
@@ -145,11 +146,9 @@ def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: 
                 ", ".join(f"{n} {word}" for word, n in sorted(side.items())) or "no test ran"
                 for side in (f.before, f.after)
             ]
-            click.echo(
-                f"{f.upstream} {f.path}: before: {sides[0]}; after: {sides[1]}" + (f" ({f.said})" if f.said else "")
-            )
+            echo(f"{f.upstream} {f.path}: before: {sides[0]}; after: {sides[1]}" + (f" ({f.said})" if f.said else ""))
             for test in f.regressions:
-                click.secho(f"    regression: {test}", fg="red")
-        click.echo(f"{len(worse)} regressions in {len(found)} test files that cover what the stacks touch")
+                echo(f"    regression: {test}", fg="red")
+        echo(f"{len(worse)} regressions in {len(found)} test files that cover what the stacks touch")
     if worse:
         raise click.exceptions.Exit(5)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import click
 
 from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.terminal import echo
 
 
 @click.command("undo")
@@ -20,6 +21,6 @@ def command(pending: bool, as_json: bool) -> None:
     if as_json:
         emit("undo", {"undone": summary, "kept": kept})
         return
-    click.echo(f"{'given up' if pending else 'undone'}: {summary}")
+    echo(f"{'given up' if pending else 'undone'}: {summary}")
     for path in kept:
-        click.echo(f"  {path} was edited meanwhile and stays as it is")
+        echo(f"  {path} was edited meanwhile and stays as it is")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from patchq.cli.common import emit, json_option, set_option
+from patchq.cli.terminal import echo
 
 
 @click.command("verify-installed")
@@ -52,25 +53,25 @@ def show(verdict: object) -> None:
 
     assert isinstance(verdict, Verdict)
     for p in verdict.packages:
-        click.echo(
+        echo(
             f"{p.distribution} {p.version}: {p.state}" + (f", stack {p.stack_id[:8]}, {p.origin}" if p.stack_id else "")
         )
         for patch in p.patches:
-            click.echo(f"    live: {patch}")
+            echo(f"    live: {patch}")
         for patch in p.left_out:
-            click.echo(f"    left out, as it must be compiled: {patch}")
+            echo(f"    left out, as it must be compiled: {patch}")
         if p.against:
-            click.echo(f"    checked against: {p.against}")
+            echo(f"    checked against: {p.against}")
         for note in p.notes:
-            click.echo(f"    note: {note}")
+            echo(f"    note: {note}")
         for problem in p.problems:
-            click.secho(f"    problem: {problem}", fg="red")
+            echo(f"    problem: {problem}", fg="red")
     for found in verdict.differences:
         if found.level == "problem":
-            click.secho(f"problem: {found.said}", fg="red")
+            echo(f"problem: {found.said}", fg="red")
     for note in verdict.notes:
-        click.echo(f"note: {note}")
+        echo(f"note: {note}")
     if not verdict.packages:
-        click.secho(f"problem: no package that patchq built in {verdict.python}", fg="red")
+        echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
     elif not verdict.ok:
-        click.echo("next: pip install --force-reinstall --no-deps dist/*.whl, and take other copies off the path")
+        echo("next: pip install --force-reinstall --no-deps dist/*.whl, and take other copies off the path")

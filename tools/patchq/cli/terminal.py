@@ -1,0 +1,108 @@
+"""The one place where text goes to a terminal. What stands in it may be anybody's: nothing of it is obeyed.
+
+Names, subjects, paths, messages and diffs come from upstreams, mails and other people's projects. A terminal would take
+some of their characters for commands, and show others as nothing, or turned around. They are shown as escapes, such as
+``\\x1b`` and ``\\u202e``, and in JSON as JSON's own; colour is put on afterwards.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+
+class _Shown(dict[int, str]):
+    """For :meth:`str.translate`: what each character is shown as, found out when it first comes."""
+
+    def __init__(self, kept: str = "") -> None:
+        super().__init__({ord(c): c for c in kept})
+
+    def __missing__(self, code: int) -> str:
+        import unicodedata
+
+        char = chr(code)
+        # Blanks of other widths are somebody's typography, and harmless.
+        plain = char.isprintable() or unicodedata.category(char) == "Zs"
+        self[code] = char if plain else char.encode("unicode_escape").decode()
+        return self[code]
+
+
+_TEXT, _LINE = _Shown("\n\t"), _Shown()
+#: What JSON takes as it is and a terminal doesn't: all that isn't printable but is no control of ASCII.
+_JSON = re.compile(r"[^\n -~]")
+
+
+def safe(text: str) -> str:
+    """``text`` as a terminal may be given it; line ends and tabs stay.
+
+    >>> safe("a\\x1b[31mb\\u202ec\\n")
+    'a\\\\x1b[31mb\\\\u202ec\\n'
+    """
+    return text.translate(_TEXT)
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool = False) -> None:
+    """Write a text to standard output, or to standard error; with colour on a terminal, unless NO_COLOR is set."""
+    shown = safe(str(text))
+    if (fg or bold) and not os.environ.get("NO_COLOR"):
+        shown = click.style(shown, fg=fg, bold=bold)
+    click.echo(shown, err=err, nl=nl)
+
+
+def echo_json(body: dict[str, Any]) -> None:
+    """Write a JSON answer. What is not printable stands there as ``\\uXXXX``, controls of any kind among it."""
+    import json
+
+    text = json.dumps(body, indent=1, ensure_ascii=False)
+    click.echo(_JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text))
+
+
+def echo_usage(error: click.ClickException) -> None:
+    """What click says of a command line that it can't read: it repeats words of it."""
+    said = io.StringIO()
+    error.show(said)
+    echo(said.getvalue(), err=True, nl=False)
+
+
+def echo_progress(name: str, size: int, total: int) -> None:
+    """A line that is written over itself, and ends with the last byte."""
+    share = f"{100 * size // total:3d} %" if total else ""
+    end = "\n" if total and size >= total else ""
+    click.echo(f"\r{name.translate(_LINE)}: {size >> 20} MB {share}{end}", nl=False, err=True)
+
+
+def confirm(question: str) -> None:
+    """Ask on standard error.
+
+    :raises click.Abort: for any answer but yes.
+    """
+    click.confirm(safe(question), abort=True, err=True)
+
+
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A table for people, its first column unbroken; plain where it isn't a terminal's or NO_COLOR is set.
+
+    Words of somebody else stand in it as they are: nothing in them is markup or moves the cursor.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
+    console = Console(
+        width=None if sys.stdout.isatty() else 200, highlight=False, force_terminal=False if plain else None
+    )
+    table = Table(title=Text(title.translate(_LINE)) if title else None, title_justify="left", box=None, pad_edge=False)
+    for number, head in enumerate(heads):
+        table.add_column(head.translate(_LINE), overflow="fold", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*(Text(cell.translate(_LINE)) for cell in row))
+    with console.capture() as printed:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
