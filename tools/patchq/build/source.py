@@ -12,7 +12,7 @@ from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError
 from patchq.formats.lock import BuildConfig
-from patchq.git.worktree import copy_tree
+from patchq.git.repository import copy_tree
 from patchq.names import show_path
 from patchq.stacks.applied import Applied
 

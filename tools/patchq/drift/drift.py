@@ -18,8 +18,7 @@ from patchq.drift.signatures import Api, Change, changes, load_api
 from patchq.drift.touched import touched_alarms
 from patchq.errors import UserError
 from patchq.formats.lock import Pin
-from patchq.git.repository import Git
-from patchq.git.worktree import copy_tree
+from patchq.git.repository import Git, copy_tree
 from patchq.names import CommitId, show_path
 from patchq.project.project import Project
 from patchq.project.stack import Remembered, load_stack, load_state

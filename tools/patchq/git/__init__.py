@@ -6,6 +6,7 @@ __all__ = [
     "diffs",
     "fastimport",
     "gitlinks",
+    "linked",
     "merges",
     "mergetree",
     "objects",

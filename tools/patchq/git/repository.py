@@ -6,6 +6,7 @@ No library stands between: for bulk data GitPython is 20 times too slow. A perso
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,3 +94,18 @@ def init_store(folder: Path) -> Git:
     elif b"fsync = " not in (fsio.read_or_none(folder / "config") or b""):  # made by an older patchq
         Git(folder).run("config", "--local", "core.fsync", _STORE_CONFIG["core.fsync"])
     return Git(folder)
+
+
+def copy_tree(source: Git, commit: str, target: Path) -> None:
+    """Write the files of a commit into an empty folder, without a worktree."""
+    target.mkdir(parents=True)
+    index = target.parent / (target.name + ".index")
+    env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
+    try:
+        source.run("read-tree", commit, env=env)
+        source.run("checkout-index", "--all", "--force", env=env)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    finally:
+        index.unlink(missing_ok=True)

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.errors import EditedTreeError, PatchqError, StateError
+from patchq.errors import EditedTreeError, PatchqError
 from patchq.git import writable
 from patchq.git.gitlinks import in_the_worktree, stray_repositories, untracked_repositories
+from patchq.git.linked import Linked
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
@@ -50,29 +51,6 @@ class TreeStatus:
     edited: tuple[str, ...] = ()
     untracked: tuple[str, ...] = ()
     busy: str = ""
-
-
-class Linked(Git):
-    """Commands in a worktree of a store."""
-
-    def __init__(self, store: Git, path: Path) -> None:
-        super().__init__(path)
-        self.store = store
-
-    def git_folder(self) -> Path:
-        """See :meth:`Worktree.git_folder`. What ``.git`` says is believed only of a folder in the store."""
-        found = Path(os.fsdecode((self.folder / ".git").read_bytes().removeprefix(b"gitdir:").strip()))
-        if "\0" in str(found) or found.resolve().parent != (self.store.folder / "worktrees").resolve():
-            raise StateError(
-                f"{self.folder} is a worktree of {found}, not of this project's store",
-                hint="if the project was moved or copied: "
-                f"`git -C {self.store.folder} worktree repair {self.folder}`; else move it away",
-            )
-        return found
-
-    def place(self) -> dict[str, str]:
-        store, folder = self.store.folder.absolute(), self.folder.absolute()
-        return {"GIT_DIR": str(self.git_folder()), "GIT_COMMON_DIR": str(store), "GIT_WORK_TREE": str(folder)}
 
 
 class Worktree:
@@ -420,18 +398,3 @@ class Worktree:
             link = self.path / os.fsdecode(name)
             if link.is_symlink():
                 link.unlink()
-
-
-def copy_tree(source: Git, commit: str, target: Path) -> None:
-    """Write the files of a commit into an empty folder, without a worktree."""
-    target.mkdir(parents=True)
-    index = target.parent / (target.name + ".index")
-    env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
-    try:
-        source.run("read-tree", commit, env=env)
-        source.run("checkout-index", "--all", "--force", env=env)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
-    finally:
-        index.unlink(missing_ok=True)
