@@ -6,6 +6,7 @@ __all__ = [
     "column",
     "forecast",
     "landing",
+    "linemap",
     "looking",
     "merging",
     "overlap",

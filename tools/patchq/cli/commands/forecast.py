@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo, show_table
 from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from patchq.carry.forecast import Forecast
 
 
 @click.command("forecast")
@@ -41,9 +46,7 @@ def _one(
 ) -> None:  # fmt: skip
     from patchq.carry.blame import blame as find_culprits
     from patchq.carry.forecast import forecast
-    from patchq.carry.landing import STOPS
     from patchq.errors import SourceError
-    from patchq.formats.ledger import say_offsets
 
     found = forecast(project, name, refs, releases=releases, ahead=newest, set_name=set_name)
     culprits, trouble = [], ""
@@ -61,6 +64,25 @@ def _one(
             "culprits": [asdict(c) for c in culprits], "notes": [trouble] if trouble else [],
         })  # fmt: skip
         return
+    _show_cells(found, stops)
+    if annotate:
+        _show_annotations(project, found, name, set_name)
+    if blame:
+        by_patch = {c.patch: c for c in culprits}
+        for patch, ref in found.breaks().items():
+            echo(f"{patch} stops first at {ref}")
+            if culprit := by_patch.get(patch):
+                pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
+                echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
+        if trouble:
+            echo(trouble, err=True)
+        echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")
+
+
+def _show_cells(found: Forecast, stops: Mapping[str, int]) -> None:
+    """The matrix, and what is to be said of its cells."""
+    from patchq.formats.ledger import say_offsets
+
     outcome = {
         (c.patch, c.ref): " ".join(filter(None, (c.outcome, say_offsets(c.offsets), c.grade and f"({c.grade})")))
         for c in found.cells
@@ -82,24 +104,18 @@ def _one(
             echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
         echo(f"offsets: checked against the {checked}")
-    if annotate:
-        from patchq.proofs.verdicts import annotation
 
-        stack = project.stacks(project.choose_set(set_name), [name])[0]
-        for cell in found.cells:
-            if cell.outcome in STOPS:
-                said = "; ".join(
-                    [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
-                )
-                path = stack.relative(project.layout, cell.patch.partition("/")[2])
-                echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
-    if blame:
-        by_patch = {c.patch: c for c in culprits}
-        for patch, ref in found.breaks().items():
-            echo(f"{patch} stops first at {ref}")
-            if culprit := by_patch.get(patch):
-                pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
-                echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
-        if trouble:
-            echo(trouble, err=True)
-        echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")
+
+def _show_annotations(project: Project, found: Forecast, name: str, set_name: str) -> None:
+    """A line for GitHub Actions of each patch that stops."""
+    from patchq.carry.landing import STOPS
+    from patchq.proofs.verdicts import annotation
+
+    stack = project.stacks(project.choose_set(set_name), [name])[0]
+    for cell in found.cells:
+        if cell.outcome in STOPS:
+            said = "; ".join(
+                [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
+            )
+            path = stack.relative(project.layout, cell.patch.partition("/")[2])
+            echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
