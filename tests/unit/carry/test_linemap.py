@@ -23,7 +23,10 @@ def hunks_of(git: Git, old: bytes, new: bytes) -> list[diff.Hunk]:
     """As `read_patches` has them."""
     written(git, old, new)
     args = ("--full-index", "--unified=3", "--diff-algorithm=histogram", "--no-indent-heuristic")
-    (file,) = diff.parse(git.run("diff", *args, blob_id(old), blob_id(new)), "test")
+    text = git.run("diff", *args, blob_id(old), blob_id(new))
+    for blob in (old, new):  # the diff of a path's two versions, as a patch has it
+        text = text.replace(b"/" + blob_id(blob).encode(), b"/file")
+    (file,) = diff.parse(text, "test")
     return file.hunks
 
 
