@@ -200,6 +200,19 @@ def test_a_persons_configuration_changes_nothing(
     assert "déjà vu".encode() in mail
 
 
+def test_how_hosts_are_reached_is_the_persons(empty: Patchq, upstream: Path, tmp_path: Path) -> None:
+    """A mirror, as a site without a way to the host has one; hooks of the same configuration stay unasked."""
+    hooks = tmp_path / "h"
+    hooks.mkdir()
+    (hooks / "reference-transaction").symlink_to(evil(tmp_path))
+    git(tmp_path, "config", "--global", f"url.{upstream}.insteadOf", "https://host.invalid/up.git")
+    git(tmp_path, "config", "--global", "core.hooksPath", str(hooks))
+    empty.ok("pin", "up", "--url", "https://host.invalid/up.git", "--ref", "v1")
+    empty.ok("apply")
+    assert (empty.tree() / "a.txt").exists()
+    assert not (tmp_path / "ran").exists()
+
+
 #: Runs the real git, and says what it was given.
 LOGGER = """#!/usr/bin/env python3
 import json, os, sys

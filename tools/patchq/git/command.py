@@ -75,11 +75,15 @@ MEND = "`patchq fetch` mends the store: what it lacks is brought or made again"
 
 def pinned(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
     """The environment of git, with more settings after patchq's own."""
-    every = (*SETTINGS, *settings)
-    found = {**_PINNED, "GIT_CONFIG_COUNT": str(len(every))}
-    for n, (key, value) in enumerate(every):
+    found = {**_EVERY, "GIT_CONFIG_COUNT": str(len(SETTINGS) + len(settings))} if settings else _EVERY
+    for n, (key, value) in enumerate(settings, len(SETTINGS)):
         found[f"GIT_CONFIG_KEY_{n}"], found[f"GIT_CONFIG_VALUE_{n}"] = key, value
     return found
+
+
+_EVERY = {**_PINNED, "GIT_CONFIG_COUNT": str(len(SETTINGS))}
+_EVERY.update({f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(SETTINGS)})
+_EVERY.update({f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SETTINGS)})
 
 
 class Command:

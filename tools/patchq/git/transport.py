@@ -57,8 +57,10 @@ def _settings_of(_home: str | None, _config_home: str | None, _global: str | Non
     return tuple((key, value if newline else "true") for key, newline, value in pairs)
 
 
-def _reach() -> tuple[tuple[str, str], ...]:
-    """What a person's configuration says about reaching hosts."""
+def _reach(url: str) -> tuple[tuple[str, str], ...]:
+    """What a person's configuration says about reaching hosts; nothing for a folder of this machine."""
+    if url.startswith("/"):
+        return ()
     return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
 
 
@@ -66,7 +68,7 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
     try:
         done = Outside(Path("/")).ask(
             "ls-remote", *options, "--", url, *args,
-            env=SAFE_TRANSPORTS, settings=_reach(), timeout=timeout, ok_codes=(0,),
+            env=SAFE_TRANSPORTS, settings=_reach(url), timeout=timeout, ok_codes=(0,),
         )  # fmt: skip
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
@@ -78,7 +80,7 @@ def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options, "--", url, spec)
     # One pack, renamed when it is whole: loose objects could be left without what they refer to.
     config = ("fetch.unpackLimit=1",)
-    done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach())
+    done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach(url))
     if not done.returncode:
         return ""
     return done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
