@@ -12,19 +12,15 @@ from hypothesis import HealthCheck, settings
 
 from kit import Patchq, commit_files, edit, git, numbered
 from patchq.cli import cli
+from template import copy_project, copy_upstream
 
 # A busy machine is no fault of a test.
 settings.register_profile("patchq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patchq")
 
 
-@pytest.fixture(autouse=True)
-def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Nobody's configuration, a home of its own, and a check that the real one stays untouched."""
-    if request.node.get_closest_marker("index") or "stacks" in request.node.path.parts:
-        yield
-        return
-    home = tmp_path / "home"
+def seal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Nobody's configuration, and a home of its own."""
     home.mkdir()
     for name in [n for n in os.environ if n.startswith(("GIT_", "PIP_"))]:
         monkeypatch.delenv(name)
@@ -38,14 +34,38 @@ def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     (home / ".gitconfig").write_text(
         "[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n"
     )
+
+
+@pytest.fixture(autouse=True)
+def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Sealed from the person's configuration, and a check that the home stays untouched."""
+    if request.node.get_closest_marker("index") or "stacks" in request.node.path.parts:
+        yield
+        return
+    home = tmp_path / "home"
+    seal(monkeypatch, home)
     yield
     assert sorted(p.name for p in home.iterdir()) in ([".gitconfig"], [".gitconfig", "cache"])
 
 
-@pytest.fixture
-def upstream(tmp_path: Path) -> Path:
-    """An upstream repository at tag v1: two files of 40 numbered lines, a script, a folder."""
-    folder = tmp_path / "upstream"
+@pytest.fixture(scope="session")
+def stack_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `upstream` and `stack` are copies of, made by the commands that a person would type."""
+    folder = tmp_path_factory.mktemp("template")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        seal(monkeypatch, folder / "home")
+        upstream = new_upstream(folder / "upstream")
+        patchq = new_project(folder / "project")
+        patchq.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+        patchq.ok("apply")
+        for name, file, line in (("first", "a.txt", 5), ("second", "a.txt", 30), ("third", "b.txt", 10)):
+            edit(patchq.tree() / file, line)
+            message = f"Change {file} at {line}\n\nBecause of the test."
+            patchq.ok("new", "up", name, "-m", message, "--topic", "test", "-s")
+    return folder
+
+
+def new_upstream(folder: Path) -> Path:
     folder.mkdir()
     git(folder, "init", "-q")
     (folder / "run.sh").write_text("#!/bin/sh\necho hi\n")
@@ -57,14 +77,22 @@ def upstream(tmp_path: Path) -> Path:
     return folder
 
 
+def new_project(root: Path) -> Patchq:
+    done = CliRunner().invoke(cli, ["init", str(root)])
+    assert done.exit_code == 0, done.output
+    return Patchq(root)
+
+
+@pytest.fixture
+def upstream(stack_template: Path, tmp_path: Path) -> Path:
+    """An upstream repository at tag v1: two files of 40 numbered lines, a script, a folder."""
+    return copy_upstream(stack_template, tmp_path)
+
+
 @pytest.fixture
 def empty(tmp_path: Path) -> Patchq:
     """A project without pins."""
-    root = tmp_path / "project"
-    patchq = Patchq(root)
-    done = CliRunner().invoke(cli, ["init", str(root)])
-    assert done.exit_code == 0, done.output
-    return patchq
+    return new_project(tmp_path / "project")
 
 
 @pytest.fixture
@@ -75,10 +103,6 @@ def patchq(empty: Patchq, upstream: Path) -> Patchq:
 
 
 @pytest.fixture
-def stack(patchq: Patchq) -> Patchq:
+def stack(stack_template: Path, upstream: Path, tmp_path: Path) -> Patchq:
     """The same with three patches, applied: two on a.txt far apart, one on b.txt."""
-    patchq.ok("apply")
-    for name, file, line in (("first", "a.txt", 5), ("second", "a.txt", 30), ("third", "b.txt", 10)):
-        edit(patchq.tree() / file, line)
-        patchq.ok("new", "up", name, "-m", f"Change {file} at {line}\n\nBecause of the test.", "--topic", "test", "-s")
-    return patchq
+    return Patchq(copy_project(stack_template, tmp_path))
