@@ -174,6 +174,19 @@ def test_a_module_from_elsewhere_is_an_error(proven: Patchq, tmp_path: Path, mon
     assert "not from" in words
 
 
+def test_a_proof_is_not_charged_for_what_it_does_not_import(proven: Patchq, tmp_path: Path) -> None:
+    """The plugin of hypothesis imports all of it when a run ends; half a second for each proof that has no use for it."""
+    told = tmp_path / "told"
+    (proven.root / "tests" / "stacks" / "up" / "conftest.py").write_text(
+        f"import sys\n\ndef pytest_unconfigure():\n"
+        f"    with open({str(told)!r}, 'a') as out:\n        out.write(f\"{{'hypothesis' in sys.modules}} \")\n"
+    )
+    assert states(proven, "first")["up/first"][0] == "passed"
+    set_proof(proven, "first", "import hypothesis\n\n" + HONEST)
+    assert states(proven, "first")["up/first"][0] == "passed"
+    assert told.read_text() == "False True "
+
+
 # Upstream's own tests
 
 

@@ -83,6 +83,12 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the outcomes; a module from elsewhere makes the whole run an error."""
+    if "hypothesis" not in sys.modules:
+        # Its plugin imports all of it at the end of each run, to say that there is nothing to say: most of what
+        # a short run costs.
+        manager = session.config.pluginmanager
+        if plugin := manager.get_plugin("hypothesispytest"):
+            manager.unregister(plugin)
     for stray in strays():
         _outcomes.append({"test": "imports", "outcome": "error", "said": stray})
     target = os.environ.get("PATCHQ_RESULTS")
