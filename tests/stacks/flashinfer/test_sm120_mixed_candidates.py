@@ -20,7 +20,7 @@ Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> Path:
-    """The program that asks the heuristic, which is compiled with these flags."""
+    """The program that asks the heuristic, which is compiled with these flags; as C++, as FlashInfer's build does."""
     tree = trees / "flashinfer"
     program = folder / "candidates"
     sources = [
@@ -28,8 +28,9 @@ def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] 
         tree / KERNELS / "cutlass_heuristic.cpp",
         *(tree / "csrc/nv_internal/cpp/common" / f"{n}.cpp" for n in ("logger", "stringUtils", "tllmException")),
     ]
-    options = compiler_options(trees, folder)
-    done = nvcc("-x", "cu", "-arch=sm_90", *flags, *options, *map(str, sources), "-o", str(program))
+    # What nvcc gives a .cu, the C++ sources take for granted.
+    options = ["-include", "cmath", *compiler_options(trees, folder)]
+    done = nvcc("-arch=sm_90", *flags, *options, *map(str, sources), "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     return program
 
