@@ -153,3 +153,10 @@ def test_what_is_added_twice_is_marked() -> None:
     ours, merged = text(b"a", b"b", b"c"), text(b"a", *LONG[:2], b"b", b"new", b"c")
     marked = text(b"a", b"<<<<<<< 1", b"||||||| base", b"=======", *LONG[:2], b">>>>>>> 2", b"b", b"new", b"c")
     assert mark_added(ours, merged, [block], ("1", "2")) == marked
+
+
+def test_where_the_block_is_not_told_apart_all_that_changed_is_marked() -> None:
+    """Added before a copy of its end, the lines that came are seen as others."""
+    ours, merged = text(b"x", b"b", b"c"), text(b"a", b"b", b"x", b"b", b"c")
+    marked = mark_added(ours, merged, [Block((), (b"not", b"there"))], ("1", "2"))
+    assert marked.count(b"<<<<<<< 1\n") == marked.count(b">>>>>>> 2\n") == 1

@@ -167,15 +167,23 @@ def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple
     """
     old, new = diff.split_lines(ours), diff.split_lines(merged)
     wanted = {b.added for b in twice}
+    changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    plain = [tuple(t for t in map(_plain, new[k:end]) if t) for _, _, _, k, end in changes]
+    chosen = [
+        change[0] != "equal" and any(added[n : n + len(w)] == w for w in wanted for n in range(len(added)))
+        for change, added in zip(changes, plain, strict=True)
+    ]
+    if not any(chosen):  # lines around it are like its own: then all that changed is to be looked at
+        chosen = [change[0] != "equal" for change in changes]
     found: list[bytes] = []
-    for kind, i, j, k, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        added = tuple(t for t in map(_plain, new[k:end]) if t)
-        there = any(added[n : n + len(w)] == w for w in wanted for n in range(len(added) - len(w) + 1))
-        if kind == "equal" or not there:
+    for (_, i, j, k, end), marked in zip(changes, chosen, strict=True):
+        if not marked:
             found += new[k:end]
             continue
-        sides = (b"<<<<<<< %s\n" % labels[0].encode(), old[i:j]), (b"||||||| base\n", old[i:j])
-        for mark, lines in (*sides, (b"=======\n", new[k:end])):
+        sides = (
+            (b"<<<<<<< %s\n" % labels[0].encode(), old[i:j]), (b"||||||| base\n", old[i:j]), (b"=======\n", new[k:end])
+        )  # fmt: skip
+        for mark, lines in sides:
             found += [mark, *(line.rstrip(b"\n") + b"\n" for line in lines)]
         found.append(b">>>>>>> %s\n" % labels[1].encode())
     return b"".join(found)

@@ -39,6 +39,7 @@ class Member:
 
     :ivar chosen: whether it was asked for, or is there because one of those needs it.
     :ivar absent: upstream has it already; the branch doesn't.
+    :ivar moved: of ``offset``, how far, and by what that is known.
     """
 
     patch: str
@@ -51,6 +52,7 @@ class Member:
     outcome: str
     commit: str = ""
     absent: bool = False
+    moved: str = ""
 
     @property
     def plain_subject(self) -> str:

@@ -116,6 +116,7 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
     reasons, conflicts, members = [], [], []
     steps: list[tuple[CommitInfo, Sequence[PathChange]]] = []
     contents: dict[BlobId, bytes] = dict(there.contents)
+    between = ledgers.line_map(carried.stack.pin.ref, plan.onto.ref)
     own = look_at(store, patches, [carried.base, base.commit], carried.base)
     for number, patch in enumerate(patches):
         header, chosen, landing = plan.headers[patch.name], patch.name in plan.chosen, there.landings[number]
@@ -135,7 +136,7 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
         members.append(
             Member(
                 patch.name, header.subject, message, chosen, status, header.value("Topic"), header.needs, outcome,
-                absent=absent,
+                absent=absent, moved=ledgers.say_moved(landing.offsets, between),
             )
         )  # fmt: skip
         changes = [*landing.changes, *_upstream_tests(project, plan, base, header, contents)]
