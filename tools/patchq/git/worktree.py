@@ -14,21 +14,18 @@ from pathlib import Path
 from patchq.errors import EditedTreeError, PatchqError
 from patchq.git import writable
 from patchq.git.gitlinks import in_the_worktree, stray_repositories, untracked_repositories
-from patchq.git.linked import Linked
+from patchq.git.linked import Linked, is_cut
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
 from patchq.system import fsio, runner
 
+_HEAD = re.compile(rb"[0-9a-f]{40}\s*|ref: refs/[^\0\n]+\n?")
+
 
 def branch_of(upstream: str) -> str:
     """The branch that a worktree has checked out."""
     return f"refs/heads/{upstream}"
-
-
-def is_cut(found: bytes, whole: bytes) -> bool:
-    """Whether a file holds what a power cut leaves of ``whole``: its first part, or zeros."""
-    return len(found) <= len(whole) and found != whole and (whole.startswith(found) or not found.strip(b"\0"))
 
 
 def _is_whole_index(data: bytes) -> bool:
@@ -151,11 +148,12 @@ class Worktree:
             (self.path / ".git", b"gitdir: " + os.fsencode(record) + b"\n"),
             (record / "commondir", b"../..\n"),
             (record / "gitdir", os.fsencode(self.path / ".git") + b"\n"),
-            (record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode()),
         ):
             found = fsio.read_or_none(path)
             if (found is None and path != self.path / ".git") or (found is not None and is_cut(found, whole)):
                 fsio.write_atomic(path, whole)
+        if not _HEAD.fullmatch(fsio.read_or_none(record / "HEAD") or b""):  # half a commit's id, too
+            fsio.write_atomic(record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode())
 
     def mend_index(self, aside: Path) -> bool:
         """Make an index anew whose checksum isn't its own, from the commit; says whether it was one.

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchq.errors import StateError
+from patchq.git.linked import is_cut
 from patchq.git.repository import Foreign
-from patchq.git.worktree import is_cut
 from patchq.system import fsio, runner
 from patchq.system.paths import Layout
 

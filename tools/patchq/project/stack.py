@@ -164,11 +164,15 @@ def load_state(layout: Layout, upstream: str) -> State | None:
         return None
 
 
+def _three(mtime: int, size: int, inode: int) -> tuple[int, int, int]:
+    return mtime, size, inode
+
+
 def _state(raw: dict[str, Any]) -> State:
     patches = tuple(
         Remembered(
             AppliedPatch(name, CommitId(commit), tuple(Offset(*o) for o in offsets)),
-            (key[0], key[1], key[2]),
+            _three(*key),
             sha256,
         )
         for name, key, sha256, commit, offsets in raw["patches"]
