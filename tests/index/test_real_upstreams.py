@@ -141,6 +141,7 @@ ELSEWHERE = {
     "longer-timeout": "the same",
     "patchq init": "the same",
     "VERB": "any of them",
+    "undo --pending": "tests/scenarios/test_finishable.py has a pending command",
     "--to first": "an example of tests/scenarios; there is no such upstream here",
     "new up second": "the same",
     "drop second": "the same",
@@ -174,6 +175,9 @@ MEANT = {
     "patchq new vllm NAME -m 'Subject' --topic moe --proof tests/stacks/… -s": "patchq new vllm other -m Subject --topic moe -s",
     "patchq test PATCH": "patchq test marlin-fp4-warning",
     "patchq diff main": "patchq diff HEAD",
+    "patchq diff OLD NEW": "patchq diff HEAD .",
+    "patchq forecast --json": "patchq forecast cutlass --json",
+    "patchq apply up --to PATCH": "patchq apply vllm --to marlin-fp4-warning",
 }
 #: It asks the git hosts, which may be out of reach.
 CODES = {"patchq pin --check": (0, 1)}
@@ -209,7 +213,7 @@ def test_the_commands_of_the_docs_run(real: Patchq, monkeypatch: pytest.MonkeyPa
             text = (real.root / "0001-x.patch").read_bytes()
             new = b"diff --git a/new.txt b/new.txt\nnew file mode 100644\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n"
             (real.root / "0001-x.patch").write_bytes(text.partition(b"diff --git ")[0] + new)
-        if meant in ("patchq export", "patchq move"):
+        if meant in ("patchq export", "patchq move", "patchq new"):
             continue  # the verb's name, in a sentence
         done = real.run(*shlex.split(meant)[1:])
         if done.exit_code not in CODES.get(command, (0,)):
