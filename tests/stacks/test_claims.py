@@ -98,7 +98,7 @@ def test_finalize_is_generated_compiles_and_has_its_workspace(
     sources = [unit, Path(__file__).parent / "flashinfer" / "launcher_checks.cu"]
     sources += [trees / "flashinfer" / s for s in COMMON_SOURCES]
     target = "-gencode=arch=compute_121f,code=sm_121f"
-    options = [target, "-DNDEBUG", *compiler_options(trees, tmp_path), "-x", "cu"]
+    options = [target, "-DNDEBUG", *compiler_options(trees, tmp_path)]
     done = nvcc(*options, *map(str, sources), "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program, "workspace"], capture_output=True, text=True, check=True, timeout=300).stdout

@@ -20,6 +20,8 @@ COMMON_SOURCES = (
     f"{KERNELS}/moe_gemm/moe_gemm_tma_warp_specialized_input.cu",
     *(f"csrc/nv_internal/cpp/common/{name}.cpp" for name in ("logger", "stringUtils", "tllmException")),
 )
+# What nvcc gives a .cu and FlashInfer's C++ sources take for granted.
+CPP_NEEDS = ("-include", "cmath")
 # The names of cuBLAS's status codes are all that the headers on the way need of it.
 CUBLAS = """#pragma once
 #include <cuda_runtime_api.h>
@@ -37,7 +39,7 @@ def compiler_options(trees: Path, folder: Path) -> list[str]:
     for name in ("cublasLt.h", "cublas_v2.h"):
         (folder / name).write_text(CUBLAS)
     return [
-        "-std=c++17", "--expt-relaxed-constexpr", "--expt-extended-lambda", "-DENABLE_FP8", "-DENABLE_FP4",
+        "-std=c++17", "--expt-relaxed-constexpr", "--expt-extended-lambda", *CPP_NEEDS, "-DENABLE_FP8", "-DENABLE_FP4",
         "-DENABLE_BF16", "-DCOMPILE_BLACKWELL_SM120_TMA_GROUPED_GEMMS", f"-I{folder}",
         *(f"-I{trees / 'flashinfer' / path}" for path in INCLUDES),
         *(f"-I{trees / 'cutlass' / path}" for path in ("include", "tools/util/include")),

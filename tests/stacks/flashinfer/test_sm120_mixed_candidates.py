@@ -28,8 +28,7 @@ def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] 
         tree / KERNELS / "cutlass_heuristic.cpp",
         *(tree / "csrc/nv_internal/cpp/common" / f"{n}.cpp" for n in ("logger", "stringUtils", "tllmException")),
     ]
-    # What nvcc gives a .cu, the C++ sources take for granted.
-    options = ["-include", "cmath", *compiler_options(trees, folder)]
+    options = compiler_options(trees, folder)
     done = nvcc("-arch=sm_90", *flags, *options, *map(str, sources), "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     return program

@@ -64,7 +64,7 @@ def built(
         *(trees / "flashinfer" / s for s in COMMON_SOURCES),
     ]
     options = [TARGET, "-DNDEBUG", "--keep", "--keep-dir", str(folder), *compiler_options(trees, folder)]
-    done = nvcc(*options, "-x", "cu", *map(str, sources), "-o", str(program))
+    done = nvcc(*options, *map(str, sources), "-o", str(program))
     if done.returncode:
         return SimpleNamespace(error=done.stderr[-3000:])
     # What it throws holds a backtrace, bytes of which are no text.
