@@ -70,6 +70,23 @@ def test_nothing_is_run_twice_for_the_same_inputs(proven: Patchq) -> None:
 
 
 @pytest.mark.parametrize(
+    "meddled",
+    [
+        {"tests": 1}, {"tests": ["x"]}, {"tests": [{"outcome": "assertion"}]}, {"left_out": 3}, {"machine": []},
+        {"trees": {"up": 1}}, {"state": None}, {"unknown": 1}, {"seconds": "x"}, {"proof": ["x"]},
+    ],
+)  # fmt: skip
+def test_a_kept_result_of_any_other_shape_is_none(proven: Patchq, meddled: dict[str, object]) -> None:
+    """It is a file that other programs can reach: the proof runs again, and the file is what it was."""
+    assert states(proven, "first")["up/first"][0] == "passed"
+    (path,) = (p for p in (proven.layout.private / "results").iterdir() if "tests" in json.loads(p.read_text()))
+    meant = json.loads(path.read_text())
+    path.write_text(json.dumps({**meant, **meddled}))
+    assert states(proven, "first")["up/first"][0] == "passed"
+    assert set(json.loads(path.read_text())) == set(meant)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("def test_it(trees):\n    assert True\n", "can't fail"),

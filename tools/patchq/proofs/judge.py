@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from patchq.proofs.plan import WITH, WITHOUT, Proof
 
@@ -25,6 +26,23 @@ class CellResult:
     trees: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     cached: bool = False
+
+
+def result_of(raw: Mapping[str, object]) -> CellResult | None:
+    """A cell's result as JSON gives it back; None if that is anything else."""
+    kinds: dict[str, Any] = {"seconds": (int, float), "machine": dict, "trees": dict, "tests": list, "left_out": list, "cached": bool}
+    names = {f.name for f in fields(CellResult)}
+    if set(raw) - names or not {"proof", "variant", "state"} <= set(raw):
+        return None
+    if not all(isinstance(value, kinds.get(name, str)) for name, value in raw.items()):
+        return None
+    tests: Any = raw.get("tests", [])
+    texts: Any = [raw.get("left_out", []), *(raw.get(n, {}).values() for n in ("machine", "trees"))]  # type: ignore[attr-defined]
+    if not all(isinstance(t, dict) and {"test", "outcome", "said"} <= set(t) for t in tests):
+        return None
+    if not all(isinstance(x, str) for part in [*texts, *(t.values() for t in tests)] for x in part):
+        return None
+    return CellResult(**{**raw, "tests": tuple(tests), "left_out": tuple(texts[0])})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from patchq.environment.machine import Machine, this_machine
 from patchq.names import CommitId, ProofRequest
 from patchq.project.project import Project
-from patchq.proofs.judge import NOT_RUN, CellResult, Verdict, verdict_of
+from patchq.proofs.judge import NOT_RUN, CellResult, Verdict, result_of, verdict_of
 from patchq.proofs.plan import RESULT_VERSION, WITH, WITHOUT, Cell, Proof, WholeSet, plan_cells, planning, result_key
 from patchq.proofs.run import run_cell, run_here, trees_lock
 from patchq.system import fsio
@@ -113,14 +113,14 @@ def run_cells_kept(
 
 
 def load_result(project: Project, key: str) -> CellResult | None:
-    """A result that is kept, or None."""
+    """A result that is kept, or None; also where the file holds something else, and the proof runs again."""
     path = project.layout.private / "results" / f"{key}.json"
     data = fsio.read_or_none(path)
     if data is None:
         return None
     raw = fsio.load_state(data, path, RESULT_VERSION)
     raw.pop("version")
-    return CellResult(**{**raw, "tests": tuple(raw["tests"]), "left_out": tuple(raw["left_out"]), "cached": True})
+    return result_of({**raw, "cached": True})
 
 
 def save_result(project: Project, key: str, result: CellResult) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.proofs.judge import NOT_RUN, CellResult, Verdict
+from patchq.proofs.judge import NOT_RUN, CellResult, Verdict, result_of
 from patchq.proofs.plan import Proof
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
@@ -33,16 +33,17 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
     """The verdicts of a ``patchq/test/1`` body: the reverse of :func:`proofs_json`.
 
-    :raises KeyError, TypeError: if it isn't one.
+    :raises KeyError, TypeError, ValueError: if it isn't one.
     """
     found = []
     for p in body["proofs"]:
         upstream, _, name = p["patch"].partition("/")
         proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]))
-        cells = tuple(
-            CellResult(**{**c, "tests": tuple(c["tests"]), "left_out": tuple(c["left_out"])}) for c in p["cells"]
-        )
-        found.append(Verdict(proof, p["state"], p["said"], cells, p["command"]))
+        cells = [result_of(c) for c in p["cells"]]
+        known = tuple(c for c in cells if c is not None)
+        if len(known) != len(cells):
+            raise ValueError("a cell that is none")
+        found.append(Verdict(proof, p["state"], p["said"], known, p["command"]))
     return found
 
 
