@@ -13,4 +13,5 @@ __all__ = [
     "sbom",
     "source",
     "wheel",
+    "zipped",
 ]

@@ -1,8 +1,7 @@
 """Wheels rewritten without recompressing what stays, and with bytes that depend on nothing else.
 
 An overlay copies the unchanged members of a release wheel as raw compressed ranges; only the
-members that change are written, stored uncompressed, since the bytes of a deflate stream differ
-from one zlib to the next.
+members that change are packed, see :mod:`patchq.build.zipped`.
 """
 
 from __future__ import annotations
@@ -12,20 +11,13 @@ import base64
 import csv
 import hashlib
 import io
-import os
 import re
-import struct
-import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from patchq.build.contents import WheelInfo, inspect_wheel
+from patchq.build import zipped
+from patchq.build.contents import inspect_wheel
 from patchq.errors import BuildError, UserError
-from patchq.system import fsio
-
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
-_END = struct.Struct("<4s4H2IH")
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
@@ -104,7 +96,7 @@ def overlay(
     own = f"{new_info}/RECORD"
     fresh[own] = rewrite_record(record, dropped, {k: v for k, v in fresh.items() if k != own}, own)
     kept = [item for name, item in info.items.items() if name not in dropped]
-    _write(target, lambda out: _copy_members(info, out, kept), fresh)
+    zipped.write(target, fresh, kept=kept, source=info)
 
 
 def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], extra: Mapping[str, bytes]) -> None:
@@ -128,88 +120,7 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
     contents.pop(own, None)
     contents[own] = rewrite_record("", (), contents, own)
     ordered = {name: contents[name] for name in sorted(contents, key=lambda n: (n.startswith(new_info), n == own, n))}
-    _write(target, None, ordered, executable)
-
-
-def _write(
-    target: Path,
-    copy: Callable[[Path], None] | None,
-    files: Mapping[str, bytes],
-    executable: Iterable[str] = (),
-) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.parent / f".{target.name}{fsio.UNFINISHED}"
-    runnable = set(executable)
-    try:
-        if copy:
-            copy(beside)
-        with zipfile.ZipFile(beside, "a" if copy else "w", zipfile.ZIP_STORED) as zf:
-            for name, data in files.items():
-                item = zipfile.ZipInfo(name, _EPOCH)
-                item.create_system = 3
-                item.external_attr = (0o100755 if name in runnable else 0o100644) << 16
-                zf.writestr(item, data)
-        # Not fsynced: half a gigabyte to disk takes longer than all else, and a wheel is made again
-        # at no loss. Its hash is in the record that says it is complete.
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _copy_members(info: WheelInfo, target: Path, kept: list[zipfile.ZipInfo]) -> None:
-    """Copy members as they lie in the wheel, neighbours in one go, with a new table of contents."""
-    with info.path.open("rb") as src, target.open("wb") as out:
-        central = bytearray()
-        runs: list[list[int]] = []
-        position = 0
-        for item in sorted(kept, key=lambda i: i.header_offset):
-            start, end = info.spans[item.filename]
-            central += _central_entry(item, position)
-            position += end - start
-            if runs and runs[-1][1] == start:
-                runs[-1][1] = end
-            else:
-                runs.append([start, end])
-        if position + len(central) >= 0xFFFFFFFF or len(kept) >= 0xFFFF:
-            raise BuildError(f"{info.path.name} is larger than 4 GB", hint="use `--profile source`")
-        for start, end in runs:
-            _copy_range(src, out, start, end - start)
-        out.write(central)
-        out.write(_END.pack(b"PK\5\6", 0, 0, len(kept), len(kept), len(central), position, 0))
-
-
-def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:
-    name = item.filename.encode("utf-8")
-    flags = item.flag_bits | (0x800 if not item.filename.isascii() else 0)
-    year, month, day, hour, minute, second = item.date_time
-    date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
-    version = item.create_version | item.create_system << 8
-    return _CENTRAL.pack(
-        b"PK\1\2", version, item.extract_version, flags, item.compress_type, time, date, item.CRC,
-        item.compress_size, item.file_size, len(name), 0, 0, 0, item.internal_attr, item.external_attr, offset,
-    ) + name  # fmt: skip
-
-
-def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size: int) -> None:
-    """Copy in the kernel where it can: then the data needn't pass through this process."""
-    out.flush()
-    done = 0
-    try:
-        while done < size:
-            count = os.copy_file_range(src.fileno(), out.fileno(), size - done, start + done)
-            if not count:
-                break
-            done += count
-    except OSError:
-        pass
-    out.seek(0, os.SEEK_END)
-    src.seek(start + done)
-    while done < size:
-        chunk = src.read(min(1 << 22, size - done))
-        if not chunk:
-            raise BuildError("the wheel ends too early", hint="get it again")
-        out.write(chunk)
-        done += len(chunk)
+    zipped.write(target, ordered, executable)
 
 
 def set_version(data: bytes, version: str) -> bytes:

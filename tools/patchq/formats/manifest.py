@@ -13,7 +13,8 @@ from patchq.errors import FormatError
 
 SCHEMA = "patchq/wheel/1"
 #: Part of every stack id: raised whenever the same input would give other wheel bytes.
-BUILD_FORMAT = 1
+#: 1: members stored as they are. 2: packed by libdeflate.
+BUILD_FORMAT = 2
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
