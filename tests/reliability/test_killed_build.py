@@ -16,8 +16,8 @@ from tracer import Fault
 
 
 def wheels(patchq: Patchq) -> dict[str, bytes]:
-    """What lies in dist/, whole and readable wheels all of them."""
-    folder = patchq.layout.dist
+    """What lies in dist/default, whole and readable wheels all of them."""
+    folder = patchq.layout.dist / "default"
     found = {p.name: p.read_bytes() for p in sorted(folder.iterdir())} if folder.exists() else {}
     for name in found:
         if name.endswith(".whl"):

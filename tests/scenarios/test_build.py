@@ -130,9 +130,9 @@ def test_the_wheels_hold_the_patched_files_and_say_so(pair: Patchq) -> None:
     lib_version = inspect_wheel(wheels["lib"]).version
     assert f"Requires-Dist: lib=={lib_version}" in inspect_wheel(wheels["app"]).metadata
     assert "Requires-Dist: click\n" in inspect_wheel(wheels["app"]).metadata
-    constraints = (pair.layout.dist / "constraints.txt").read_text()
+    constraints = (pair.layout.dist / "default" / "constraints.txt").read_text()
     assert f"lib=={lib_version}" in constraints
-    document = (pair.layout.dist / "patchq.cdx.json").read_text()
+    document = (pair.layout.dist / "default" / "patchq.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None
     parts = {c["name"]: c for c in json.loads(document)["components"]}
     assert "return 42" in parts["lib"]["pedigree"]["patches"][0]["diff"]["text"]["content"]
@@ -184,7 +184,7 @@ def test_the_same_stack_gives_the_same_bytes_and_at_once(pair: Patchq) -> None:
     first = {n: p.read_bytes() for n, p in built(pair).items()}
     again = json.loads(pair.ok("build", "--no-isolation", "--json"))["wheels"]
     assert [w["fresh"] for w in again] == [False, False]
-    for path in pair.layout.dist.iterdir():
+    for path in (pair.layout.dist / "default").iterdir():
         path.unlink()
     for record in (pair.layout.private / "wheels").iterdir():
         record.unlink()
@@ -234,10 +234,10 @@ def test_build_refuses_what_is_not_what_the_files_say(pair: Patchq) -> None:
 def test_a_build_that_fails_says_what_it_said(pair: Patchq) -> None:
     edit(pair.tree("app") / "pyproject.toml", 6, b"version = 'no version'\n")
     pair.ok("new", "app", "broken", "-m", "Broken\n\nWhy.")
-    before = set(pair.layout.dist.iterdir()) if pair.layout.dist.exists() else set()
+    before = set((pair.layout.dist / "default").iterdir()) if pair.layout.dist.exists() else set()
     out = pair.fails(5, "build", "app", "--no-isolation")
     assert "pep440" in out
-    assert (set(pair.layout.dist.iterdir()) if pair.layout.dist.exists() else set()) == before
+    assert (set((pair.layout.dist / "default").iterdir()) if pair.layout.dist.exists() else set()) == before
 
 
 def test_a_wheel_that_took_the_file_from_elsewhere_is_refused(pair: Patchq) -> None:
@@ -275,7 +275,7 @@ def test_an_overlay_leaves_out_what_must_be_compiled(pair: Patchq) -> None:
     assert [p["name"] for u in said["upstreams"] if u["name"] == "lib" for p in u["patches"]] == ["answer", "after"]  # type: ignore[attr-defined]
     assert "lib/other.py" not in said["files"]  # type: ignore[operator]
 
-    document = json.loads((pair.layout.dist / "patchq.cdx.json").read_bytes())
+    document = json.loads((pair.layout.dist / "default" / "patchq.cdx.json").read_bytes())
     (component,) = [c for c in document["components"] if c["name"] == "lib"]
     assert len(component["pedigree"]["patches"]) == 2
 

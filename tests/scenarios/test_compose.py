@@ -85,7 +85,10 @@ def test_files_are_valid(deployable: Patchq) -> None:
 def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq) -> None:
     files = rendered(deployable)
     copied = [line for line in files["Dockerfile"].splitlines() if line.startswith("COPY ") and "--from" not in line]
-    assert copied == ["COPY dist/*.whl dist/constraints.txt /wheels/", "COPY dist/*.whl /wheels/"]
+    assert copied == [
+        "COPY dist/default/*.whl dist/default/constraints.txt /wheels/",
+        "COPY dist/default/*.whl /wheels/",
+    ]
     stack_id = json.loads(deployable.ok("status", "--json"))
     assert stack_id
     line = next(line for line in files["Dockerfile"].splitlines() if "verify-installed" in line)
@@ -94,8 +97,8 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
     ignored = files["Dockerfile.dockerignore"].splitlines()
     assert [line for line in ignored if not line.startswith("#")] == [
         "*",
-        "!dist/*.whl",
-        "!dist/constraints.txt",
+        "!dist/default/*.whl",
+        "!dist/default/constraints.txt",
         "!deploy/dev.sh",
     ]
 

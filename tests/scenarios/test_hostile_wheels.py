@@ -260,7 +260,7 @@ def test_build_writes_nothing_of_it(
     told = " ".join(patchq.fails(5, "build", "lib").split())
     assert said in told
     assert patchq.snapshot() == before
-    assert not patchq.layout.dist.exists() or not list(patchq.layout.dist.iterdir())
+    assert not patchq.layout.dist.exists() or not list(patchq.layout.dist.rglob("*.whl"))
     assert not list(tmp_path.rglob("evil.py"))
     again = " ".join(patchq.fails(5, "build", "lib").split())
     assert said in again, "what was refused once is refused again"
@@ -282,7 +282,7 @@ def test_a_wheel_in_plain_order_is_taken(
     )  # fmt: skip
     patchq = with_release(overlaid, tmp_path, data, monkeypatch)
     patchq.ok("build", "lib")
-    made = inspect_wheel(next(patchq.layout.dist.glob("lib-*.whl")))
+    made = inspect_wheel(next((patchq.layout.dist / "default").glob("lib-*.whl")))
     made.check()
     names = ["lib/sub/deflated.py", "lib/sub/ü.py", "lib/streamed.py", "lib/unsigned.py", "lib/wide.py"]
     assert made.read(names) == dict.fromkeys(names, X)

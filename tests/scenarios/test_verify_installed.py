@@ -145,7 +145,7 @@ def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:
     assert told["ok"], told
     assert {p["state"] for p in told["packages"]} == {"patched"}
     assert all(p["reference"] == "wheel" for p in told["packages"])
-    assert all(p["against"].startswith("dist/") for p in told["packages"])
+    assert all(p["against"].startswith("dist/default/") for p in told["packages"])
     assert not [d for d in all_differences(told) if d["level"] == "problem"]
     stack = told["packages"][0]["stack_id"]
     outside = env.look("--stack-id", stack[:8], project=False)
@@ -156,14 +156,14 @@ def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:
     assert alone["ok"]
     assert {p["reference"] for p in alone["packages"]} == {"itself"}
     assert all(p["against"].startswith("consistent with itself only") for p in alone["packages"])
-    given = env.look("--dist", str(env.patchq.layout.dist), project=False)
+    given = env.look("--dist", str(env.patchq.layout.dist / "default"), project=False)
     assert {p["reference"] for p in given["packages"]} == {"wheel"}
     assert env.look("lib", project=False)["packages"][0]["state"] == "patched"
     assert "holds no wheels" in env.look("--dist", str(env.elsewhere), project=False)["message"]
     assert env.codes("--stack", "0" * 8, project=False) == {"other-stack"}
     words = env.words()
     assert "live: lib/answer" in words
-    assert "checked against: dist/lib-1.0+patchq." in words
+    assert "checked against: dist/default/lib-1.0+patchq." in words
     assert "checked against: consistent with itself only" in env.words(project=False)
 
 
@@ -302,7 +302,7 @@ def test_file_manifest_and_record_forged_together(env: Environment) -> None:
     (wrong,) = [d for d in lib["differences"] if d["level"] == "problem"]
     assert wrong["code"] == "wheel-differs"
     assert wrong["paths"] == ["lib/__init__.py", "lib/_patchq.json", "lib/more.py", "lib/other.py"]
-    assert env.codes("--dist", str(env.patchq.layout.dist), project=False) == {"wheel-differs"}
+    assert env.codes("--dist", str(env.patchq.layout.dist / "default"), project=False) == {"wheel-differs"}
 
 
 def test_a_file_taken_out_of_record_too(env: Environment) -> None:
@@ -342,7 +342,7 @@ def test_a_wheel_that_was_changed_in_dist(env: Environment, tmp_path: Path) -> N
     project = tmp_path / "project"
     shutil.copytree(env.patchq.root, project, symlinks=True)
     env.patchq = Patchq(project)
-    wheel = next(env.patchq.layout.dist.glob("lib-*.whl"))
+    wheel = next((env.patchq.layout.dist / "default").glob("lib-*.whl"))
     with zipfile.ZipFile(wheel) as zf:
         members = {i.filename: zf.read(i) for i in zf.infolist()}
     record = next(n for n in members if n.endswith("/RECORD"))

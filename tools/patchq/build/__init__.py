@@ -8,6 +8,7 @@ __all__ = [
     "dist",
     "job",
     "overlay",
+    "platforms",
     "provenance",
     "reference",
     "sbom",

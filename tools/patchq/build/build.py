@@ -6,13 +6,16 @@ its patched siblings, so that an installer can't put upstream's wheel back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NoReturn
 
+from patchq.build import platforms as machines
 from patchq.build.dist import Built, find, keep, write_beside
 from patchq.build.job import Job
 from patchq.build.overlay import build_overlay
 from patchq.build.source import build_source
-from patchq.errors import UserError
+from patchq.errors import BuildError, UserError
 from patchq.project.project import Project
 from patchq.stacks.applied import Applied, compute_stack_id, read_applied, release_version
 
@@ -26,12 +29,14 @@ def build(
     wheel_tag: str = "",
     isolation: bool = True,
     offline: bool = False,
+    platforms: Sequence[str] = (),
 ) -> list[Built]:
-    """Build wheels of a set's upstreams, all that have a build or the named ones.
+    """Build wheels of a set's upstreams, all that have a build or the named ones, into ``dist/SET``.
 
     :param profile: ``overlay``, ``source`` or ``empty`` instead of the lock's.
     :param wheel_tag: overlay the release wheel whose file name holds this, instead of this machine's.
     :param isolation: build in an environment of its own with the lock's pinned requirements.
+    :param platforms: the machines that they are for (``aarch64``); none for this one.
     :raises UserError: if a stack isn't applied as its files say.
     :raises BuildError: if a build fails, or its wheel doesn't hold what was patched.
     """
@@ -55,9 +60,35 @@ def build(
             a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build
         }
         job = Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
-        built = [_build(job, a, profile or (a.build.profile if a.build else "")) for a in chosen]
+        built = [b for a in chosen for b in _build_each(job, a, profile, platforms)]
         write_beside(job)
         return built
+
+
+def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str]) -> Iterator[Built]:
+    """An upstream's wheel for each platform; one where it fits all of them."""
+    profile = profile or (item.build.profile if item.build else "")
+    here = machines.here()
+    if profile == "overlay":
+        for platform in platforms or ("",):
+            yield _build(replace(job, platform="" if platform == here else platform), item, profile)
+        return
+    others = [p for p in platforms if p != here]
+    released = {machines.of_wheel(name) for name in item.stack.pin.wheels}
+    if others and released and machines.ANY not in released:
+        _refuse_source(item, profile, others)
+    made = _build(job, item, profile)
+    if others and machines.of_wheel(made.path.name) != machines.ANY:
+        _refuse_source(item, profile, others)
+    yield made
+
+
+def _refuse_source(item: Applied, profile: str, others: Sequence[str]) -> NoReturn:
+    raise BuildError(
+        f"{item.stack.pin.upstream}: profile {profile} compiles for this machine ({machines.here()}), "
+        f"not for {', '.join(others)}",
+        hint=f"`patchq build {item.stack.pin.upstream} --profile {profile}` on such a machine, or --profile overlay",
+    )
 
 
 def _build(job: Job, item: Applied, profile: str) -> Built:

@@ -57,6 +57,7 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
         "name": name, "image": environment.image, "requires": environment.requires,
         "env": sorted(environment.env.items()), "serve": environment.serve or ("python3", "-V"),
         "port": environment.port, "gpu": environment.gpu, "packages": packages,
+        "dist": f"{project.layout.dist.name}/{set_name}",
         "stack_id": applied_stack_id(project, set_name),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
         "folder": folder.relative_to(root).as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),

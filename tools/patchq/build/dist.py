@@ -1,15 +1,16 @@
-"""``dist/`` and what is known of it: which wheels are there already, which are of an older stack, what lies beside."""
+"""``dist/SET`` and what is known of it: which wheels are there, which are of an older stack, what lies beside."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patchq.build import platforms
 from patchq.build.job import Job, Made
 from patchq.build.sbom import render
 from patchq.errors import StateError
@@ -20,7 +21,10 @@ from patchq.system import fsio
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A wheel in ``dist/``. ``fresh`` is False when it was there already."""
+    """A wheel in ``dist/SET``. ``fresh`` is False when it was there already.
+
+    :ivar platform: the machines that take it: ``any``, ``aarch64``, ``x86_64``, or the wheel's own tag.
+    """
 
     upstream: str
     distribution: str
@@ -32,6 +36,10 @@ class Built:
     fresh: bool
     notes: tuple[str, ...] = ()
 
+    @property
+    def platform(self) -> str:
+        return platforms.of_wheel(self.path.name)
+
 
 def find(job: Job, item: Applied, profile: str) -> Built | None:
     """The wheel that such a build would make, if it is there already."""
@@ -42,7 +50,7 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
     if data is None:
         return None
     known = _known(data, record)
-    path = job.project.layout.dist / str(known["file"])
+    path = job.dist / str(known["file"])
     if not path.exists():
         return None
     if list(fsio.stat_key(path)) != known["stat"] and fsio.sha256_file(path) != known["sha256"]:
@@ -60,7 +68,7 @@ def _known(data: bytes, record: Path) -> dict[str, Any]:
     """
     known = fsio.load_state(data, record, 1)
     if Path(str(known.get("file"))).name != known.get("file"):
-        raise StateError(f"{record} is no record of a wheel in dist/", hint=f"remove {record}")
+        raise StateError(f"{record} is no record of a wheel in dist/SET", hint=f"remove {record}")
     return known
 
 
@@ -74,6 +82,7 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
     body = {
         "version": 1, "file": path.name, "stat": fsio.stat_key(path), "sha256": digest, "wheel": version,
         "distribution": config.distribution, "profile": profile, "notes": made.notes, "left_out": made.left_out,
+        "set": job.set_name,
     }  # fmt: skip
     fsio.write_atomic(record, fsio.dump_json(body))
     return Built(
@@ -87,7 +96,8 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
     assert config
     requires = config.empty_requires if profile == "empty" else config.requires
     body = [
-        job.stack_id, item.stack.pin.upstream, profile, job.wheel_tag or sys.platform + os.uname().machine,
+        job.stack_id, item.stack.pin.upstream, profile,
+        job.wheel_tag or sys.platform + (job.platform or platforms.here()),
         [a.state.tip for a in job.applied], requires, config.version_file, job.set_name,
         dict(item.stack.pin.wheels), sorted(config.ignore),
     ]  # fmt: skip
@@ -96,30 +106,47 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
 
 
 def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path: Path) -> None:
-    """Wheels that patchq itself put into dist/ for an earlier stack; the new one is complete."""
-    for other in record.parent.glob("*.json") if record.parent.is_dir() else ():
-        known = _known(other.read_bytes(), other)
+    """Wheels that patchq itself put there for an earlier stack; the new one is complete."""
+    for other, known in _records(job):
         if known["distribution"] == config.distribution and known["profile"] == profile and other != record:
             same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
-            if same_tags and known["file"] != path.name:
+            # Before there was a folder for each set, all lay in dist/.
+            if not known.get("set"):
                 fsio.remove(job.project.layout.dist / known["file"])
-            if same_tags:
+                fsio.remove(other)
+            elif same_tags and known["set"] == job.set_name:
+                if known["file"] != path.name:
+                    fsio.remove(job.dist / known["file"])
                 fsio.remove(other)
 
 
+def _records(job: Job) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """What was built in this project, of any set."""
+    for path in sorted((job.project.layout.private / "wheels").glob("*.json")):
+        yield path, _known(path.read_bytes(), path)
+
+
 def write_beside(job: Job) -> None:
-    """``constraints.txt`` and the CycloneDX document of what is in ``dist/`` now."""
-    folder = job.project.layout.dist
+    """``requirements.txt``, ``constraints.txt`` and the CycloneDX document of what is in ``dist/SET`` now.
+
+    The first installs the set's wheels and nothing else, each by its hash, on whichever machine pip runs.
+    """
+    folder = job.dist
     known = []
-    for record in sorted((job.project.layout.private / "wheels").glob("*.json")):
-        entry = _known(record.read_bytes(), record)
+    for _, entry in _records(job):
         path = folder / entry["file"]
-        if path.exists() and f"+patchq.{job.stack_id[:8]}" in entry["wheel"] and entry["profile"] != "empty":
+        its_own = entry.get("set") == job.set_name and f"+patchq.{job.stack_id[:8]}" in entry["wheel"]
+        if path.exists() and its_own and entry["profile"] != "empty":
             known.append((entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())))
     lines = sorted({f"{name}=={version}" for name, version, *_ in known})
-    text = f"# patchq set {job.set_name}, stack {job.stack_id}\n" + "".join(f"{line}\n" for line in lines)
+    head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
+    hashed = [
+        " \\\n    ".join([line, *sorted(f"--hash=sha256:{w[3]}" for w in known if f"{w[0]}=={w[1]}" == line)])
+        for line in lines
+    ]
     documents = {
-        "constraints.txt": text.encode(),
+        "constraints.txt": (head + "".join(f"{line}\n" for line in lines)).encode(),
+        "requirements.txt": (head + "--no-index\n--find-links .\n" + "".join(f"{h}\n" for h in hashed)).encode(),
         "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
     }
     for name, data in documents.items():

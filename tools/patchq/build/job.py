@@ -15,6 +15,7 @@ class Job:
     """The applied set that wheels are made of.
 
     :ivar versions: by upstream that has a build: its release, and the stack id as local version.
+    :ivar platform: which machine the wheels are for; empty for this one.
     :ivar wheel_tag: overlay the release wheel whose file name holds this; empty for this machine's.
     :ivar isolation: build in an environment of its own with the lock's pinned requirements.
     """
@@ -27,6 +28,12 @@ class Job:
     wheel_tag: str
     isolation: bool
     offline: bool
+    platform: str = ""
+
+    @property
+    def dist(self) -> Path:
+        """Where this set's wheels lie."""
+        return self.project.layout.dist / self.set_name
 
     def is_nested(self, part: Applied, parent: Applied) -> bool:
         """Whether an upstream's tree is part of the other's."""

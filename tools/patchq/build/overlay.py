@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from patchq.build import wheel
+from patchq.build import platforms, wheel
 from patchq.build.contents import WheelInfo, inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
@@ -23,7 +23,7 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 
 
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
-    """Put an overlay of a stack into ``dist/``.
+    """Put an overlay of a stack into its set's folder.
 
     :raises BuildError: if the stack touches what an overlay can't hold, or there is no release wheel.
     """
@@ -55,7 +55,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
         old = info.read([config.version_file])[config.version_file]
         files[config.version_file] = wheel.set_version(old, version)
     files |= manifest(job, item, config, version, "overlay", files, left_out)
-    target = job.project.layout.dist / wheel.wheel_name(source.name, version)
+    target = job.dist / wheel.wheel_name(source.name, version)
     wheel.overlay(source, target, version, job.siblings(item), files, gone)
     notes = [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
     if left_out:
@@ -112,7 +112,7 @@ def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
             hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them; "
             "or --profile source",
         )
-    name = wheel.choose_wheel(list(pin.wheels), job.wheel_tag)
+    name = platforms.choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)
     sha256 = pin.wheels[name]
     if have := index.cached(sha256):
         return have, sha256

@@ -16,16 +16,19 @@ from patchq.system import fsio
 _DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/(.+)")
 
 
-def wheels_of(project: Project) -> tuple[list[Reference], list[str]]:
-    """The wheels in a project's ``dist/``, each held against its hash when it was built; and what is wrong."""
+def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], list[str]]:
+    """The wheels in ``dist/SET`` of a project, each held against its hash when it was built; and what is wrong."""
     built = {}
+    set_name = project.choose_set(set_name)
     for record in sorted((project.layout.private / "wheels").glob("*.json")):
         try:
             known = fsio.load_state(record.read_bytes(), record, 1)
+            if known["set"] != set_name:
+                continue
             built[str(known["file"])] = tuple(known["stat"]), str(known["sha256"])
         except (PatchqError, KeyError, TypeError, OSError):
             continue
-    return wheels_in(project.layout.dist, built)
+    return wheels_in(project.layout.dist / set_name, built)
 
 
 def wheels_in(
@@ -36,6 +39,7 @@ def wheels_in(
     :param built: by file name what :func:`patchq.system.fsio.stat_key` and the SHA-256 were when a wheel was made.
     """
     found, wrong = [], []
+    shown = f"{folder.parent.name}/{folder.name}" if built is not None else folder.name
     for path in sorted(folder.glob("*.whl")):
         try:
             info = inspect_wheel(path)
@@ -45,9 +49,9 @@ def wheels_in(
             sums = {name: hashlib.sha256(data).hexdigest() for name, data in info.read(other).items()}
             files = {_installed_at(n): sums.get(n, digest) for n, (kind, digest) in info.record.items() if kind}
             files.pop("", None)
-            found.append(Reference(f"{folder.name}/{path.name}", info.name, info.version, files, changed))
+            found.append(Reference(f"{shown}/{path.name}", info.name, info.version, files, changed))
         except (PatchqError, OSError) as error:
-            wrong.append(f"{folder.name}/{path.name} can't be compared with: {getattr(error, 'message', error)}")
+            wrong.append(f"{shown}/{path.name} can't be compared with: {getattr(error, 'message', error)}")
     return found, wrong
 
 

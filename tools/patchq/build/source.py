@@ -18,7 +18,7 @@ from patchq.stacks.applied import Applied
 
 
 def build_source(job: Job, item: Applied, config: BuildConfig, version: str, profile: str) -> Made:
-    """Build a wheel of a stack into ``dist/``.
+    """Build a wheel of a stack into its set's folder.
 
     :param profile: ``source``, or ``empty``, with the lock's ``empty-env`` set.
     :raises BuildError: if the build fails, or its wheel doesn't hold what was patched.
@@ -49,7 +49,7 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
             job.offline,
         )
         found = _find_patched(job, item, made)
-        target = job.project.layout.dist / wheel.wheel_name(made.name, version)
+        target = job.dist / wheel.wheel_name(made.name, version)
         extra = manifest(job, item, config, version, profile, found)
         wheel.repack(made, target, version, job.siblings(item), extra)
         return Made(target)

@@ -12,12 +12,12 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from patchq.build import zipped
 from patchq.build.contents import inspect_wheel
-from patchq.errors import BuildError, UserError
+from patchq.errors import BuildError
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
@@ -135,28 +135,3 @@ def set_version(data: bytes, version: str) -> bytes:
             lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
             return b"\n".join(lines)
     raise BuildError("the version file assigns no text to __version__", hint="mend version-file in upstream.lock")
-
-
-def choose_wheel(names: Sequence[str], tag: str) -> str:
-    """The release wheel whose file name holds ``tag``; without one, the best for this machine.
-
-    :raises UserError: if none or several do.
-    """
-    from packaging.tags import sys_tags
-    from packaging.utils import parse_wheel_filename
-
-    if tag:
-        found = [n for n in names if tag in n]
-        if len(found) != 1:
-            raise UserError(
-                f"{len(found)} release wheels have {tag!r} in their name", hint=f"they are {', '.join(names)}"
-            )
-        return found[0]
-    order = {t: i for i, t in enumerate(sys_tags())}
-    ranked = sorted((min((order[t] for t in parse_wheel_filename(n)[3] if t in order), default=-1), n) for n in names)
-    fitting = [n for rank, n in ranked if rank >= 0]
-    if not fitting:
-        raise UserError(
-            "no release wheel is for this machine", hint=f"--wheel one of {', '.join(names)}, or --profile source"
-        )
-    return fitting[0]

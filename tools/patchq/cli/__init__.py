@@ -37,7 +37,7 @@ VERBS = {
     "drift": ("drift", "Find what applies but changed meaning."),
     "bench": ("bench", "Measurements, each tied to the build that it was measured on."),
     "report": ("report", "The evidence: the last results of the proofs, and as a page or JSON all else that is known."),
-    "build": ("build", "Build wheels of the applied stacks into dist/."),
+    "build": ("build", "Build wheels of the applied stacks into dist/SET."),
     "bundle": ("bundle", "Write all that a site without a network needs into one file."),
     "compose": ("compose", "Write the containers of a set: Dockerfile, Dockerfile.dev, compose.yaml."),
     "verify-installed": ("verify_installed", "Check what an environment really runs."),

@@ -40,7 +40,7 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
 def look(
     python: str, distributions: Sequence[str] = (), set_name: str = "", expected: str = "", folder: Path | None = None
 ) -> Verdict:
-    """What ``verify-installed`` finds: against the wheels in ``folder``, else those of the project's ``dist/``.
+    """What ``verify-installed`` finds: against the wheels in ``folder``, else those of the project's ``dist/SET``.
 
     :param expected: the stack id or its beginning; empty for the project's, if there is one and it is applied.
     :raises UserError: if the folder that is named has no wheel that can be read.
@@ -58,6 +58,6 @@ def look(
             raise UserError(said, hint="--dist DIR names the folder of the wheels that were built")
     else:
         with contextlib.suppress(UserError):
-            wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])))
+            wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)
     verdict = verify(python, packages, expected or wanted, wheels)
     return replace(verdict, notes=(*verdict.notes, *wrong))

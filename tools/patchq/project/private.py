@@ -95,6 +95,7 @@ def _own_paths(layout: Layout) -> Iterator[Path]:
     """Where patchq writes, down to where names are the project's; links are not looked behind."""
     root, private = layout.root, layout.private
     yield from (layout.dist, root / "measurements")
+    yield from () if layout.dist.is_symlink() else _inside(layout.dist)
     stacks = [root / "patches"]
     yield from stacks
     if not stacks[0].is_symlink():

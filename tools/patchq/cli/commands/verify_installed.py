@@ -23,7 +23,7 @@ from patchq.cli.terminal import echo
     "folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="The wheels that it must be installed from.  [default: the project's dist/]",
+    help="The wheels that it must be installed from.  [default: the project's dist/SET]",
 )
 @set_option
 @json_option
@@ -74,4 +74,6 @@ def show(verdict: object) -> None:
     if not verdict.packages:
         echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
     elif not verdict.ok:
-        echo("next: pip install --force-reinstall --no-deps dist/*.whl, and take other copies off the path")
+        echo(
+            "next: pip install --force-reinstall --no-deps -r dist/SET/requirements.txt; take other copies off the path"
+        )
