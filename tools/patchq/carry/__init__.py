@@ -14,4 +14,5 @@ __all__ = [
     "rerere",
     "state",
     "stops",
+    "successor",
 ]

@@ -30,8 +30,10 @@ from patchq.carry.state import (
     save,
     state_path,
     stop_worktree,
+    take,
 )
 from patchq.carry.stops import Prove
+from patchq.carry.successor import name_for
 from patchq.errors import BuildError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.header import Ident
@@ -47,7 +49,7 @@ from patchq.project.stack import State, find_patch, ledger_path, load_stack, pin
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.export import Entry, write_stack
 from patchq.system import fsio
-from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
+from patchq.system.paths import LOCK_NAME, check_name
 
 # The verbs
 
@@ -195,7 +197,7 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
 def _go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
     """Take a step for the stopped patch; ``files`` is what the worktree holds."""
     progress.files, progress.stop = str(files), None
-    progress.done.append(step)
+    take(project, progress, step)
     return _run(project, progress, prove)
 
 
@@ -224,7 +226,7 @@ def _land(project: Project, progress: Progress, patches: Sequence[Patch], column
             stops.park(project, progress)
             return False
         progress.stop = None
-        progress.done.append(step)
+        take(project, progress, step)
         if step.commit:  # replayed: those after it are carried onto it
             save(project, progress)
             return True
@@ -271,7 +273,8 @@ def _commit(project: Project, progress: Progress, run: Sequence[tuple[Patch, Lan
         known = patch.name in progress.target
         offsets = () if known else landing.offsets
         checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""
-        progress.done.append(Step(patch.name, landing.outcome, commit, known=known, offsets=offsets, checked=checked))
+        step = Step(patch.name, landing.outcome, commit, known=known, offsets=offsets, checked=checked)
+        take(project, progress, step)
 
 
 # The end
@@ -314,6 +317,8 @@ def _finish(project: Project, progress: Progress) -> Result:
     project.journal.perform(change)
     project.__dict__.pop("lock", None)
     found = replace(result(project, progress, "done"), notes=tuple(notes))
+    if not kept and found.set_name not in project.lock.sets:
+        found = replace(found, set_name="")  # it was to be made, and wasn't
     _clean_up(project, progress)
     return found
 
@@ -365,7 +370,7 @@ def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str
     if new_set:
         return check_name(new_set, "a set")
     having = [n for n, refs in project.lock.sets.items() if refs.get(onto.upstream) == onto.ref]
-    return next(iter(having), f"{set_name}-{onto.upstream}-{ref_to_folder(onto.ref).replace('%', '-')}")
+    return next(iter(having), name_for(project.lock, set_name, onto.upstream, onto.ref))
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:

@@ -101,7 +101,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry."""
+    """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry.
+
+    ``set_name`` is the set of the new pin; empty where no patch is left, so that none was made.
+    """
 
     upstream: str
     from_ref: str
@@ -130,6 +133,12 @@ def under_way(project: Project) -> list[Result]:
     """The rebases under way, as they stand."""
     names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
     return [result(project, load(project, name), "stopped") for name in names]
+
+
+def take(project: Project, progress: Progress, step: Step) -> None:
+    """Add a step, and tell it as it is taken."""
+    progress.done.append(step)
+    project.say(f"{len(progress.done)}/{len(progress.order)} {step.patch}: {'there' if step.known else step.outcome}")
 
 
 def stop_worktree(project: Project, progress: Progress) -> Worktree:

@@ -145,7 +145,10 @@ def run_proof(
     request = ProofRequest(progress.set_name, progress.upstream, patch, header.values("Proof"), header.needs, tip, bare)
     if not request.files:
         return "not run", "the patch names no proof"
-    return prove(request)
+    project.say(f"  the proof of {patch} on {'the bare ' if bare else ''}{progress.upstream} {progress.onto.ref} …")
+    state, said = prove(request)
+    project.say(f"  the proof of {patch}: {state}")
+    return state, said
 
 
 def proof_word(state: str, said: str) -> str:

@@ -57,7 +57,9 @@ def show_exported(result: Any, as_json: bool, schema: str) -> None:
     for word, names in (("added", result.added), ("rewrote", result.written), ("removed", result.removed)):
         for name in names:
             echo(f"{result.upstream}: {word} {name}")
-    if not (result.added or result.written or result.removed):
+    if result.moved:
+        echo(f"{result.upstream}: moved {result.moved}")
+    elif not (result.added or result.written or result.removed):
         echo(f"{result.upstream}: nothing changed, {result.unchanged} patches as they were")
     for note in result.notes:
         echo(f"{result.upstream}: {note}")

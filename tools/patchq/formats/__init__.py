@@ -9,6 +9,7 @@ __all__ = [
     "lock",
     "manifest",
     "measurements",
+    "relock",
     "render",
     "series",
     "toml",

@@ -130,6 +130,48 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
     :param expected: the commit that the branch is to have there now; None for no such branch.
     :raises SourceError: with what git, a hook or the remote said.
     """
+    ref = f"refs/heads/{branch}"
+    code, said = _pushed(store, folder, to, f"--force-with-lease={ref}:{expected or ''}", refs={ref: commit})
+    if code:
+        where = f"{to.name} ({to.url})" if to.name else to.url
+        raise SourceError(f"{where} doesn't take {branch}: {said}", hint="look at what the remote has")
+
+
+def push_refs(
+    store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]
+) -> None:  # fmt: skip
+    """Push objects of the store as refs, all or none; what is there already stays, unless it is expected.
+
+    :param refs: ref to object id.
+    :param expected: of those that may be moved, what each is now.
+    :raises SourceError: with what git, a hook or the remote said.
+    """
+    leases = [f"--force-with-lease={ref}:{old}" for ref, old in expected.items()]
+    leases += [f"--force-with-lease={ref}:" for ref in refs if ref not in expected]
+    code, said = _pushed(store, folder, to, "--atomic", *leases, refs=refs)
+    if code:
+        hint = "look at what it has"
+        if "shallow" in said:
+            hint = "without --on-upstream; or `git fetch` upstream into it first"
+            said = f"it lacks upstream's history\n{said}"
+        raise SourceError(f"{to.name or to.url} doesn't take it: {said}", hint=hint)
+
+
+def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
+    """The refs of a remote that are like patterns, and what each is; of an annotated tag also ``REF^{}``.
+
+    :raises SourceError: with what git or the remote said.
+    """
+    with _library(folder) as library:
+        code, out, said = _ask(library.Git(str(folder)), "ls-remote", "--", to.name or to.url, *patterns,
+                               env=SAFE_TRANSPORTS)  # fmt: skip
+    if code:
+        raise SourceError(f"{to.name or to.url} can't be read: {said}", hint="a repository, or a remote's name")
+    lines = out.decode("utf-8", "surrogateescape").splitlines()
+    return {ref: found for found, _, ref in (line.partition("\t") for line in lines)}
+
+
+def _pushed(store: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:
     with _library(folder) as library, scratch(store) as beside:
         config = ""
         if has_repository(folder):
@@ -140,13 +182,10 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
         shallow = store.folder / "shallow"
         if shallow.exists():
             (beside.folder / "shallow").write_bytes(shallow.read_bytes())
-        ref = f"refs/heads/{branch}"
-        argv = ["--quiet", f"--force-with-lease={ref}:{expected or ''}", "--", to.name or to.url, f"{commit}:{ref}"]
+        argv = ["--quiet", *options, "--", to.name or to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
         env = {**SAFE_TRANSPORTS, "GIT_DIR": str(beside.folder)}
         code, _, said = _ask(library.Git(str(beside.folder)), "push", *argv, env=env)
-    if code:
-        where = f"{to.name} ({to.url})" if to.name else to.url
-        raise SourceError(f"{where} doesn't take {branch}: {said}", hint="look at what the remote has")
+    return code, said
 
 
 def has_repository(folder: Path) -> bool:

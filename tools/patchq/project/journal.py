@@ -274,6 +274,21 @@ class Journal:
         if link and link != self.layout.root:
             raise StateError(f"{who} would write through the symbolic link {link}: {name}", hint=f"remove {link}")
 
+    def _holds_what_undo_left(self, number: str, tree: TreeMove) -> bool:
+        """Whether all edits of a worktree are what undoing later operations has made edits again.
+
+        They stay in the files: git moves what is beside them, and refuses what isn't.
+        """
+        undone = sorted(p for p in (self.folder / "operations").glob("*.undone") if p.stem > number)
+        left = [CommitId(old) for p in undone for up, old, _, adopt in self._read(p)["trees"]
+                if adopt and up == tree.upstream]  # fmt: skip
+        worktree = self.worktree(tree.upstream)
+        if not left or worktree.head() != tree.old or worktree.status(untracked=False).busy:
+            return False
+        files = worktree.snapshot(pass_over=True)
+        paths = self.store.run("diff-tree", "-r", "-z", "--name-only", f"{tree.old}^{{tree}}", files).split(b"\0")[:-1]
+        return self.store.list_tree(files, paths) == self.store.list_tree(left[-1], paths) if paths else True
+
     def undo(self) -> str:
         """Take back the newest operation; returns its summary.
 
@@ -299,7 +314,7 @@ class Journal:
                 )
         trees = [TreeMove(u, new, old, adopt) for u, old, new, adopt in record["trees"]]
         for tree in trees:
-            if tree.old is not None:
+            if tree.old is not None and not (tree.new and self._holds_what_undo_left(number, tree)):
                 self.worktree(tree.upstream).refuse_edits(tree.old)
         try:
             files = {path: self._kept(before) for path, (before, _) in record["files"].items()}

@@ -187,9 +187,13 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
                     f"{anchor} is not another patch of {stack.pin.upstream}", hint="`patchq list` names them"
                 )
             at = places[0] + bool(after)
-        return _rewrite(
-            project, loaded, [*rest[:at], moving, *rest[at:]], Change("move", f"move {stack.pin.upstream}/{name}")
-        )
+        order = [*rest[:at], moving, *rest[at:]]
+        found = _rewrite(project, loaded, order, Change("move", f"move {stack.pin.upstream}/{name}"))
+        if order == loaded.entries:
+            return found
+        where = f"after {order[at - 1].name}" if at else "to the bottom of the stack"
+        passed = abs(at - loaded.entries.index(moving))
+        return replace(found, moved=f"{name} {where}, past {passed} patch{'es' if passed > 1 else ''}")
 
 
 def set_upstream_status(project: Project, upstream: str, names: Sequence[str], value: str) -> list[str]:

@@ -36,7 +36,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What ``export`` did to one stack, by patch name."""
+    """What a command did to one stack, by patch name.
+
+    :ivar moved: in words, where ``move`` has put a patch; empty where it stood there already.
+    """
 
     upstream: str
     written: tuple[str, ...]
@@ -44,6 +47,7 @@ class Exported:
     removed: tuple[str, ...]
     unchanged: int
     notes: tuple[str, ...] = ()
+    moved: str = ""
 
 
 def slug(text: str) -> str:

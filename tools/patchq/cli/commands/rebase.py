@@ -98,9 +98,13 @@ def _show(found: Result, told: int) -> None:
         echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
         _show_stop(found, found.stop)
         return
+    if not kept:
+        in_set = f"; the set {found.set_name} is as it was" if found.set_name else ""
+        echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")
+        return
     echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
-    if kept:
-        echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`")
+    echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`;")
+    echo(f"`patchq use {found.set_name}` makes it the default one and clears what it replaces")
 
 
 def _show_step(step: Step) -> None:

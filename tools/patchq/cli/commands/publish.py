@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
+
+
+@click.command("publish")
+@click.argument("names", nargs=-1)
+@click.option(
+    "--to", default="", metavar="REPOSITORY", help="A path, an address, or a remote's name.  [default: the project's]"
+)
+@click.option("--on-upstream", is_flag=True, help="On upstream's own commit: for a fork, which has its history.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
+@set_option
+@json_option
+def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, set_name: str, as_json: bool) -> None:
+    """Write applied stacks as a branch and a tag each, for those who clone.
+
+    The branch patchq/SET/UPSTREAM is moved, if it is where patchq had put it; the tag, which names the stack id, never.
+    """
+    from patchq.contribute.publish import publish
+
+    project = open_project(as_json)
+    stack_id, found = publish(project, to, names, set_name=set_name, on_upstream=on_upstream, dry_run=dry_run)
+    if as_json:
+        stacks = [asdict(f) for f in found]
+        emit("publish", {"stack_id": stack_id, "to": to or ".", "written": not dry_run, "stacks": stacks})
+        return
+    for one in found:
+        was = f" (was {one.was[:12]})" if one.was and one.was != one.commit else ""
+        echo(f"{one.upstream} {one.ref}: {one.branch} at {one.commit[:12]}{was}, tag {one.tag}")
+    word = "would be written" if dry_run else "written"
+    echo(f"{word} to {to or 'the project itself'}; the stack id is {stack_id}")

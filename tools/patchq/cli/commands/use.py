@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.terminal import echo
+
+
+@click.command("use")
+@click.argument("set_name", metavar="SET")
+@click.option("--as", "name", default="", metavar="NAME", help="Call it so from now on.")
+@click.option("--replaces", multiple=True, metavar="SET", help="A set that it replaces, whatever the names say.")
+@click.option("--keep", is_flag=True, help="Clear nothing.")
+@json_option
+def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_json: bool) -> None:
+    """Make a set the default one, and clear what it replaces.
+
+    That is the sets that rebases made it from, with the pins and stacks that no other set has. Nothing goes that git's
+    history doesn't have as it is.
+    """
+    from patchq.carry.successor import use
+
+    found = use(open_project(as_json), set_name, name=name, keep=keep, replaces=replaces)
+    if as_json:
+        emit("use", asdict(found))
+        return
+    was = f" (it was {found.before})" if found.before != found.set_name else ""
+    echo(f"the default set is {found.set_name}{was}")
+    for word, names in (("set", found.sets), ("pin", found.pins)):
+        for one in names:
+            echo(f"cleared the {word} {one}")
+    if found.files:
+        echo(f"removed {len(found.files)} files of their stacks; git's history has them, and `patchq undo`")
+    for note in found.notes:
+        echo(note)
+    echo("next: patchq apply")

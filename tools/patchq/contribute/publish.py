@@ -1,0 +1,116 @@
+"""``publish``: stacks as ordinary branches and tags, for those who clone. They are generated: nobody works on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchq.errors import SourceError, UserError
+from patchq.formats.header import Ident
+from patchq.git import person
+from patchq.names import CommitId
+from patchq.project.project import Project
+from patchq.stacks.applied import Applied, compute_stack_id, read_applied
+from patchq.system.paths import ref_to_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One stack as it was published. ``was``: the branch's commit before; empty where there was none."""
+
+    upstream: str
+    ref: str
+    branch: str
+    tag: str
+    commit: str
+    was: str
+
+
+def publish(
+    project: Project, to: str, names: Sequence[str] = (), *, set_name: str = "", on_upstream: bool = False,
+    dry_run: bool = False,
+) -> tuple[str, list[Published]]:  # fmt: skip
+    """Write the applied stacks of a set, all or the named ones, into a repository; returns the stack id, too.
+
+    Of each a branch ``patchq/SET/UPSTREAM``, which is moved only from where an earlier one was published, and an
+    annotated tag ``patchq/UPSTREAM-REF-ID`` with the first eight characters of the stack id, which never moves.
+
+    :param to: its path or address, or the name of a remote of the project's own repository; empty for that itself.
+    :param on_upstream: begin at upstream's own commit, which a repository takes that has upstream's history; else the
+        branch begins with a commit that holds upstream's tree, which any repository takes.
+    :raises UserError: if a stack isn't applied as its files say, or the branch there is somebody's.
+    :raises SourceError: with what git or the remote said.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("publish"):
+        project.check_names(project.lock.pins_of(set_name), names, set_name)
+        applied = read_applied(project, set_name)
+        for one in applied:
+            if len(one.state.patches) < len(one.stack.names):
+                raise UserError(f"{one.stack.pin.upstream} is not wholly applied", hint="`patchq apply` first")
+        stack_id = compute_stack_id(applied)
+        root = project.layout.root
+        own = next((str(p) for p in (root, *root.parents) if (p / ".git").exists()), str(root))
+        remote = person.find_remote(root, to or own)
+        there = person.refs_at(root, remote, "refs/heads/patchq/*", "refs/tags/patchq/*")
+        ours = {found for ref, found in there.items() if ref.startswith("refs/tags/")}
+        done: list[Published] = []
+        refs: dict[str, str] = {}
+        expected: dict[str, str] = {}
+        for one in applied:
+            if names and one.stack.pin.upstream not in names:
+                continue
+            tip = one.state.tip if on_upstream else _from_the_root(project, one)
+            found = _published(one, tip, set_name, stack_id, there)
+            if found.was and found.was not in ours:
+                raise UserError(
+                    f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, which no tag of patchq's "
+                    "names: somebody works on it",
+                    hint="rename that branch there, and publish again",
+                )
+            branch, tag = f"refs/heads/{found.branch}", f"refs/tags/{found.tag}"
+            refs |= {branch: found.commit}
+            if found.was:
+                expected[branch] = found.was
+            if there.get(f"{tag}^{{}}", found.commit) != found.commit:
+                raise SourceError(f"{found.tag} is another commit there", hint="a tag isn't moved; delete a wrong one")
+            if tag not in there:
+                refs[tag] = _tag(project, found, stack_id, set_name, one)
+            done.append(found)
+        if not dry_run:
+            person.push_refs(project.store, root, remote, refs, expected)
+    return stack_id, done
+
+
+def _from_the_root(project: Project, one: Applied) -> CommitId:
+    """The stack's commits on one that holds upstream's tree and has no parent; the same ids on any machine."""
+    store, pin = project.store, one.stack.pin
+    wanted = [one.state.base, *(p.applied.commit for p in one.state.patches)]
+    infos = {i.commit: i for i in store.log("--no-walk=unsorted", *wanted)}
+    base, *patches = (infos[c] for c in wanted)
+    author = Ident("patchq", "patchq@localhost", base.author.when, "+0000")
+    source = f"commit {one.state.base}" + (f" of {pin.url}" if pin.url else "")
+    tip = store.commit_tree(base.tree, [], author, f"{pin.upstream} {pin.ref}\n\nThe tree of {source}.\n")
+    for info in patches:
+        tip = store.commit_tree(info.tree, [tip], info.author, info.message)
+    return tip
+
+
+def _published(one: Applied, tip: CommitId, set_name: str, stack_id: str, there: dict[str, str]) -> Published:
+    pin = one.stack.pin
+    branch = f"patchq/{set_name}/{pin.upstream}"
+    tag = f"patchq/{pin.upstream}-{ref_to_folder(pin.ref).replace('%', '-')}-{stack_id[:8]}"
+    return Published(pin.upstream, pin.ref, branch, tag, tip, there.get(f"refs/heads/{branch}", ""))
+
+
+def _tag(project: Project, found: Published, stack_id: str, set_name: str, one: Applied) -> str:
+    """An annotated tag in the store, the same bytes on any machine: its date is the last patch's."""
+    (info,) = project.store.log("--no-walk=unsorted", CommitId(found.commit))
+    patches = "".join(f"  {p.applied.name} {p.sha256}\n" for p in one.state.patches)
+    text = (
+        f"object {found.commit}\ntype commit\ntag {found.tag}\n"
+        f"tagger patchq <patchq@localhost> {info.author.when} +0000\n\n"
+        f"{found.upstream} {found.ref} with {len(one.state.patches)} patches\n\n"
+        f"stack id {stack_id}, of the set {set_name}\n{patches}"
+    )
+    return project.store.run("mktag", data=text.encode()).decode().strip()

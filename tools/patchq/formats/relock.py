@@ -1,0 +1,119 @@
+"""``upstream.lock`` with tables taken out or renamed: line by line, so that comments and order stay as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+from patchq.errors import FormatError
+from patchq.formats import toml
+
+_HEADER = re.compile(rb"^[ \t]*\[[^\[\]\n]+\][ \t]*(#[^\n]*)?$")
+_REMARK = re.compile(rb"^[ \t]*(#[^\n]*)?$")
+Path = tuple[str, ...]
+
+
+def with_default(data: bytes, set_name: str) -> bytes:
+    """The lock with another default set."""
+    import tomlkit
+
+    doc = tomlkit.parse(data.decode())
+    doc["default-set"] = set_name
+    return tomlkit.dumps(doc).encode()
+
+
+def without(data: bytes, tables: Sequence[Path]) -> bytes:
+    """The lock without tables, and without those in them; a remark that stands after one's last key stays.
+
+    :param tables: the path of each, such as ``("sets", "old")``.
+    :raises FormatError: if a table is written in another way than with a header of its own.
+    """
+    kept: list[bytes] = []
+    for header, body in _sections(data):
+        if not any(header[: len(path)] == path for path in tables):
+            kept += body
+            continue
+        while body and not _REMARK.match(body[0]):
+            last = max(n for n, line in enumerate(body) if not _REMARK.match(line))
+            body = body[last + 1 :]
+        kept += body[1:] if body and not body[0].strip() else body
+    return _checked(data, b"\n".join(kept), lambda raw: [_take_out(raw, path) for path in tables])
+
+
+def renamed(data: bytes, table: Path, name: str) -> bytes:
+    """The lock with a table of another name, and with it those in it.
+
+    :raises FormatError: if the table is written in another way than with a header of its own.
+    """
+    lines: list[bytes] = []
+    for header, body in _sections(data):
+        if header[: len(table)] == table:
+            path = (*table[:-1], name, *header[len(table) :])
+            comment = body[0].partition(b"]")[2]
+            body = [b"[" + ".".join(_key(part) for part in path).encode() + b"]" + comment, *body[1:]]
+        lines += body
+
+    def change(raw: dict[str, Any]) -> None:
+        value = _take_out(raw, table)
+        inner = raw
+        for part in table[:-1]:
+            inner = inner[part]
+        inner[name] = value
+
+    return _checked(data, b"\n".join(lines), change)
+
+
+def _sections(data: bytes) -> list[tuple[Path, list[bytes]]]:
+    """The lines of each table with the header's path; the first ones belong to none."""
+    found: list[tuple[Path, list[bytes]]] = [((), [])]
+    for line in data.split(b"\n"):
+        if _HEADER.match(line):
+            with suppress(ValueError):  # within a text of several lines: what comes of it is checked
+                found.append((_path(toml.loads(line)), []))
+        found[-1][1].append(line)
+    return found
+
+
+def _path(raw: Mapping[str, Any]) -> Path:
+    path: list[str] = []
+    while raw:
+        ((key, raw),) = raw.items()
+        path.append(key)
+    return tuple(path)
+
+
+def _key(text: str) -> str:
+    """A key as TOML takes it; a lock's names and refs have no quotes."""
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else f'"{text}"'
+
+
+def _take_out(raw: dict[str, Any], path: Path) -> Any:
+    for part in path[:-1]:
+        raw = raw.get(part, {})
+    return raw.pop(path[-1], None)
+
+
+def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """``after``, if it holds what ``before`` does but for a change."""
+    wanted = deepcopy(toml.loads(before))
+    change(wanted)
+    try:
+        same = _full(toml.loads(after)) == _full(wanted)
+    except ValueError:
+        same = False
+    if not same:
+        raise FormatError(
+            "upstream.lock: its sets and pins are not all tables of their own", hint="edit upstream.lock by hand"
+        )
+    return after
+
+
+def _full(raw: Any) -> Any:
+    """Data without its empty tables: the last of several takes the one that held it along."""
+    if not isinstance(raw, dict):
+        return raw
+    found = {key: _full(value) for key, value in raw.items()}
+    return {key: value for key, value in found.items() if value != {}}
