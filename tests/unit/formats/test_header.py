@@ -67,6 +67,26 @@ def test_trailers_are_what_git_says(pairs: list[tuple[str, str]]) -> None:
     assert ours == theirs
 
 
+_LINES = st.sampled_from(
+    [
+        "Topic: a", "Signed-off-by: A <a@b>", "Signed-off-by:x", "(cherry picked from commit abc)", "prose it is", "", "",
+        " more of it", "\tand more", "Key : value", "Empty:", "https://x", "# a comment", "not a key: x", "-: y", "ü: z",
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(_LINES, max_size=9))
+def test_trailers_among_other_lines_are_what_git_says(lines: list[str]) -> None:
+    message = header.clean_message("\n".join(["Subject", "", *lines]))
+    ours = [f"{k}: {v}" for k, v in header.parse_trailers(message)]
+    argv = ["git", "interpret-trailers", "--parse"]
+    theirs = subprocess.run(argv, input=message.encode(), capture_output=True, check=True).stdout.decode()
+    assert ours == theirs.splitlines()
+    # One more is one more, and nothing is lost where they are taken off.
+    assert header.parse_trailers(header.with_trailer(message, "New", "x"))[-1] == ("New", "x")
+    assert header.without_ours(message).count("prose it is") == message.count("prose it is")
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_patch_or_a_clear_error(data: bytes) -> None:
     with contextlib.suppress(PatchqError):

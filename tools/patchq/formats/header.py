@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 from patchq.errors import FormatError
 
-STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied")
+STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied", "Inactive-Upstream")
 NEEDS = ("nvcc", "sm90", "sm121")
 
 #: Bytes of a patch's header block, and of its message.
 MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
 #: Trailers that are for those who carry a patch; upstream has no use for them.
-OURS = ("Upstream-Status", "Topic", "Proof", "Needs", "Requires", "Build", "Upstream-Test")
+OURS = ("Upstream-Status", "Topic", "Proof", "Needs", "Requires", "Build", "Upstream-Test", "Origin")
 
-_TRAILER = re.compile(r"([A-Za-z][A-Za-z0-9-]*):[ \t]+(\S.*)")
+_TRAILER = re.compile(r"([A-Za-z0-9-]+)[ \t]*:")
+_FOLD = re.compile(r"\n[ \t]+")
+#: What git itself writes at the end of a message.
+_GENERATED = ("Signed-off-by: ", "(cherry picked from commit ")
 #: What git takes for a blank; Python's own notion has 25 more, which belong to a text.
 BLANKS = " \t\r\n"
 _BLANK_RUN = re.compile(f"[{BLANKS}]+")
@@ -93,32 +96,68 @@ def decode(data: bytes) -> str:
 
 
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
-    """The trailers of a message: its last paragraph, if each of its lines is one.
+    """The trailers of a message as ``git interpret-trailers --parse`` tells them.
 
-    A line that starts with a blank continues the one above.
+    They stand in the last paragraph, if each of its lines is one, or if one is of git's own making
+    (``Signed-off-by:``, what ``cherry-pick -x`` writes) and at least a quarter are trailers. A line that starts with
+    a blank continues the one above.
 
     >>> parse_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nNeeds: nvcc\\n")
     (('Topic', 'moe'), ('Needs', 'nvcc'))
+    >>> parse_trailers("Fix it\\n\\nCVE: CVE-1\\n(cherry picked from commit abc)\\n")
+    (('CVE', 'CVE-1'),)
     """
-    paragraphs = re.split(r"\n[ \t]*\n", message.strip("\n"))
-    if len(paragraphs) < 2:
-        return ()
-    found: list[tuple[str, str]] = []
-    for line in paragraphs[-1].splitlines():
-        if line[:1] in (" ", "\t") and found:
-            key, value = found[-1]
-            found[-1] = (key, f"{value} {line.strip()}")
-            continue
-        match = _TRAILER.fullmatch(line.rstrip())
-        if not match:
-            return ()
-        found.append((match[1], match[2]))
+    found = []
+    for line in split_trailers(message)[1]:
+        if match := _TRAILER.match(line):
+            found.append((match[1], _FOLD.sub(" ", line[match.end() :].strip(BLANKS))))
     return tuple(found)
+
+
+def split_trailers(message: str) -> tuple[str, list[str]]:
+    """A message without its last paragraph, if that holds trailers, and the lines of it; continued ones are joined
+    by newlines."""
+    lines = message.rstrip(BLANKS).split("\n")
+    end = next((n for n in range(len(lines), 0, -1) if lines[n - 1].strip() and lines[n - 1][0] != "#"), 0)
+    start = _trailer_start(lines[:end])
+    if start == end:
+        return "\n".join(lines), []
+    block: list[str] = []
+    for line in lines[start:]:
+        if line[:1] in (" ", "\t") and block and _TRAILER.match(block[-1]):
+            block[-1] += "\n" + line
+        else:
+            block.append(line)
+    return "\n".join(lines[:start]), block
+
+
+def _trailer_start(lines: list[str]) -> int:
+    """The first line of the trailers, by the rules of git's trailer.c; their number where there are none."""
+    title = next((n for n, line in enumerate(lines) if not line.startswith("#") and not line.strip()), len(lines))
+    trailers = others = continued = 0
+    generated = False
+    for at in range(len(lines) - 1, title - 1, -1):
+        line = lines[at]
+        if line.startswith("#"):
+            others, continued = others + continued, 0
+        elif not line.strip():
+            others += continued
+            whole = (generated and trailers * 3 >= others) or (trailers and not others)
+            return at + 1 if whole else len(lines)
+        elif line.startswith(_GENERATED):
+            trailers, continued, generated = trailers + 1, 0, True
+        elif _TRAILER.match(line):
+            trailers, continued = trailers + 1, 0
+        elif line[0].isspace():
+            continued += 1
+        else:
+            others, continued = others + 1 + continued, 0
+    return len(lines)
 
 
 def with_trailer(message: str, key: str, value: str) -> str:
     """``message`` with one more trailer at its end."""
-    gap = "\n" if parse_trailers(message) else "\n\n"
+    gap = "\n" if split_trailers(message)[1] else "\n\n"
     return f"{message.rstrip()}{gap}{key}: {value}\n"
 
 
@@ -128,19 +167,20 @@ def without_ours(message: str) -> str:
     >>> without_ours("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nSigned-off-by: A <a@b>\\n")
     'Fix it\\n\\nWhy.\\n\\nSigned-off-by: A <a@b>\\n'
     """
+    text, block = split_trailers(clean_message(message))
     ours = {key.lower() for key in OURS}
-    kept = "\n".join(f"{k}: {v}" for k, v in parse_trailers(message) if k.lower() not in ours)
-    return clean_message(f"{without_trailers(message)}\n\n{kept}")
+    kept = [line for line in block if not ((match := _TRAILER.match(line)) and match[1].lower() in ours)]
+    return clean_message("\n".join([text, *kept]))
 
 
 def without_trailers(message: str) -> str:
-    """``message`` without its trailers.
+    """``message`` without its trailers; what else stands between them is kept.
 
     >>> without_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\n")
     'Fix it\\n\\nWhy.'
     """
-    text = clean_message(message).strip("\n")
-    return text.rpartition("\n\n")[0] if parse_trailers(message) else text
+    text, block = split_trailers(clean_message(message))
+    return "\n".join([text, *(line for line in block if not _TRAILER.match(line))]).strip("\n")
 
 
 def clean_message(message: str) -> str:

@@ -16,7 +16,7 @@ from patchq.stacks.apply import bases_of, plan
 from patchq.stacks.export import format_patches
 from patchq.system.paths import check_inside, folder_to_ref
 
-_STATUS = re.compile(r"(?P<word>[A-Za-z]+)(?: \[(?P<detail>[^\]]+)\])?")
+_STATUS = re.compile(r"(?P<word>[A-Za-z-]+)(?: \[(?P<detail>[^\]]+)\])?")
 _TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNFINISHED = re.compile(r"\b(wip|fixup!|squash!|amend!|do not merge|tmp|hack)(?=\W|$)", re.IGNORECASE)
 #: A patch is to be upstream's one day: it says nothing of the tool that carries it.
