@@ -1,4 +1,4 @@
-"""A wrapper that would leave the sinks out refuses them; one that applies them is given them.
+"""v0.6.1: all wrappers but those of trtllm-gen, which applies sinks, refuse them (v0.7.2: test_sinks_left_out_0_7.py).
 
 The real run() of FlashInfer's wrappers, up to the kernel. What FA2 does with them without the refusal:
 tests/stacks/test_claims.py, test_run_takes_sinks_and_fa2_leaves_them_out.
@@ -46,7 +46,7 @@ def run(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return attempt
 
 
-@pytest.mark.parametrize("backend", ["fa2", "fa3", "auto"])
+@pytest.mark.parametrize("backend", ["fa2", "fa3", "auto", "cudnn"])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_refused(run: Callable[..., object], wrapper: str, backend: str) -> None:
     error = run(wrapper, backend, torch.zeros(8))

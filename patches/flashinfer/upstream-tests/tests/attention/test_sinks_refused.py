@@ -24,7 +24,7 @@ def stop_before_the_kernel(monkeypatch):
 
 def reaches_the_kernel(wrapper, backend, sinks):
     made = object.__new__(wrapper)
-    made.__dict__.update(_backend=backend, _kv_layout="HND")
+    made.__dict__.update(_backend=backend, _kv_layout="HND", _cudnn_auto=False)
     try:
         made.run(torch.zeros(1, 8, 64), torch.zeros(1), enable_pdl=False, sinks=sinks)
     except Reached:
@@ -41,7 +41,14 @@ def test_a_backend_that_would_leave_sinks_out_refuses_them(wrapper, backend):
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize(
-    "backend, sinks", [("trtllm-gen", torch.zeros(8)), ("fa2", None), ("fa3", None)]
+    "backend, sinks",
+    [
+        ("trtllm-gen", torch.zeros(8)),
+        ("cute-dsl", torch.zeros(8)),
+        ("cudnn", torch.zeros(8)),
+        ("fa2", None),
+        ("fa3", None),
+    ],
 )
 def test_all_else_goes_on(wrapper, backend, sinks):
     assert reaches_the_kernel(wrapper, backend, sinks)
