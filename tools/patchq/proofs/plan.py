@@ -234,11 +234,13 @@ def result_key(project: Project, proof: Proof, variant: Variant, machine: Machin
 
 
 def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
-    """A proof's files, what lies beside them, and the conftests above them."""
+    """A proof's files, what lies beside them and above them in its upstream's folder, and the conftests above."""
     root = project.layout.root
     found: set[Path] = set()
     for file in files:
         path = root / file
-        found |= {p for p in path.parent.glob("*") if p.is_file() and (p == path or not p.name.startswith("test_"))}
+        shelves = {path.parent, *(f for f in path.parents if (root / "tests" / "stacks") in f.parents)}
+        beside = (p for shelf in shelves for p in shelf.glob("*"))
+        found |= {p for p in beside if p.is_file() and (p == path or not p.name.startswith("test_"))}
         found |= {c for c in (f / "conftest.py" for f in path.parents if root in (f, *f.parents)) if c.is_file()}
     return sorted(p for p in found if p.is_file())

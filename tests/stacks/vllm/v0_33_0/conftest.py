@@ -1,0 +1,73 @@
+"""What the proofs for vLLM 0.33.0 are given besides ../conftest.py: its Marlin in torch, and a quantizer for a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+Load = Callable[[str], ModuleType]
+QUANTIZATION = "vllm.model_executor.layers.quantization"
+KERNELS = "vllm.model_executor.kernels.linear"
+VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
+
+
+def quantize(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """MXFP4 of the last dimension: two E2M1 codes a byte, low nibble first, and a UE8M0 scale for each 32."""
+    groups = weight.double().unflatten(-1, (-1, 32))
+    largest = groups.abs().amax(-1, keepdim=True).clamp_min(2.0**-120)
+    exponent = torch.ceil(torch.log2(largest / 6))
+    scaled = groups / torch.exp2(exponent)
+    codes = (scaled.abs().unsqueeze(-1) - VALUES).abs().argmin(-1) | ((scaled < 0).long() << 3)
+    codes = codes.flatten(-2).to(torch.uint8)
+    return codes[..., 0::2] | (codes[..., 1::2] << 4), (exponent.squeeze(-1) + 127).to(torch.uint8)
+
+
+def dequantize(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """The weight in float64 that codes and scales as `quantize` makes them stand for."""
+    codes = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).long()
+    values = torch.cat([VALUES, -VALUES])[codes]
+    return values * torch.exp2(scales.double() - 127).repeat_interleave(32, -1)
+
+
+@pytest.fixture
+def marlin(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """An SM121 whose Marlin is torch in float64 and whose layout is plain; notes each product.
+
+    Replaced are compiled code, the permutations that it wants, and the Triton kernel that quantizes weights.
+    """
+    module = upstream_import(f"{QUANTIZATION}.utils.marlin_utils_fp4")
+    device(12, 1, KERNELS, module.__name__, f"{KERNELS}.mxfp4.flashinfer")
+    products: list[dict[str, Any]] = []
+
+    def repack(b_q_weight: torch.Tensor, size_k: int, size_n: int, num_bits: int, **rest: Any) -> torch.Tensor:
+        assert (b_q_weight.dtype, num_bits, b_q_weight.shape) == (torch.int32, 4, (size_k // 8, size_n))
+        assert (size_n % 128, size_k % 64) == (0, 0) or (size_n % 64, size_k % 128) == (0, 0), "no tile of Marlin's"
+        return b_q_weight.reshape(size_k // 16, size_n * 2).clone()
+
+    def gemm(
+        *, a: torch.Tensor, b_q_weight: torch.Tensor, b_scales: torch.Tensor, b_bias: torch.Tensor | None, size_m: int,
+        size_n: int, size_k: int, **rest: Any,
+    ) -> torch.Tensor:  # fmt: skip
+        assert a.shape == (size_m, size_k)
+        words = b_q_weight.reshape(size_k // 8, size_n)
+        codes = torch.stack([(words >> (4 * i)) & 15 for i in range(8)], 1).reshape(size_k, size_n)
+        scales = torch.exp2(b_scales.view(torch.uint8).double() - 127).repeat_interleave(32, 0)
+        weight = torch.cat([VALUES, -VALUES])[codes.long()] * scales
+        products.append({"a": a, "weight": weight.T, "bias": b_bias, "n": size_n, "k": size_k})
+        product = a.double() @ weight
+        return (product if b_bias is None else product + b_bias.double()).to(a.dtype)
+
+    monkeypatch.setattr(module.ops, "gptq_marlin_repack", repack)
+    monkeypatch.setattr(torch.ops.vllm, "marlin_gemm", gemm)
+    monkeypatch.setattr(module, "marlin_permute_scales", lambda s, **rest: s)
+    monkeypatch.setattr(module, "marlin_permute_bias", lambda bias: bias)
+    monkeypatch.setattr(
+        module, "mxfp4_marlin_process_scales", lambda scales, input_dtype=None: scales.to(torch.float8_e8m0fnu)
+    )
+    monkeypatch.setattr(module, "should_use_atomic_add_reduce", lambda **rest: False)
+    monkeypatch.setattr(upstream_import(f"{QUANTIZATION}.online.mxfp4"), "mxfp4_quantize", quantize)
+    return products
