@@ -1,0 +1,6 @@
+"""These programs are run as files, beside each other."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
