@@ -6,11 +6,13 @@ power of two that no value of its block overflows; values are rounded to nearest
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 
 BLOCK = 32
 LEVELS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-_MIDPOINTS = tuple((low + high) / 2 for low, high in zip(LEVELS, LEVELS[1:], strict=False))
+_MIDPOINTS = tuple((low + high) / 2 for low, high in pairwise(LEVELS))
 
 
 def quantise(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
