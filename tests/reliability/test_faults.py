@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -529,3 +530,21 @@ def test_an_index_that_is_made_again_is_kept(stack: Patchq) -> None:
     assert "what was staged is as the files have it" in stack.ok("fetch").replace("\n", " ")
     assert (stack.layout.private / "damaged" / "worktrees" / "up" / "index").read_bytes() == damaged
     assert (tree / "staged.txt").read_text() == "staged\n"
+
+
+def test_a_commit_of_a_persons_on_a_branch_that_a_power_cut_lost_is_named(stack: Patchq) -> None:
+    """The branch goes back to what patchq knows; the commit is nowhere else, and is had by the printed command."""
+    tree = stack.tree()
+    (tree / "mine.txt").write_text("mine\n")
+    git(tree, "add", "mine.txt")
+    git(tree, "commit", "-q", "-m", "Mine")
+    mine = git(tree, "rev-parse", "HEAD")
+    (stack.layout.store / "refs" / "heads" / "up").write_bytes(b"\0" * 41)
+    said = " ".join(stack.ok("fetch").split())
+    assert mine in said
+    command = re.search(r"`git -C \S+ (reset --soft [0-9a-f]{40})`", said)
+    assert command, said
+    assert git(tree, "rev-parse", "HEAD") != mine
+    git(tree, *command[1].split())
+    assert git(tree, "rev-parse", "HEAD") == mine
+    assert git(tree, "status", "--porcelain") == ""

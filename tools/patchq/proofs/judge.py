@@ -30,7 +30,14 @@ class CellResult:
 
 def result_of(raw: Mapping[str, object]) -> CellResult | None:
     """A cell's result as JSON gives it back; None if that is anything else."""
-    kinds: dict[str, Any] = {"seconds": (int, float), "machine": dict, "trees": dict, "tests": list, "left_out": list, "cached": bool}
+    kinds: dict[str, Any] = {
+        "seconds": (int, float),
+        "machine": dict,
+        "trees": dict,
+        "tests": list,
+        "left_out": list,
+        "cached": bool,
+    }
     names = {f.name for f in fields(CellResult)}
     if set(raw) - names or not {"proof", "variant", "state"} <= set(raw):
         return None

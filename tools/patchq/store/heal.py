@@ -76,6 +76,7 @@ def mend_records(project: Project) -> list[str]:
         lost = any(line.startswith(f"refs/heads/{upstream} ") for line in done)
         if lost and (state := load_state(project.layout, upstream)):
             project.store.run("update-ref", branch_of(upstream), state.tip)
+            done += [f"{upstream}: {words}" for words in _on_top(project, upstream, CommitId(state.tip))]
     trees = project.layout.tree("x").parent
     for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
         worktree = project.worktree(tree.name)
@@ -87,6 +88,20 @@ def mend_records(project: Project) -> list[str]:
                 f"the old index is {aside}"
             )
     return done
+
+
+def _on_top(project: Project, upstream: str, tip: CommitId) -> list[str]:
+    """What a branch that is set back to the stack may have lost: commits on top of it that no ref has."""
+    store = project.store
+    found = store.ask("fsck", "--connectivity-only", "--no-reflogs", "--no-progress", "--dangling").stdout.decode()
+    ids = re.findall(r"^dangling commit ([0-9a-f]{40})$", found, re.M)
+    mine = [i for i in ids if not store.ask("merge-base", "--is-ancestor", tip, i).returncode]
+    tree = project.layout.tree(upstream)
+    return [
+        f"the branch is at the stack's last patch; commit {i} on top of it, which nothing has, may be yours: "
+        f"`git -C {tree} reset --soft {i}`"
+        for i in mine
+    ]
 
 
 #: git takes a ref without a line end too; other programs write such.
