@@ -42,9 +42,9 @@ def build(
     """
     set_name = project.choose_set(set_name)
     with project.locked("build"):
-        applied = read_applied(project, set_name)
+        job = job_of(project, set_name, wheel_tag=wheel_tag, isolation=isolation, offline=offline)
+        applied = job.applied
         project.check_names([a.stack.pin for a in applied], names, set_name)
-        stack_id = compute_stack_id(applied)
         chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
         for name in names:
             if name not in [a.stack.pin.upstream for a in chosen]:
@@ -56,13 +56,24 @@ def build(
                 f"nothing to build: no upstream of {set_name} has a build",
                 hint="add [upstreams.NAME.build] to upstream.lock; see docs/reference/formats.md",
             )
-        versions = {
-            a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build
-        }
-        job = Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
         built = [b for a in chosen for b in _build_each(job, a, profile, platforms)]
         write_beside(job)
         return built
+
+
+def job_of(
+    project: Project, set_name: str, *, wheel_tag: str = "", isolation: bool = True, offline: bool = False
+) -> Job:
+    """The applied set as what wheels are made of; the project is locked.
+
+    :raises UserError: if a stack isn't applied as its files say.
+    """
+    applied = read_applied(project, set_name)
+    stack_id = compute_stack_id(applied)
+    versions = {
+        a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build
+    }
+    return Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
 
 
 def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str]) -> Iterator[Built]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,23 +132,34 @@ def write_beside(job: Job) -> None:
     The first installs the set's wheels and nothing else, each by its hash, on whichever machine pip runs.
     """
     folder = job.dist
-    known = []
+    known: list[tuple[str, str, str, str, Sequence[str]]] = []
+    kernels: list[tuple[str, str, str, str, Sequence[str]]] = []
     for _, entry in _records(job):
         path = folder / entry["file"]
         its_own = entry.get("set") == job.set_name and f"+patchq.{job.stack_id[:8]}" in entry["wheel"]
         if path.exists() and its_own and entry["profile"] != "empty":
-            known.append((entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())))
-    lines = sorted({f"{name}=={version}" for name, version, *_ in known})
+            wheel = entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())
+            (kernels if entry["profile"].startswith("kernels-") else known).append(wheel)
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
-    hashed = [
-        " \\\n    ".join([line, *sorted(f"--hash=sha256:{w[3]}" for w in known if f"{w[0]}=={w[1]}" == line)])
-        for line in lines
-    ]
+    lines = sorted({f"{name}=={version}" for name, version, *_ in known})
+    # Kernels are for one architecture: with them installed, another one would find what it can't run.
     documents = {
+        f"requirements-{arch}.txt": _requirements(head, [*known, *(w for w in kernels if w[1].endswith(f".{arch}"))])
+        for arch in {w[1].rpartition(".")[2] for w in kernels}
+    } | {
         "constraints.txt": (head + "".join(f"{line}\n" for line in lines)).encode(),
-        "requirements.txt": (head + "--no-index\n--find-links .\n" + "".join(f"{h}\n" for h in hashed)).encode(),
+        "requirements.txt": _requirements(head, known),
         "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
     }
     for name, data in documents.items():
         if fsio.read_or_none(folder / name) != data:
             fsio.write_atomic(folder / name, data)
+
+
+def _requirements(head: str, wheels: Sequence[tuple[str, str, str, str, Sequence[str]]]) -> bytes:
+    """What pip installs them by, and nothing else: each by its hash, from the folder that this file lies in."""
+    entries = []
+    for line in sorted({f"{name}=={version}" for name, version, *_ in wheels}):
+        hashes = sorted(f"--hash=sha256:{w[3]}" for w in wheels if f"{w[0]}=={w[1]}" == line)
+        entries.append(" \\\n    ".join([line, *hashes]) + "\n")
+    return (head + "--no-index\n--find-links .\n" + "".join(entries)).encode()

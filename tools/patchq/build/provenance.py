@@ -15,12 +15,13 @@ from patchq.system import fsio
 
 def manifest(
     job: Job, item: Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes],
-    left_out: Sequence[str] = (),
+    left_out: Sequence[str] = (), siblings: Mapping[str, str] | None = None,
 ) -> dict[str, bytes]:  # fmt: skip
     """The member of a wheel that says what it is made of, by its path in it.
 
     :param files: the patched members.
     :param left_out: patches of the stack that the wheel doesn't have.
+    :param siblings: distributions and the versions that it pins, where that isn't the rest of the set.
     """
     upstream = item.stack.pin.upstream
     applied = [item if a.stack.pin.upstream == upstream else a for a in job.applied]
@@ -35,7 +36,7 @@ def manifest(
         "contains": [a.stack.pin.upstream for a in applied if a is item or job.is_nested(a, item)],
         "upstreams": [_describe(job.project, a) for a in applied],
         "left_out": [f"{upstream}/{name}" for name in left_out],
-        "siblings": job.siblings(item),
+        "siblings": job.siblings(item) if siblings is None else dict(siblings),
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},
     }
     return {f"{config.package}/_patchq.json": fsio.dump_json(body)}

@@ -242,7 +242,7 @@ def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, unlike: 
     wrong = []
     if _canonical(manifest.distribution) != _canonical(facts["distribution"]) or manifest.package != facts["package"]:
         judge.tell("manifest-disagrees", (), f": it is of {manifest.distribution}'s {manifest.package}")
-    local = manifest.version.partition("+patchq.")[2].removesuffix(".empty")
+    local = manifest.version.partition("+patchq.")[2].partition(".")[0]
     if local != manifest.stack_id[:8]:
         judge.tell("manifest-disagrees", (), f": version {manifest.version} is not of stack {manifest.stack_id[:8]}")
     if manifest.computed and manifest.stack_id not in manifest.computed:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,7 @@ from patchq.cli.terminal import echo
 
 if TYPE_CHECKING:
     from patchq.build.dist import Built
+    from patchq.project.project import Project
 
 
 @click.command("build")
@@ -21,15 +22,25 @@ if TYPE_CHECKING:
 @click.option(
     "--wheel", "wheel_tag", default="", metavar="TEXT", help="Overlay the release wheel with this in its name."
 )
+@click.option(
+    "--kernels", "arch", default="", metavar="ARCH", help="Instead: its kernels compiled ahead for sm_121f, say."
+)
+@click.option("--only", multiple=True, metavar="TEXT", help="With --kernels: modules with this in their names.")
+@click.option("--jobs", type=click.IntRange(1), help="With --kernels: compilers at once.  [default: the cores]")
+@click.option("--memory", type=click.FloatRange(0.5), metavar="GIB", help="For all of them.  [default: what is free]")
 @click.option("--no-isolation", is_flag=True, help="Build with what is installed in this environment.")
 @set_option
 @offline_option
 @json_option
 def command(
-    names: tuple[str, ...], profile: str | None, platform: str, wheel_tag: str, no_isolation: bool, set_name: str,
-    offline: bool, as_json: bool,
+    names: tuple[str, ...], profile: str | None, platform: str, wheel_tag: str, arch: str, only: tuple[str, ...],
+    jobs: int | None, memory: float | None, no_isolation: bool, set_name: str, offline: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Build wheels of the applied stacks into dist/SET."""
+    """Build wheels of the applied stacks into dist/SET.
+
+    With --kernels: the wheel of an upstream's kernels that it would compile when they are first used, for one
+    architecture. What was compiled before isn't compiled again.
+    """
     from patchq.build import platforms
     from patchq.build.build import build
     from patchq.errors import UserError
@@ -37,6 +48,20 @@ def command(
     if platform and wheel_tag:
         raise UserError("--platform and --wheel both choose the release wheel", hint="leave one of them out")
     project = open_project(as_json)
+    if arch:
+        if len(names) != 1 or profile or wheel_tag:
+            raise UserError(
+                "--kernels takes one upstream, and no profile", hint=f"patchq build flashinfer --kernels {arch}"
+            )
+        _kernels(
+            project, names[0], arch, platforms.parse(platform), as_json, set_name=set_name, jobs=jobs or 0,
+            gib=memory or 0.0, only=only, isolation=not no_isolation, offline=offline,
+        )  # fmt: skip
+        return
+    if only or jobs or memory:
+        raise UserError(
+            "--only, --jobs and --memory are of --kernels", hint="patchq build flashinfer --kernels sm_121f"
+        )
     built = build(
         project, names, set_name=set_name, profile=profile or "", wheel_tag=wheel_tag,
         isolation=not no_isolation, offline=offline, platforms=platforms.parse(platform),
@@ -70,3 +95,28 @@ def _install(built: Sequence[Built], folder: str) -> str:
     if not where or where == [platforms.here()]:
         return f"install: {line}"
     return f"install, with {folder} on an {' or '.join(where)} machine: {line}"
+
+
+def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], as_json: bool, **options: Any) -> None:
+    """Kernels for each platform; what it took."""
+    from patchq.kernels.ahead import build_kernels
+
+    done = [build_kernels(project, upstream, arch, platform=name, **options) for name in names or ("",)]
+    if as_json:
+        emit("build", {"wheels": [
+            {"upstream": d.built.upstream, "distribution": d.built.distribution, "version": d.built.version,
+             "profile": d.built.profile, "path": str(d.built.path), "sha256": d.built.sha256,
+             "stack_id": d.built.stack_id, "fresh": d.built.fresh, "notes": (), "platform": d.built.platform,
+             "modules": d.modules, "compiled": d.compiled, "found": d.found, "seconds": round(d.seconds, 1),
+             "largest_process_gib": round(d.largest, 2)}
+            for d in done
+        ]})  # fmt: skip
+        return
+    for d in done:
+        folder = f"dist/{d.built.path.parent.name}"
+        took = f"{d.compiled} units compiled, {d.found} found, {d.seconds:.0f} s, at most {d.largest:.1f} GiB a process"
+        echo(f"{upstream}: {d.modules} modules, {took}")
+        size = d.built.path.stat().st_size
+        echo(f"{'built' if d.built.fresh else 'up to date:'} {folder}/{d.built.path.name}, {size} bytes")
+        tail = f"python -m pip install --no-deps -r {folder}/requirements-{arch.replace('_', '')}.txt"
+        echo(f"install, with {folder} on an {d.built.platform} machine: {tail}")
