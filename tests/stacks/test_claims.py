@@ -221,6 +221,48 @@ def test_larger_batches_than_the_tuning_bucket_are_clamped(upstream_import: Load
     assert "lambda x: min(last_positive_power_of_2(x), tune_max_num_tokens)" in source
 
 
+@pytest.mark.parametrize("version", ["12.8", "12.9", "13.0"])
+def test_stock_builds_for_121_what_it_builds_for_120(trees: Path, tmp_path: Path, version: str) -> None:
+    """Claimed: CMake's list must have 12.1. Stock maps it to 12.0; with 12.1 in the list SM120's kernels are lost."""
+    wanted_120, stock = kernels(trees, tmp_path, version, "12.0"), kernels(trees, tmp_path, version, "12.1")
+    assert stock == wanted_120
+    assert stock["all"] == "12.0"
+    on_sm120 = {source for source, found in wanted_120.items() if found and source != "all"}
+    assert {"12.0f", "12.0a", "8.9;12.0"} <= on_sm120
+    with_121 = kernels(trees, tmp_path, version, "12.1", also="12.1")
+    lost = {source for source in on_sm120 if not with_121[source]}
+    assert with_121["all"] == "12.1"
+    assert {"12.0f", "12.0a", "10.0f;11.0f;12.0f"} <= lost
+
+
+def kernels(trees: Path, tmp_path: Path, version: str, wish: str, also: str = "") -> dict[str, str]:
+    """By each list of architectures that kernels name in vLLM's CMakeLists: for what they are compiled, wishing one.
+
+    CMake evaluates the project's own list and its own functions. ``also`` is put into the project's list.
+    """
+    text = (trees / "vllm" / "CMakeLists.txt").read_text()
+    (block,) = re.findall(r"^if\(DEFINED CMAKE_CUDA_COMPILER_VERSION AND\n.*?^endif\(\)", text, re.M | re.S)
+    named = sorted(set(re.findall(r'cuda_archs_loose_intersection\(\w+\s+"([^$"]+)"\s+"\$\{CUDA_ARCHS\}"\)', text)))
+    lines = [
+        f"set(CMAKE_CUDA_COMPILER_VERSION {version})", block, f"list(APPEND CUDA_SUPPORTED_ARCHS {also})",
+        f"include({trees / 'vllm' / 'cmake' / 'utils.cmake'})",
+        f'cuda_archs_loose_intersection(CUDA_ARCHS "${{CUDA_SUPPORTED_ARCHS}}" "{wish}")',
+        'message("all=${CUDA_ARCHS}")',
+    ]  # fmt: skip
+    for source in named:
+        lines += [
+            f'cuda_archs_loose_intersection(FOUND "{source}" "${{CUDA_ARCHS}}")',
+            f'message("{source}=${{FOUND}}")',
+        ]
+    script = tmp_path / "script.cmake"
+    script.write_text("\n".join(lines))
+    done = subprocess.run(["cmake", "-P", str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split("=", 1) for line in done.stderr.splitlines() if "=" in line)
+    assert set(named) <= set(found)
+    return found
+
+
 def test_the_cutlass_commit_of_the_notes_is_not_upstreams() -> None:
     """The pins of the lock are upstream's; 0b40bb7 is not among them."""
     lock = (Path(__file__).parents[2] / "upstream.lock").read_text()

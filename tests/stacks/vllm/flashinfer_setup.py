@@ -58,14 +58,29 @@ def make_layers(
 def make_builder(
     backend: ModuleType, layers: dict[str, Any], heads: int, kv_heads: int, dim: int,
     dtype: torch.dtype = torch.bfloat16, kv_cache_dtype: str = "auto", device: str = "cpu", graphs: bool = False,
-    max_reqs: int = 8, names: list[str] | None = None,
+    max_reqs: int = 8, names: list[str] | None = None, drafts: int = 0,
 ) -> Any:  # fmt: skip
-    """vLLM's FlashInferMetadataBuilder for the layers, as one KV cache group."""
+    """vLLM's FlashInferMetadataBuilder for the layers, as one KV cache group.
+
+    :param drafts: tokens that are speculated for each request.
+    """
+    vllm_config = make_config(layers, heads, dtype, kv_cache_dtype, graphs, max_reqs, drafts)
+    return backend.FlashInferMetadataBuilder(
+        make_spec(kv_heads, dim, dtype, kv_cache_dtype), list(layers) if names is None else names, vllm_config,
+        torch.device(device),
+    )  # fmt: skip
+
+
+def make_config(
+    layers: dict[str, Any], heads: int, dtype: torch.dtype = torch.bfloat16, kv_cache_dtype: str = "auto",
+    graphs: bool = False, max_reqs: int = 8, drafts: int = 0,
+) -> Any:  # fmt: skip
+    """What the builder reads of a VllmConfig."""
     from vllm.config import CUDAGraphMode
     from vllm.v1 import kv_cache_interface
 
     one = SimpleNamespace
-    vllm_config = one(
+    return one(
         cache_config=one(
             cache_dtype=kv_cache_dtype,
             # From v0.33.0.
@@ -75,24 +90,27 @@ def make_builder(
         attention_config=one(use_trtllm_attention=None, disable_flashinfer_q_quantization=False),
         compilation_config=one(
             cudagraph_mode=CUDAGraphMode.FULL_DECODE_ONLY if graphs else CUDAGraphMode.NONE,
-            max_cudagraph_capture_size=max_reqs, static_forward_context=layers,
+            max_cudagraph_capture_size=max_reqs * (1 + drafts), static_forward_context=layers,
         ),
-        scheduler_config=one(max_num_seqs=max_reqs, max_num_batched_tokens=8192), speculative_config=None,
-        num_speculative_tokens=0,
+        scheduler_config=one(max_num_seqs=max_reqs, max_num_batched_tokens=8192),
+        speculative_config=one(num_speculative_tokens=drafts) if drafts else None, num_speculative_tokens=drafts,
         parallel_config=one(
             dcp_kv_cache_interleave_size=1, cp_kv_cache_interleave_size=1, decode_context_parallel_size=1,
             dcp_comm_backend="ag_rs",
         ),
     )  # fmt: skip
+
+
+def make_spec(kv_heads: int, dim: int, dtype: torch.dtype = torch.bfloat16, kv_cache_dtype: str = "auto") -> Any:
+    """vLLM's specification of the KV cache."""
+    from vllm.v1 import kv_cache_interface
+
     kv_dtype = dtype if kv_cache_dtype == "auto" else torch.float8_e4m3fn
     quantized: dict[str, Any] = {}
     if hasattr(kv_cache_interface, "get_kv_quant_mode"):  # from v0.20.0
         quantized["kv_quant_mode"] = kv_cache_interface.get_kv_quant_mode(kv_cache_dtype)
-    spec = kv_cache_interface.FullAttentionSpec(
+    return kv_cache_interface.FullAttentionSpec(
         block_size=PAGE, num_kv_heads=kv_heads, head_size=dim, dtype=kv_dtype, **quantized
-    )
-    return backend.FlashInferMetadataBuilder(
-        spec, list(layers) if names is None else names, vllm_config, torch.device(device)
     )
 
 
@@ -135,6 +153,15 @@ def without_gpu(backend: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (backend, importlib.import_module("vllm.v1.utils")):
         for name in answers.keys() & vars(module).keys():
             monkeypatch.setattr(module, name, answers[name])
+
+
+def plain(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a plan() got, to be compared: tensors as lists; what is None, or the wrapper itself, left out."""
+    return {
+        name: value.tolist() if isinstance(value, torch.Tensor) else value
+        for name, value in plan.items()
+        if value is not None and name != "self"
+    }
 
 
 def recorders(backend: ModuleType, made: list[Any], without: str = "") -> dict[str, type]:

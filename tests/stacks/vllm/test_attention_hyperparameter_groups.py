@@ -6,13 +6,14 @@ The real builder, metadata and FlashInferImpl.forward; the wrappers bind as Flas
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import flashinfer_setup as setup
 import pytest
 import torch
-from vllm_kit import need
+from vllm_kit import first_of, need
 
 TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
 Load = Callable[[str], ModuleType]
@@ -93,6 +94,99 @@ def test_the_tag_is_the_one_that_models_are_loaded_under(upstream_import: Load) 
         assert backends.model_tag in tags
 
 
+def test_a_layer_knows_whether_it_is_a_drafts(
+    upstream_import: Load, backend: Any, config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real layer, made under the tags that models are loaded under."""
+    layer = first_of(upstream_import, "vllm.model_executor.layers.attention.attention", "vllm.attention.layer")
+    tags = upstream_import("vllm.compilation.backends")
+    monkeypatch.setattr(layer, "get_attn_backend", lambda *a, **k: backend.module.FlashInferBackend)
+    made = {}
+    for tag in ("backbone", "eagle_head", "medusa_head", "encoder"):
+        with nullcontext() if tag == tags.model_tag else tags.set_model_tag(tag):
+            made[tag] = layer.Attention(8, 64, 0.125, num_kv_heads=2, prefix=f"{tag}.attn")
+    assert {tag: need(one, "is_draft") for tag, one in made.items()} == {
+        "backbone": False, "eagle_head": True, "medusa_head": True, "encoder": False,
+    }  # fmt: skip
+    utils = upstream_import("vllm.v1.attention.backends.utils")
+    names = [f"{tag}.attn" for tag in made]
+    found = utils.get_per_layer_parameters(config, names, backend.module.FlashInferImpl)
+    assert [found[name].is_draft for name in names] == [False, True, True, False]
+
+
+def test_a_draft_step_plans_the_drafts_groups_alone(backend: Any) -> None:
+    layers, builder, _ = build(backend, [TARGET, WINDOW, DRAFT], [1, 20], [5, 40])
+    for query, lens in (([1, 20], [5, 40]), ([1, 1], [6, 41])):
+        before = [len(w.plans) for w in backend.made]
+        metadata = builder.build_for_drafting(setup.batch(query, lens, TABLE), 0)
+        again = [w for w, n in zip(backend.made, before, strict=True) if len(w.plans) > n]
+        assert {w.plans[-1]["sm_scale"] for w in again} == {0.5}, "the target's groups are planned in vain"
+        written = forward(layers[DRAFT.name], metadata, sum(query))
+        assert written == {w.number for w in again}
+
+
+def test_a_draft_that_has_the_targets_parameters_uses_its_plan(backend: Any) -> None:
+    draft = setup.Spec("draft.layers.0.attn", is_draft=True)
+    layers, builder, _ = build(backend, [TARGET, WINDOW, draft], [5], [5])
+    metadata = builder.build_for_drafting(setup.batch([5], [5], TABLE), 0)
+    assert forward(layers[draft.name], metadata, 5) == {0}
+    assert [len(w.plans) for w in backend.made] == [2, 1]
+
+
+def test_a_builder_without_drafts_plans_all_in_a_draft_step(backend: Any) -> None:
+    """A draft that carries no tag."""
+    _, builder, _ = build(backend, [TARGET, WINDOW], [5], [5])
+    builder.build_for_drafting(setup.batch([5], [5], TABLE), 0)
+    assert [len(w.plans) for w in backend.made] == [2, 2]
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+def test_everything_that_is_planned(backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool) -> None:
+    monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    _, builder, _ = build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 40])
+    common = {
+        "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.125,
+        "window_left": 8, "logits_soft_cap": 30.0, "q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16,
+        "o_data_type": torch.bfloat16, "disable_split_kv": invariant,
+    }  # fmt: skip
+    prefill = setup.plain(backend.made[0].plans[0])
+    assert prefill.items() >= {
+        **common, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
+        "paged_kv_indices": [0, 16, 17, 18], "paged_kv_last_page_len": [5, 8],
+        "fixed_split_size": 4096 if invariant else -1,
+    }.items()  # fmt: skip
+    step(builder, [1, 1], [5, 40])
+    decode = setup.plain(backend.made[1].plans[0])
+    assert decode.items() >= {
+        **common, "head_dim": 64, "indptr": [0, 1, 4], "indices": [0, 16, 17, 18], "last_page_len": [5, 8],
+        "fixed_split_size": 2048 if invariant else -1,
+    }.items()  # fmt: skip
+    step(builder, [1, 20], [5, 40])
+    mixed, decoded = setup.plain(backend.made[0].plans[1]), setup.plain(backend.made[1].plans[1])
+    assert (mixed["qo_indptr"], mixed["paged_kv_last_page_len"]) == ([0, 20], [8])
+    assert (decoded["indptr"], decoded["last_page_len"]) == ([0, 1], [5])
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+def test_everything_that_is_planned_under_context_parallel(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool
+) -> None:
+    monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
+    build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 72])
+    context, new = (setup.plain(w.plans[0]) for w in backend.made)
+    both = {
+        "num_kv_heads": 2, "sm_scale": 0.125, "window_left": 8, "logits_soft_cap": 30.0,
+        "q_data_type": torch.bfloat16, "o_data_type": torch.bfloat16, "qo_indptr": [0, 5, 25], "head_dim_qk": 64,
+    }  # fmt: skip
+    assert context.items() >= {
+        **both, "page_size": 16, "causal": False, "kv_data_type": torch.bfloat16, "disable_split_kv": invariant,
+        "fixed_split_size": 4096 if invariant else -1, "paged_kv_indptr": [0, 0, 2], "paged_kv_last_page_len": [0, 10],
+        "num_qo_heads": 16,
+    }.items()  # fmt: skip
+    assert new.items() >= {**both, "causal": True, "num_qo_heads": 8}.items()
+
+
 def test_all_groups_share_the_workspace(backend: Any) -> None:
     build(backend, [TARGET, WINDOW, DRAFT], [1, 20], [5, 40])
     buffers = {id(w.init["float_workspace_buffer"]) for w in backend.made}
@@ -106,13 +200,21 @@ def test_the_next_step_plans_the_same_wrappers_again(backend: Any) -> None:
     assert [len(w.plans) for w in backend.made] == [2, 2]
 
 
-def test_cuda_graphs_have_a_wrapper_for_each_group_and_batch_size(backend: Any) -> None:
+def test_cuda_graphs_have_a_wrapper_for_each_group_and_batch_size(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     layers = setup.make_layers(backend.module, [TARGET, DRAFT], 8, 2, 64)
     builder = setup.make_builder(backend.module, layers, 8, 2, 64, graphs=True)
     for size in (1, 2):
         step(builder, [1] * size, [9] * size)
     assert [w.is_cuda_graph_enabled for w in backend.made] == [True] * 4
-    assert sorted(need(builder, "_decode_wrappers_cudagraph")) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    again: list[Any] = []
+    monkeypatch.setattr(backend.module, "fast_plan_decode", lambda wrapper, *a, **k: again.append(wrapper))
+    for size in (1, 2):
+        step(builder, [1] * size, [9] * size)
+    assert again == backend.made, "planned again, none made anew"
+    assert [planned(w)[1] for w in backend.made] == [0.125, 0.5] * 2
+    assert [len(w.init["paged_kv_indptr_buffer"]) for w in backend.made] == [2, 2, 3, 3]
     starts = {w.init["paged_kv_indptr_buffer"].data_ptr() for w in backend.made}
     assert len(starts) == 1, "the graphs' buffers are the builder's"
 
@@ -121,6 +223,16 @@ def test_decode_context_parallel_has_a_pair_for_each_group(backend: Any, monkeyp
     monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
     build(backend, [TARGET, DRAFT], [5, 20], [5, 40])
     assert [w.plans[0]["sm_scale"] for w in backend.made] == [0.125, 0.125, 0.5, 0.5]
+    assert [w.plans[0]["num_qo_heads"] for w in backend.made] == [16, 8, 16, 8], "the context is of all ranks' heads"
+
+
+def test_decode_under_context_parallel_is_planned_for_all_ranks_heads(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
+    build(backend, [TARGET], [1, 1], [5, 40])
+    (plan,) = backend.made[0].plans
+    assert plan["num_qo_heads"] == 16
 
 
 def test_a_name_that_no_layer_has_fails_when_the_builder_is_made(backend: Any) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import flashinfer_setup as setup
 import pytest
 import torch
 
@@ -23,8 +24,10 @@ def stand_in(signature: inspect.Signature, graph: bool) -> Any:
 
     class Wrapper:
         is_cuda_graph_enabled = graph
+        calls = 0
 
         def plan(self, *args: Any, **kwargs: Any) -> None:
+            self.calls += 1
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
             self.got = bound.arguments
@@ -71,8 +74,44 @@ def test_the_output_dtype_is_the_models(upstream_import: Callable[[str], ModuleT
     assert "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
     got = plan_on(stand_in(inspect.signature(wrapper.plan), True), module, o_data_type=torch.bfloat16)
     assert got["o_data_type"] is torch.bfloat16
-    call = inspect.getsource(module.FlashInferMetadataBuilder)
-    assert "o_data_type=self.model_config.dtype" in call
+
+
+def test_the_builder_says_the_models_dtype(backend: Any) -> None:
+    """Of an FP8 cache, whose dtype is another."""
+    layers = setup.make_layers(backend.module, [setup.Spec("model.layers.0.attn")], 8, 2, 64, "fp8")
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64, kv_cache_dtype="fp8")
+    builder.build(0, setup.batch([1, 1], [5, 40], torch.arange(64, dtype=torch.int32).view(4, 16)))
+    (plan,) = backend.made[0].plans
+    assert plan["kv_data_type"] is torch.float8_e4m3fn
+    assert plan["o_data_type"] is torch.bfloat16
+
+
+def test_each_keyword_is_its_own(upstream_import: Callable[[str], ModuleType]) -> None:
+    """All arguments at once, each with a value that no other has."""
+    module = upstream_import("vllm.v1.attention.backends.flashinfer")
+    signature = inspect.signature(upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper.plan)
+    taken = inspect.signature(module.fast_plan_decode).parameters
+    assert "o_data_type" in taken
+    skip = {"self", "block_tables", "seq_lens"}
+    values = {name: f"the {name}" for name in signature.parameters if name not in skip}
+    renamed = {"indptr_cpu": "indptr", "last_page_len_cpu": "last_page_len"}
+    given = {n: values.get(renamed.get(n, n), f"the {n}") for n in taken if n != "self"}
+    for graph, calls in ((False, 2), (True, 1)):
+        wrapper = stand_in(signature, graph)
+        module.fast_plan_decode(wrapper, **given)
+        assert {name: wrapper.got[name] for name in values} == values
+        assert wrapper.vllm_first_call is False, "with graphs the next is the fast one"
+        assert wrapper.calls == 1
+        if calls == 2:  # without graphs each one is a plan()
+            module.fast_plan_decode(wrapper, **given)
+            assert wrapper.calls == 2
+
+
+def test_left_out_it_is_left_to_flashinfer(upstream_import: Callable[[str], ModuleType]) -> None:
+    module = upstream_import("vllm.v1.attention.backends.flashinfer")
+    assert "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
+    wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
+    assert plan_on(stand_in(inspect.signature(wrapper.plan), True), module)["o_data_type"] is None
 
 
 def test_a_plan_without_o_data_type_is_called_without_it(upstream_import: Callable[[str], ModuleType]) -> None:

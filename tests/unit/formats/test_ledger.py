@@ -57,7 +57,7 @@ def test_two_branches_merge_by_union(mine: list[Attempt], theirs: list[Attempt],
     [
         (b"{half", "Expecting"),
         (b"[]", "is not a JSON object"),
-        (b'{"v": 3}', "has format 3, which a newer patchq wrote"),
+        (b'{"v": 4}', "has format 4, which a newer patchq wrote"),
         (b'{"v": 1, "patch": "a"}', "lacks patch_id, from_ref, onto, outcome, tool, time"),
         (attempt("a", "v2", "clean").line().replace(b'"clean"', b'"lost"'), "has the unknown outcome 'lost'"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "x": 1}'), "has unknown fields x"),

@@ -17,9 +17,9 @@ from patchq.formats import jsonlines
 from patchq.formats.jsonlines import Problem
 
 #: The newest of a line; each line has the oldest that can say it, so that an older patchq reads what it can.
-VERSION = 2
+VERSION = 3
 #: What can become of a patch, from the cheapest; see docs/reference/formats.md.
-OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict")
+OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict", "withdrawn")
 #: Those after which the stack of the new ref has the patch.
 CARRIED = OUTCOMES[:5]
 #: Of a patch that is in a ref's stack without having been carried there: it was written for that ref.
@@ -77,7 +77,7 @@ class Attempt:
 
     def line(self) -> bytes:
         """The line that says it."""
-        version = VERSION if self.offsets or self.checked else 1
+        version = 3 if self.outcome == "withdrawn" else 2 if self.offsets or self.checked else 1
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
         return (json.dumps({"v": version, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
@@ -179,7 +179,7 @@ def costs(ledger: Ledger) -> list[Cost]:
         last = Ledger(tuple(attempts)).latest().values()
         hot = Counter(f.path for a in attempts for f in a.files)
         retired = next((a.onto for a in last if a.outcome == "absorbed"), "")
-        stopped = sum(a.outcome not in CARRIED[:3] for a in attempts)
+        stopped = sum(a.outcome not in (*CARRIED[:3], "withdrawn") for a in attempts)
         survived = sum(a.outcome in CARRIED for a in last)
         lines = sum(a.lines for a in attempts)
         found.append(Cost(patch, len(last), survived, stopped, lines, tuple(hot.most_common()), retired))

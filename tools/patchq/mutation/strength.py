@@ -23,10 +23,13 @@ from patchq.proofs.judge import ERROR, FAILED, NOT_RUN, PASSED, CellResult
 from patchq.proofs.plan import Cell, Proof, WholeSet, planning, proofs_of, result_key
 from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.run import run_here
+from patchq.proofs.warm import Warm, warm
 
 KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
 #: What a mutant has beside five times the time of the proof: it may never end.
 SPARE_SECONDS = 60.0
+#: So many runs don't pay for a process that they are forks of.
+_FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,12 @@ def mutate(
     *,
     set_name: str = "",
     budget: Budget | None = None,
-    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]] = run_here,
+    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]] | None = None,
     progress: Callable[[str, Tried], None] = lambda *_: None,
 ) -> list[Strength]:
     """Break the lines of patches, one small way at a time, and run each time the patch's proof.
 
+    :param run_cells: what runs the cells; processes of this machine by default, one that has torch for many mutants.
     :param progress: gets a patch and what became of one of its mutants.
     :raises UserError: for a patch that isn't in the set.
     """
@@ -97,16 +101,18 @@ def mutate(
             for proof in proofs_of(whole.stacks, patches)
         ]
     found = []
-    for proof, here, mutants, cells in planned:
-        missing = [n for n in proof.needs if n not in machine.can]
-        if missing or not proof.files:
-            said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
-            found.append(Strength(proof.name, proof.files, (), said))
-            continue
-        tried = _try(project, proof, here, mutants, cells, machine, end, run_cells, progress)
-        strength = tried if isinstance(tried, Strength) else Strength(proof.name, proof.files, tuple(tried))
-        found.append(strength)
-        remember(project, strength.patch, as_json(strength))
+    with warm() as forks:
+        forks.unchanged = {proof.name: here for proof, here, mutants, _ in planned if len(mutants) > _FEW}
+        for proof, here, mutants, cells in planned:
+            missing = [n for n in proof.needs if n not in machine.can]
+            if missing or not proof.files:
+                said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
+                found.append(Strength(proof.name, proof.files, (), said))
+                continue
+            tried = _try(project, proof, here, mutants, cells, machine, end, run_cells or forks, progress)
+            strength = tried if isinstance(tried, Strength) else Strength(proof.name, proof.files, tuple(tried))
+            found.append(strength)
+            remember(project, strength.patch, as_json(strength))
     return found
 
 
@@ -114,7 +120,8 @@ def _try(
     project: Project, proof: Proof, here: Cell, mutants: Sequence[Mutant], cells: Mapping[str, Cell], machine: Machine,
     end: float | None, run_cells: Callable[..., Iterable[CellResult]], progress: Callable[[str, Tried], None],
 ) -> list[Tried] | Strength:  # fmt: skip
-    first = run_cells_kept(project, [here], machine, False, run_cells, lambda _: None)[here.key]
+    alone = run_here if isinstance(run_cells, Warm) else run_cells
+    first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
         return Strength(proof.name, proof.files, (), f"the proof itself: {first.state}: {first.said}")
     cells = {name: replace(cell, timeout=SPARE_SECONDS + 5 * first.seconds) for name, cell in cells.items()}

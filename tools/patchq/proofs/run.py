@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,6 +22,8 @@ from patchq.system import fsio, runner
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+#: Runs pytest with arguments, variables, in a folder, for so many seconds; returns what it said.
+Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], str]
 
 
 def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
@@ -52,7 +54,17 @@ def trees_lock(project: Project) -> AbstractContextManager[bool]:
     return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 
 
-def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:
+def in_its_own_process(args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None) -> str:
+    """How pytest is run, unless it is said otherwise.
+
+    :raises CommandError: if it doesn't end in time.
+    """
+    argv = [sys.executable, "-m", "pytest", *args]
+    done = runner.run(argv, cwd=cwd, env=env, timeout=timeout, ok_codes=range(-64, 256))
+    return (done.stdout + done.stderr).decode("utf-8", "replace")
+
+
+def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
     """Run one proof against one variant's trees, checked out in a place of their own."""
     machine = this_machine()
     proof, variant = cell.proof, cell.variant
@@ -66,7 +78,7 @@ def run_cell(project: Project, cell: Cell, slot: int = 0) -> CellResult:
         return CellResult(proof.name, variant.kind, ERROR, said="the patch names no Proof:", **about)
     start = time.monotonic()
     folder = checkout(project, variant, slot)
-    tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout)
+    tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
     seconds = round(time.monotonic() - start, 2)
     state, words = state_of(tests, said)
     return CellResult(proof.name, variant.kind, state, tuple(tests), words, seconds, **about)
@@ -92,8 +104,9 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
 
 
 def run_pytest(
-    project: Project, trees: Path, files: Sequence[str], *, cwd: Path | None = None, timeout: float | None = None
-) -> tuple[list[dict[str, str]], str]:
+    project: Project, trees: Path, files: Sequence[str], *, cwd: Path | None = None, timeout: float | None = None,
+    execute: Execute = in_its_own_process,
+) -> tuple[list[dict[str, str]], str]:  # fmt: skip
     """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
 
     :param cwd: where to run, the project's folder by default.
@@ -116,11 +129,9 @@ def run_pytest(
             "CUDA_CACHE_DISABLE": "1",
         }
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
-        argv = [sys.executable, "-m", "pytest", *options, *files]
         try:
-            done = runner.run(argv, cwd=cwd or project.layout.root, env=env, timeout=timeout, ok_codes=range(-64, 256))
+            said = execute([*options, *files], env, cwd or project.layout.root, timeout)
         except runner.CommandError as error:
             return [], error.said
-        said = (done.stdout + done.stderr).decode("utf-8", "replace")
         data = fsio.read_or_none(results)
         return (json.loads(data) if data else []), said

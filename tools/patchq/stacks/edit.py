@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchq import __version__
 from patchq.errors import ConflictError, UserError
+from patchq.formats import ledger as ledgers
 from patchq.formats.header import Ident, mail_safe, with_trailer
 from patchq.formats.series import SUFFIX
 from patchq.git import person
@@ -16,9 +19,10 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
-from patchq.project.stack import Stack, State, find_patch, load_stack, load_state
+from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Entry, Exported, write_stack
+from patchq.system import fsio
 from patchq.system.paths import check_name
 
 
@@ -129,11 +133,12 @@ def _rewrite(project: Project, loaded: Loaded, entries: Sequence[Entry], change:
     return result
 
 
-def drop(project: Project, patch: str, *, set_name: str = "") -> Exported:
+def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> Exported:
     """Take a patch out of its stack; those above it are carried over the gap.
 
     A stack that doesn't apply just loses the patch: that may be how it is mended.
 
+    :param why: goes into the ledger, where the patch is ``withdrawn`` from its ref.
     :raises UserError: if another patch requires it.
     :raises ConflictError: if one above can't do without it.
     """
@@ -158,11 +163,24 @@ def drop(project: Project, patch: str, *, set_name: str = "") -> Exported:
             rest = [n for n in stack.names if n != name]
             change.files[stack.relative(project.layout, name)] = None
             change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
+            _note_withdrawn(project, change, stack, name, "", why)
             project.journal.perform(change)
             return Exported(
                 stack.pin.upstream, (), (), (name,), len(rest), ("it did not apply; the others are as they were",)
             )
+        [gone] = [e for e in loaded.entries if e.name == name]
+        _note_withdrawn(project, change, stack, name, gone.commit.commit, why)
         return _rewrite(project, loaded, [e for e in loaded.entries if e.name != name], change)
+
+
+def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, commit: str, why: str) -> None:
+    if not why:
+        return
+    pid = project.store.patch_ids_of([CommitId(commit)])[0] if commit else ""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    ref, path = stack.pin.ref, ledger_path(project.layout, stack.pin.upstream)
+    line = ledgers.Attempt(name, pid or "0" * 40, ref, ref, "withdrawn", f"patchq {__version__}", now, how=why)
+    change.files[path.relative_to(project.layout.root).as_posix()] = ledgers.add(fsio.read_or_none(path) or b"", [line])
 
 
 def move(project: Project, patch: str, *, before: str = "", after: str = "", set_name: str = "") -> Exported:

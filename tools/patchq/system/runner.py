@@ -123,3 +123,23 @@ def feed(
         _, stderr = process.communicate()
         if process.returncode:
             raise CommandError(argv, process.returncode, b"", stderr)
+
+
+@contextmanager
+def answering(
+    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """A command that answers on its standard output what it is asked on its standard input, until the block ends."""
+    with subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=clean_environment(env),
+        # No lock is inherited: it outlives what is done under one, and ends with its standard input.
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -96,12 +96,11 @@ def _mutate(
 ) -> None:
     from patchq.mutation.strength import SURVIVED, UNTRIED, Tried, mutate
     from patchq.mutation.strength import as_json as in_json
-    from patchq.proofs.run import run_here
 
     def tell(patch: str, tried: Tried) -> None:
         project.say(f"{patch} {tried.mutant.path}:{tried.mutant.line} {tried.mutant.operator}: {tried.state}")
 
-    found = mutate(project, names, set_name=set_name, budget=budget, run_cells=run_cells or run_here, progress=tell)
+    found = mutate(project, names, set_name=set_name, budget=budget, run_cells=run_cells, progress=tell)
     if as_json:
         emit("test-mutate", {"seed": budget.seed, "patches": [in_json(s) for s in found]})
     else:

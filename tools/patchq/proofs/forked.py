@@ -1,0 +1,128 @@
+"""Runs of pytest that begin as copies of one process: ``python -m patchq.proofs.forked``. Standard library only.
+
+Most of a short run is spent on importing what is in no tree: torch takes seconds, and is the same for all mutants. This
+process imports what a first run was seen to import from elsewhere, and each further run is a fork of it. What comes
+from the trees, or from the project, is imported by each run anew; its bytecode is kept with the source's hash, which
+Python compares before it believes it.
+
+One JSON object a line on standard input, ``{"args", "env", "cwd", "trees", "bytecode", "timeout", "learn"}``; one a
+line as the answer, ``{"said", "ended"}``: what pytest wrote, and whether it ended in time. With ``learn`` the next runs
+have what this one imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import py_compile
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what imported modules print is no answer
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        said, seen = Path(text) / "said", Path(text) / "seen"
+        child = os.fork()
+        if not child:
+            _run(job, said, seen)
+        ended = _wait(child, job["timeout"])
+        words = said.read_bytes().decode("utf-8", "replace") if said.exists() else ""
+        if ended and seen.exists():
+            _import(json.loads(seen.read_text()))
+    return {"said": words, "ended": ended}
+
+
+def _run(job: dict[str, Any], said: Path, seen: Path) -> None:
+    """In the fork: pytest, as ``python -m pytest`` would run it; never returns."""
+    code = 70
+    try:
+        os.setsid()
+        out = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
+        for target in (1, 2):
+            os.dup2(out, target)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.environ.clear()
+        os.environ.update(job["env"])
+        os.chdir(job["cwd"])
+        sys.dont_write_bytecode, sys.pycache_prefix = True, job["bytecode"]
+        sys.argv = ["pytest", *job["args"]]
+        import pytest
+
+        # Of libraries that have a plugin and are there already: their assertions aren't those of a proof.
+        quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        code = int(pytest.main([*quiet, *job["args"]]))
+        if job["learn"]:
+            inside = [Path(job["trees"]).resolve(), Path(job["cwd"]).resolve()]
+            _keep_bytecode(inside[0])
+            seen.write_text(json.dumps(list(_outside(inside))))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _outside(inside: Iterable[Path]) -> Iterator[str]:
+    """The modules that came from neither the trees nor the project, in the order in which they were imported."""
+    for name, module in list(sys.modules.items()):
+        spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
+        # A module under another name, or one that was made in a test, can't be imported by its name; pytest's
+        # plugins, whose assertions it rewrites, are its own to import.
+        ours = not file or not spec or spec.name != name or type(spec.loader).__name__ == "AssertionRewritingHook"
+        if not ours and not any(f in Path(str(file)).resolve().parents for f in inside):
+            yield name
+
+
+def _keep_bytecode(trees: Path) -> None:
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None) or ""
+        if file.endswith(".py") and trees in Path(file).resolve().parents:
+            kept, now = Path(importlib.util.cache_from_source(file)), importlib.util.source_hash(Path(file).read_bytes())
+            if not kept.exists() or kept.read_bytes()[8:16] != now:
+                py_compile.compile(file, str(kept), invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+
+
+def _import(names: Iterable[str]) -> None:
+    """Import what isn't yet. What can't be imported by itself is left to the runs."""
+    for name in names:
+        if name not in sys.modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+
+
+def _wait(child: int, timeout: float | None) -> bool:
+    """Whether it ended in time; if not, it and what it started are killed."""
+    end = time.monotonic() + timeout if timeout else None
+    pause = 0.01
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        if end is not None and time.monotonic() > end:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return False
+        time.sleep(pause)
+        pause = min(pause * 2, 0.1)
+    return True
+
+
+if __name__ == "__main__":
+    main()

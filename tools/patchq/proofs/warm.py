@@ -1,0 +1,82 @@
+"""Many runs of one proof, each a fork of a process that has imported what is in no tree: :mod:`patchq.proofs.forked`.
+
+A fork is believed after the unchanged trees' proof has passed in one; until then, and where it doesn't, each run has a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from patchq.project.project import Project
+from patchq.proofs.judge import PASSED, CellResult
+from patchq.proofs.plan import Cell
+from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell
+from patchq.system import runner
+
+
+class Warm:
+    """Runs cells as :func:`patchq.proofs.run.run_here` does, those of proofs whose ``unchanged`` cell it has in forks.
+
+    :ivar unchanged: by proof, its cell on the unchanged trees.
+    """
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.unchanged: dict[str, Cell] = {}
+        self._stack = stack
+        self._servers: dict[int, runner.Running] = {}
+        self._how: dict[tuple[int, str], Execute] = {}
+
+    def __call__(self, project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+        """Run cells, as many at once as there are cores."""
+
+        def run(cell: Cell, slot: int) -> CellResult:
+            return run_cell(project, cell, slot, self._rehearsed(project, cell.proof.name, slot))
+
+        return in_slots(project, cells, run)
+
+    def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
+        """How a proof is run in a slot: in forks, if it passes in one that learned and in one that has learned."""
+        if (slot, proof) not in self._how:
+            how, cell = in_its_own_process, self.unchanged.get(proof)
+            if cell:
+                execute = self._in_fork(project, slot, learn=True)
+                if run_cell(project, cell, slot, execute).state == PASSED:
+                    execute = self._in_fork(project, slot, learn=False)
+                    how = execute if run_cell(project, cell, slot, execute).state == PASSED else how
+            self._how[slot, proof] = how
+        return self._how[slot, proof]
+
+    def _in_fork(self, project: Project, slot: int, learn: bool) -> Execute:
+        trees = project.layout.private / "prove" / f"slot{slot}"
+
+        def execute(args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None) -> str:
+            if slot not in self._servers:
+                argv = [sys.executable, "-m", "patchq.proofs.forked"]
+                self._servers[slot] = self._stack.enter_context(runner.answering(argv, cwd=cwd, env=env))
+            server = self._servers[slot]
+            assert server.stdin is not None and server.stdout is not None
+            job = {
+                "args": list(args), "env": runner.clean_environment(env), "cwd": str(cwd), "trees": str(trees),
+                "bytecode": str(trees.with_name("bytecode")), "timeout": timeout, "learn": learn,
+            }  # fmt: skip
+            server.stdin.write(json.dumps(job).encode() + b"\n")
+            server.stdin.flush()
+            line = server.stdout.readline()
+            answer = json.loads(line) if line else {"said": "the process ended", "ended": False}
+            if not answer["ended"]:
+                raise runner.CommandError(["pytest", *args], 124, b"", answer["said"].encode() + b"\nno answer in time")
+            return str(answer["said"])
+
+        return execute
+
+
+@contextmanager
+def warm() -> Iterator[Warm]:
+    """A :class:`Warm`; its processes end with the block."""
+    with ExitStack() as stack:
+        yield Warm(stack)
