@@ -3,6 +3,8 @@
 __all__ = [
     "absorbed",
     "blame",
+    "brief",
+    "candidates",
     "column",
     "forecast",
     "landing",
@@ -12,6 +14,7 @@ __all__ = [
     "overlap",
     "rebase",
     "rerere",
+    "resolving",
     "state",
     "stops",
     "successor",

@@ -133,18 +133,23 @@ def resume(
                     hint=f"mend it in {worktree.path} and `--continue`; `--no-proof` takes it as it is",
                 )
             step = replace(step, proof=stops.proof_word(state, said))
-        files = rerere.record(
-            project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
-            stops.conflicting(project, stop, step.commit), rerere.recorded(project.layout, upstream),
-        )  # fmt: skip
-        project.journal.perform(
-            Change(
-                "rebase",
-                f"resolution of {upstream}/{stop.patch}",
-                {p.relative_to(project.layout.root).as_posix(): data for p, data in files.items()},
-            )
+        return settle(project, progress, stop, step, project.store.tree_of([step.commit])[0], prove)
+
+
+def settle(project: Project, progress: Progress, stop: Stop, step: Step, files: TreeId, prove: Prove) -> Result:
+    """Record how a stop was resolved, and go on; ``files`` is what the worktree holds."""
+    recorded = rerere.record(
+        project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
+        stops.conflicting(project, stop, step.commit), rerere.recorded(project.layout, progress.upstream),
+    )  # fmt: skip
+    project.journal.perform(
+        Change(
+            "rebase",
+            f"resolution of {progress.upstream}/{stop.patch}",
+            {p.relative_to(project.layout.root).as_posix(): data for p, data in recorded.items()},
         )
-        return _go_on(project, progress, step, project.store.tree_of([step.commit])[0], prove)
+    )
+    return _go_on(project, progress, step, files, prove)
 
 
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:

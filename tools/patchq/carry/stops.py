@@ -21,7 +21,7 @@ from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.worktree import Worktree, branch_of
-from patchq.names import BlobId, CommitId, ProofRequest, show_path
+from patchq.names import BlobId, CommitId, ProofRequest, TreeId, show_path
 from patchq.project.project import Project
 from patchq.project.refs import pins_between
 from patchq.project.stack import load_stack
@@ -258,6 +258,11 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
             f"nothing is left of {progress.upstream}/{stop.patch}",
             hint="`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
         )
+    return as_step(project, progress, stop, tree, how)
+
+
+def as_step(project: Project, progress: Progress, stop: Stop, tree: TreeId, how: str) -> Step:
+    """A tree as the stopped patch, under its old message and author; nothing is said of it yet."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)

@@ -32,6 +32,8 @@ VERBS = {
     "publish": ("publish", "Write applied stacks as a branch and a tag each, for those who clone."),
     "move": ("move", "Put a patch elsewhere in its stack."),
     "rebase": ("rebase", "Carry a stack to another ref, as patches/NAME/REF/, and pin it."),
+    "conflict": ("conflict", "The patch at which a rebase stops, as a brief."),
+    "resolve": ("resolve", "Resolve it by files or by what is known, if its proof agrees."),
     "use": ("use", "Make a set the default one, and clear what it replaces."),
     "undo": ("undo", "Take back the last operation of patchq."),
     "check": ("check", "Check the hygiene of all stacks."),

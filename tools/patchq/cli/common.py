@@ -25,6 +25,22 @@ def open_project(as_json: bool = False) -> Project:
     return project
 
 
+def stopped_upstream(project: Project, name: str | None) -> str:
+    """The upstream that is named, else the only one of which a rebase is under way.
+
+    :raises UserError: if there is none, or more than one.
+    """
+    from patchq.carry.state import under_way
+    from patchq.errors import UserError
+
+    if name:
+        return name
+    names = [found.upstream for found in under_way(project)]
+    if len(names) != 1:
+        raise UserError("which upstream?", hint="say its NAME; rebases under way: " + (", ".join(names) or "none"))
+    return names[0]
+
+
 def emit(schema: str, body: dict[str, Any]) -> None:
     """Print a JSON answer: ``schema`` is the verb's name."""
     echo_json({"schema": f"patchq/{schema}/1", **body})

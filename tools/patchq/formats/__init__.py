@@ -9,6 +9,7 @@ __all__ = [
     "lock",
     "manifest",
     "measurements",
+    "mergers",
     "relock",
     "render",
     "series",

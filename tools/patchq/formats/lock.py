@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError
-from patchq.formats import toml
+from patchq.formats import mergers, toml
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref
 
@@ -113,12 +113,14 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs in."""
+    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs
+    in; ``mergers`` are programs by name."""
 
     default_set: str
     upstreams: Mapping[str, Upstream]
     sets: Mapping[str, Mapping[str, str]]
     environments: Mapping[str, Environment] = field(default_factory=dict)
+    mergers: Mapping[str, str] = field(default_factory=dict)
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """The pins of a set, parents before what is nested in them.
@@ -168,7 +170,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     environments = {
         name: reader.environment(name, table, sets) for name, table in reader.table(raw, "environments", "").items()
     }
-    return Lock(default, upstreams, sets, environments)
+    return Lock(default, upstreams, sets, environments, mergers.read(raw, where))
 
 
 class _Reader:

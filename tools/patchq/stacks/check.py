@@ -105,7 +105,7 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
             *_check_message(header),
             *_check_trailers(project, pin.upstream, header),
             *_check_requires(project, stack, name, header),
-            *_check_diff(text),
+            *check_diff(text),
         ]:
             found.append(Finding(pin.upstream, pin.ref, name, rule, message, hint))
     return headers
@@ -204,7 +204,8 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
     return found
 
 
-def _check_diff(text: bytes) -> list[_Problem]:
+def check_diff(text: bytes) -> list[_Problem]:
+    """What a diff shouldn't add, as rule, message and hint."""
     found: list[_Problem] = []
     added = [line for line in text.split(b"\n") if line.startswith(b"+") and not line.startswith(b"+++ ")]
     if any(SELF.search(line.decode("utf-8", "replace")) for line in added):

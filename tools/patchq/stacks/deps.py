@@ -105,6 +105,20 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
         found |= more
 
 
+def dependents(store: Git, carried: Carried, name: str) -> list[str]:
+    """The later patches of a stack that can't be carried without one."""
+    graph, names = _Graph(store, carried), [n for n, _ in carried.commits]
+    number = names.index(name)
+    reached, found = set(graph.touched[number]), []
+    for later in range(number + 1, len(names)):
+        if reached.isdisjoint(graph.touched[later]):
+            continue
+        reached |= graph.touched[later]  # by way of this one, too
+        if name in graph.needs([later]):
+            found.append(names[later])
+    return found
+
+
 class _Graph:
     """The dependencies of one stack, each merge made once."""
 

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from patchq.carry.state import Result, Step, Stop
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
 
@@ -53,12 +53,9 @@ def command(
         raise click.UsageError("one of --onto REF, --continue, --skip and --abort")
     project = open_project(as_json)
     if name is None:
-        names = [found.upstream for found in under_way(project)]
-        if len(names) != 1 or ref:
-            raise UserError(
-                "which upstream?", hint="`patchq rebase NAME …`; under way: " + (", ".join(names) or "none")
-            )
-        (name,) = names
+        if ref:
+            raise UserError("which upstream?", hint=f"`patchq rebase NAME --onto {ref}`")
+        name = stopped_upstream(project, None)
     prove = partial(prove_at, project)
     told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
     if ref:
@@ -73,12 +70,12 @@ def command(
     if as_json:
         emit("rebase", asdict(found))
     else:
-        _show(found, told)
+        show(found, told)
     if found.state == "stopped":
         raise click.exceptions.Exit(3)
 
 
-def _show(found: Result, told: int) -> None:
+def show(found: Result, told: int) -> None:
     """Print it; its first steps were told when it stopped."""
     for note in found.notes:
         echo(note)
@@ -130,6 +127,7 @@ def _show_stop(found: Result, stop: Stop) -> None:
     if stop.outcome == "absorbed" and not stop.stages:
         echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
         return
+    echo(f"`patchq conflict {found.upstream}` says what is known of it")
     echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
     how = "" if stop.grade else " --how TEXT"
     echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")

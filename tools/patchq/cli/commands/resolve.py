@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, stopped_upstream
+from patchq.cli.terminal import echo
+
+
+@click.command("resolve")
+@click.argument("name", required=False)
+@click.option(
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A resolved file, PATH=FILE, PATH= to remove it, or one .patch; may be given again.",
+)
+@click.option("--recorded", is_flag=True, help="What was recorded.")
+@click.option("--ref", default="", metavar="REF", help="The patch as this ref's stack has it.")
+@click.option("--merger", default="", metavar="NAME", help="What one of the lock's mergers makes of it.")
+@click.option("--dry-run", is_flag=True, help="Only judge it.")
+@json_option
+def command(
+    name: str | None, files: tuple[str, ...], recorded: bool, ref: str, merger: str, dry_run: bool, as_json: bool
+) -> None:
+    """Resolve the patch at which a rebase stops, and go on.
+
+    By files, by what is known already, or by what its worktree holds. It is kept only if it leaves no conflict, applies
+    exactly, its Python compiles, and the proof passes with it and fails without; else all stays as it was. Exit code 3
+    if it is refused for a conflict or the rebase stops again, 5 if a check or the proof refuses it.
+    """
+    from patchq.carry.resolving import Source, resolve
+    from patchq.proofs.prove import prove_at
+
+    if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
+        raise click.UsageError("one of --from, --recorded, --ref and --merger")
+    project = open_project(as_json)
+    upstream = stopped_upstream(project, name)
+    source = Source(files, recorded, ref, merger)
+    found = resolve(project, upstream, source, prove=partial(prove_at, project), dry_run=dry_run)
+    if as_json:
+        emit("resolve", {**asdict(found), "refused": [c.name for c in found.refused]})
+    else:
+        for check in found.checks:
+            echo(f"{check.name}: {check.state}: {check.said}", fg=None if check.state == "passed" else "red")
+    if found.refused:
+        if not as_json:
+            echo(f"{upstream}/{found.patch} is not resolved by it; all is as it was", err=True)
+            if found.refused[0].state == "not run":
+                echo(
+                    f"`patchq rebase {upstream} --continue --no-proof` takes what the worktree holds unproven", err=True
+                )
+        raise click.exceptions.Exit(3 if found.refused[0].name in ("settled", "applies") else 5)
+    if found.rebase is None:
+        if not as_json:
+            echo("it would be kept")
+        return
+    if not as_json:
+        from patchq.cli.commands.rebase import show
+
+        show(found.rebase, max(len(found.rebase.steps) - 1, 0))
+    if found.rebase.state == "stopped":
+        raise click.exceptions.Exit(3)

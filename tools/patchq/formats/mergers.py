@@ -1,0 +1,33 @@
+"""The ``mergers`` of a lock: programs that may be tried on a conflict, when a person asks for one by its name.
+
+What they are called with is fixed (mergiraf's interface); the lock names the program only, by the name that it is
+installed under. So nothing in a lock is a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from patchq.errors import FormatError
+
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
+
+
+def read(raw: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Of a lock's data, the program of each merger, by its name.
+
+    :raises FormatError: for one that isn't a table with the bare name of a program.
+    """
+    table = raw.get("mergers", {})
+    found: dict[str, str] = {}
+    for name, entry in table.items() if isinstance(table, dict) else [("", None)]:
+        program = entry.get("program") if isinstance(entry, dict) and set(entry) == {"program"} else None
+        if not isinstance(program, str) or not _PROGRAM.fullmatch(program):
+            raise FormatError(
+                f"{where}: mergers.{name}: is not a table with a program, named without its folder",
+                hint='[mergers.mergiraf] program = "mergiraf"',
+            )
+        found[name] = program
+    return found
