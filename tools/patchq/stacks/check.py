@@ -26,7 +26,8 @@ _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to mend. ``rule`` is stable, for filters; ``patch`` may be empty."""
+    """One thing to mend, or with the ``level`` ``warning`` to look at. ``rule`` is stable, for filters; ``patch`` may
+    be empty."""
 
     upstream: str
     ref: str
@@ -34,6 +35,7 @@ class Finding:
     rule: str
     message: str
     hint: str
+    level: str = "problem"
 
 
 def check(

@@ -1,11 +1,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project
 from patchq.cli.terminal import echo
+from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from patchq.stacks.check import Finding
+
+
+def _shared(project: Project, names: tuple[str, ...], offline: bool) -> list[Finding]:
+    """Definitions that two patches change, as warnings."""
+    from patchq.drift.shared import shared_in_sets
+    from patchq.stacks.check import Finding
+
+    return [
+        Finding(
+            s.upstream, s.ref, s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
+            "one-definition", f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.said}",
+            f"look at both; if {s.patch} is written for it, `Requires: {s.other}` says so", "warning",
+        )
+        for s in shared_in_sets(project, names, offline=offline)
+    ]  # fmt: skip
 
 
 @click.command("check")
@@ -22,17 +42,22 @@ def command(names: tuple[str, ...], text_only: bool, offline: bool, as_json: boo
 
     project = open_project(as_json)
     found = check(project, names, offline=offline, text_only=text_only)
+    if not text_only:
+        found += _shared(project, names, offline)
+    problems = [f for f in found if f.level == "problem"]
     if as_json:
         emit("check", {"findings": [asdict(f) for f in found]})
     else:
         for f in found:
             where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
-            echo(f"{where}: {f.message} [{f.rule}]\n    {f.hint}")
+            word = "" if f.level == "problem" else f"{f.level}: "
+            echo(f"{where}: {word}{f.message} [{f.rule}]\n    {f.hint}")
         count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
+        aside = len(found) - len(problems)
         echo(
-            f"{len(found)} finding{'s' * (len(found) > 1)}"
-            if found
-            else f"all good: {count} patches in the default set"
-        )
-    if found:
+            (f"{len(problems)} finding{'s' * (len(problems) > 1)}" if problems else
+             f"all good: {count} patches in the default set")
+            + (f"; {aside} warning{'s' * (aside > 1)}" if aside else "")
+        )  # fmt: skip
+    if problems:
         raise click.exceptions.Exit(1)

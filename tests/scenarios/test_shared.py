@@ -1,0 +1,152 @@
+"""`check` warns where two patches change one definition, and says which wins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import Patchq, commit_files, git
+
+MODULE = b"""\
+def one():
+    a = 1
+    b = 2
+    return a + b
+
+
+class Two:
+    def both(self):
+        first = 1
+        second = 2
+        third = 3
+        return first + second + third
+
+    def other(self):
+        return 0
+"""
+
+
+@pytest.fixture
+def project(empty: Patchq, upstream: Path) -> Patchq:
+    commit_files(upstream, {"pkg/mod.py": MODULE}, "mod")
+    git(upstream, "tag", "v2")
+    empty.ok("pin", "up", "--url", str(upstream), "--ref", "v2")
+    empty.ok("apply")
+    return empty
+
+
+def change(patchq: Patchq, name: str, old: bytes, new: bytes, path: str = "pkg/mod.py", upstream: str = "up") -> None:
+    file = patchq.tree(upstream) / path
+    assert old in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(old, new))
+    message = f"Change {name}\n\nBecause of the test.\n"
+    patchq.ok("new", upstream, name, "-m", message, "--topic", "test", "-s")
+
+
+def warnings(patchq: Patchq, *args: str) -> list[dict[str, Any]]:
+    found = json.loads(patchq.run("check", *args, "--json").stdout)["findings"]
+    return [f for f in found if f["rule"] == "one-definition"]
+
+
+def test_in_different_lines_both_stand(project: Patchq) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"third = 3", b"third = 30")
+    change(project, "beside", b"return 0", b"return 1")
+    (one,) = warnings(project)
+    assert (one["upstream"], one["ref"], one["patch"], one["level"]) == ("up", "v2", "second", "warning")
+    assert one["message"] == (
+        "Two.both in pkg/mod.py is changed by up/first and by up/second: both stand, in different lines of it"
+    )
+
+
+def test_the_later_one_wins_where_it_changes_the_earlier_ones_lines(project: Patchq) -> None:
+    change(project, "first", b"first = 1\n        second = 2", b"first = 10\n        second = 20")
+    change(project, "second", b"second = 20", b"second = 200")
+    change(project, "third", b"first = 10", b"first = 1")
+    found = {f["patch"]: f["message"].split(": ", 1)[1] for f in warnings(project)}
+    assert found["second"] == "the later one wins: it changes 1 of the 2 lines that the earlier one adds there"
+    said = [f["message"] for f in warnings(project) if f["patch"] == "third" and "up/first" in f["message"]]
+    assert said[0].endswith("adds there, and brings back 1 that it removes")
+
+
+def test_what_takes_a_definition_away_wins(project: Patchq) -> None:
+    change(project, "first", b"a = 1", b"a = 10")
+    change(project, "second", b"def one():\n    a = 10\n    b = 2\n    return a + b\n\n\n", b"")
+    (one,) = warnings(project)
+    assert one["message"].endswith("the later one takes it away")
+
+
+def test_a_patch_that_requires_the_other_knows_it(project: Patchq) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"first = 10", b"first = 100")
+    path = project.patch_file("second", ref="v2")
+    path.write_text(path.read_text().replace("Topic: test\n", "Topic: test\nRequires: up/first\n"))
+    assert warnings(project) == []
+
+
+def test_comments_are_no_change_and_text_alone_looks_at_nothing(project: Patchq) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"second = 2", b"second = 2  # two")
+    assert warnings(project) == []
+    change(project, "third", b"third = 3", b"third = 30")
+    assert len(warnings(project)) == 1
+    assert warnings(project, "--text") == []
+
+
+def test_a_warning_fails_nothing(project: Patchq) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"third = 3", b"third = 30")
+    proof = project.root / "tests" / "stacks" / "up" / "test_it.py"
+    proof.parent.mkdir(parents=True)
+    proof.write_text("def test_it() -> None:\n    pass\n")
+    for name in ("first", "second"):
+        path = project.patch_file(name, ref="v2")
+        path.write_text(
+            path.read_text().replace("Topic: test\n", "Topic: test\nProof: tests/stacks/up/test_it.py\n")
+        )  # fmt: skip
+    project.ok("apply")
+    project.ok("export", "up")
+    said = project.ok("check")
+    assert "up/v2/second: warning: Two.both in pkg/mod.py" in said
+    assert "all good: 2 patches in the default set; 1 warning\n" in said
+
+
+@pytest.fixture
+def siblings(project: Patchq, tmp_path: Path) -> Patchq:
+    """Another upstream in the set: it has a copy of the file, and uses the first one's package."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    user = b"import pkg.mod\n\n\ndef use():\n    return pkg.mod.one()\n"
+    commit_files(other, {"vendored/mod.py": MODULE, "user.py": user}, "first")
+    git(other, "tag", "v1")
+    project.ok("pin", "other", "--url", str(other), "--ref", "v1")
+    with project.layout.lock.open("a") as lock:
+        lock.write('\n[upstreams.up.build]\ndistribution = "pkg"\n')
+    project.ok("apply")
+    return project
+
+
+def test_a_siblings_copy_is_told(siblings: Patchq) -> None:
+    change(siblings, "first", b"first = 1", b"first = 10")
+    assert warnings(siblings) == []
+    change(siblings, "same", b"first = 1", b"first = 10", "vendored/mod.py", "other")
+    (one,) = warnings(siblings)
+    assert one["message"] == (
+        "Two.both in pkg/mod.py is changed by other/same and by up/first: "
+        "other has a copy of it in vendored/mod.py: each is built from its own"
+    )
+
+
+def test_what_a_sibling_assigns_at_run_time_wins(siblings: Patchq) -> None:
+    change(siblings, "first", b"first = 1", b"first = 10")
+    patched = b"import pkg.mod\n\npkg.mod.Two.both = lambda self: 0\n"
+    change(siblings, "instead", b"import pkg.mod\n", patched, "user.py", "other")
+    (one,) = warnings(siblings)
+    assert one["message"] == (
+        "Two.both in pkg/mod.py is changed by up/first and by other/instead: "
+        "other/instead wins: user.py assigns it anew at run time"
+    )
