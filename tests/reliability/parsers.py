@@ -16,7 +16,7 @@ from pathlib import Path
 from kit import ROOT
 from patchq.carry import rerere
 from patchq.errors import PatchqError
-from patchq.formats import diff, header, ledger, lock, measurements, series, treepath
+from patchq.formats import diff, header, ledger, lock, lockedit, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
 from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry
@@ -37,7 +37,7 @@ def lock_(data: bytes) -> None:
         found.pins_of(name)
     for upstream in found.upstreams.values():
         for pin in upstream.pins.values():
-            assert lock.parse(lock.with_pin(data, upstream, pin, found.default_set or "set")).upstreams
+            assert lock.parse(lockedit.with_pin(data, upstream, pin, found.default_set or "set")).upstreams
 
 
 def series_(data: bytes) -> None:
@@ -177,7 +177,7 @@ def seeds(name: str) -> list[bytes]:
     patches = sorted((ROOT / "patches").glob("*/*/*.patch"), key=lambda p: p.stat().st_size)[:12]
     found: list[bytes] = [path.read_bytes() for path in fixtures(name)]
     if name == "lock":
-        found += [(ROOT / "upstream.lock").read_bytes(), lock.EMPTY]
+        found += [(ROOT / "upstream.lock").read_bytes(), lockedit.EMPTY]
     elif name == "series":
         found += [path.read_bytes() for path in sorted((ROOT / "patches").glob("*/*/series"))[:5]]
     elif name in ("header", "diff", "import"):

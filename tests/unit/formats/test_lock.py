@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from patchq.errors import PatchqError, StateTooNew, StateTooOld
-from patchq.formats import lock
+from patchq.formats import lock, lockedit
 
 
 def pinned(**fields: str) -> bytes:
@@ -19,7 +19,7 @@ COMMIT, SHA = "0" * 40, "1" * 64
 def test_a_lock_keeps_comments_and_order() -> None:
     data = b"# ours\n" + pinned(commit=COMMIT).replace(b"[sets.s]", b"# why this set\n[sets.s]")
     up = lock.Upstream("up", "u")
-    after = lock.with_pin(data, up, lock.Pin("up", "v2", "u", lock.CommitId(COMMIT)), "s")
+    after = lockedit.with_pin(data, up, lock.Pin("up", "v2", "u", lock.CommitId(COMMIT)), "s")
     assert b"# ours" in after
     assert b"# why this set" in after
     parsed = lock.parse(after)
@@ -29,7 +29,9 @@ def test_a_lock_keeps_comments_and_order() -> None:
 
 def test_a_new_set_starts_as_the_default_one() -> None:
     data = pinned(commit=COMMIT)
-    after = lock.with_pin(data, lock.Upstream("other", "o"), lock.Pin("other", "x", "o", lock.CommitId(COMMIT)), "t")
+    after = lockedit.with_pin(
+        data, lock.Upstream("other", "o"), lock.Pin("other", "x", "o", lock.CommitId(COMMIT)), "t"
+    )
     assert lock.parse(after).sets["t"] == {"up": "v1", "other": "x"}
 
 

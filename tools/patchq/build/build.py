@@ -17,6 +17,7 @@ from patchq.build.overlay import build_overlay
 from patchq.build.source import build_source
 from patchq.errors import BuildError, UserError
 from patchq.project.project import Project
+from patchq.stacks import siblings
 from patchq.stacks.applied import Applied, compute_stack_id, read_applied, release_version
 
 
@@ -37,7 +38,7 @@ def build(
     :param wheel_tag: overlay the release wheel whose file name holds this, instead of this machine's.
     :param isolation: build in an environment of its own with the lock's pinned requirements.
     :param platforms: the machines that they are for (``aarch64``); none for this one.
-    :raises UserError: if a stack isn't applied as its files say.
+    :raises UserError: if a stack isn't applied as its files say, or the set's pins don't fit together.
     :raises BuildError: if a build fails, or its wheel doesn't hold what was patched.
     """
     set_name = project.choose_set(set_name)
@@ -45,6 +46,7 @@ def build(
         job = job_of(project, set_name, wheel_tag=wheel_tag, isolation=isolation, offline=offline)
         applied = job.applied
         project.check_names([a.stack.pin for a in applied], names, set_name)
+        siblings.refuse(project, set_name, {a.stack.pin.upstream: a.state.base for a in applied})
         chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
         for name in names:
             if name not in [a.stack.pin.upstream for a in chosen]:

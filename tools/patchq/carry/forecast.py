@@ -15,10 +15,13 @@ from patchq.carry.looking import sights, verdict
 from patchq.carry.merging import carry_each
 from patchq.errors import UserError
 from patchq.formats.ledger import FileOffset, line_map
+from patchq.formats.lock import Pin
+from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of
 from patchq.sources.pins import Fetcher
 from patchq.stacks.apply import carried_stacks
+from patchq.stacks.siblings import Difference, differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Forecast:
     from_ref: str
     refs: tuple[str, ...]
     cells: tuple[Cell, ...]
+    #: What each ref asks of the set's other pins that they aren't, where the lock doesn't mean it.
+    siblings: tuple[Difference, ...] = ()
 
     def of(self, ref: str) -> list[Cell]:
         """A ref's cells."""
@@ -102,6 +107,7 @@ def forecast(
             pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, carried.stack.pin, ref), wanted))
         bases = fetcher.fetch(pins)
     patches = read_patches(project.store, carried.commits)
+    apart = [d for pin, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, pin, base.commit)]
     columns = carry_each(project.store, patches, [base.commit for base in bases], carried.base)
     (base,) = project.store.tree_of([carried.base])
     first = Column(project.store, base, patches)
@@ -110,7 +116,12 @@ def forecast(
     cells = tuple(
         cell for number in range(len(patches)) for cell in _cells(upstream, from_ref, number, first, versions)
     )
-    return Forecast(upstream, from_ref, tuple(wanted), cells)
+    return Forecast(upstream, from_ref, tuple(wanted), cells, tuple(apart))
+
+
+def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Difference]:
+    """What a ref asks of the other pins that it would be put beside."""
+    return [d for d in differences(project, set_name, {pin.upstream: base}, instead=pin) if not d.meant]
 
 
 def _cells(

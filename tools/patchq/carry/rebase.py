@@ -37,8 +37,9 @@ from patchq.carry.successor import name_for
 from patchq.errors import BuildError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.header import Ident
-from patchq.formats.lock import Pin, Upstream, with_pin
+from patchq.formats.lock import Pin, Upstream
 from patchq.formats.lock import parse as parse_lock
+from patchq.formats.lockedit import with_pin
 from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
 from patchq.names import CommitId, TreeId

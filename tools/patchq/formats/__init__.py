@@ -7,6 +7,7 @@ __all__ = [
     "jsonlines",
     "ledger",
     "lock",
+    "lockedit",
     "manifest",
     "measurements",
     "mergers",

@@ -1,7 +1,6 @@
 """``upstream.lock``: upstreams, their pins, and the sets that are built and tested together.
 
-TOML, ``version = 1``. Read with the standard parser; rewritten with tomlkit, so that people's
-comments and order survive.
+TOML, ``version = 1``. Read with the standard parser; :mod:`patchq.formats.lockedit` rewrites it.
 """
 
 from __future__ import annotations
@@ -113,14 +112,19 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs
-    in; ``mergers`` are programs by name."""
+    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs in.
+
+    :ivar mismatches: by set, the distributions that an upstream of it asks for in another version than the set
+        has, and why that is meant.
+    :ivar mergers: programs by name, for ``resolve --merger``.
+    """
 
     default_set: str
     upstreams: Mapping[str, Upstream]
     sets: Mapping[str, Mapping[str, str]]
     environments: Mapping[str, Environment] = field(default_factory=dict)
     mergers: Mapping[str, str] = field(default_factory=dict)
+    mismatches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """The pins of a set, parents before what is nested in them.
@@ -170,7 +174,10 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     environments = {
         name: reader.environment(name, table, sets) for name, table in reader.table(raw, "environments", "").items()
     }
-    return Lock(default, upstreams, sets, environments, mergers.read(raw, where))
+    mismatches = {
+        name: reader.mismatches(name, table, sets) for name, table in reader.table(raw, "mismatches", "").items()
+    }
+    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches)
 
 
 class _Reader:
@@ -327,6 +334,18 @@ class _Reader:
             raise self.bad(at, "port is a number, gpu true or false")
         return Environment(image, requires, dict(env), caches, serve, port, gpu)
 
+    def mismatches(self, name: str, raw: Any, sets: Mapping[str, Any]) -> dict[str, str]:
+        at = f"mismatches.{name}"
+        if name not in sets:
+            raise self.bad(at, "is not a set")
+        if not isinstance(raw, dict):
+            raise self.bad(at, "is not a table")
+        for distribution in raw:
+            check_name(distribution, f"a distribution ({self.where}, {at})")
+            if not self.text(raw, distribution, at).strip():
+                raise self.bad(f"{at}.{distribution}", "doesn't say why it is meant")
+        return dict(raw)
+
     def a_set(self, name: str, raw: Any, upstreams: Mapping[str, Upstream]) -> dict[str, str]:
         at = f"sets.{name}"
         check_name(name, f"a set ({self.where})")
@@ -342,56 +361,3 @@ class _Reader:
             if into and into[0] not in raw:
                 raise self.bad(f"{at}.{upstream}", f"is nested in {into[0]}, which is not in the set")
         return dict(raw)
-
-
-EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
-# `patchq pin` writes this file; your comments and order are kept.
-version = 1
-"""
-
-
-def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
-    """The lock's bytes with a pin added or replaced, and made the set's.
-
-    A set that is new starts as a copy of ``like``, the default one unless said, so that a bump is one command.
-    """
-    import tomlkit
-
-    doc = tomlkit.parse(data.decode())
-    table = _sub(_sub(doc, "upstreams", True), upstream.name)
-    if upstream.url:
-        table["url"] = upstream.url
-    if upstream.into:
-        table["into"] = ":".join(upstream.into)
-    fields = {
-        "commit": pin.commit or "", "archive": pin.archive, "sha256": pin.sha256,
-        "subdir": pin.subdir, "source": pin.source,
-    }  # fmt: skip
-    entry = _sub(_sub(table, "pins", True), pin.ref)
-    for key, value in fields.items():
-        if value:
-            entry[key] = value
-        else:
-            entry.pop(key, None)
-    if pin.wheels:
-        entry["wheels"] = {k: pin.wheels[k] for k in sorted(pin.wheels)}
-    if "default-set" not in doc:
-        sets = doc.pop("sets", None)
-        doc.add("default-set", tomlkit.item(next(iter(sets or [set_name]))))
-        if sets is not None:
-            doc["sets"] = sets
-    sets = _sub(doc, "sets", True)
-    if set_name not in sets:
-        chosen = _sub(sets, set_name)
-        for name, ref in sets.get(like or doc["default-set"], {}).items():
-            chosen[name] = ref
-    sets[set_name][upstream.name] = pin.ref
-    return tomlkit.dumps(doc).encode()
-
-
-def _sub(table: Any, key: str, implicit: bool = False) -> Any:
-    import tomlkit
-
-    if key not in table:
-        table[key] = tomlkit.table(is_super_table=implicit or None)
-    return table[key]

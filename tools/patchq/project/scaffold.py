@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from patchq.errors import UserError
-from patchq.formats.lock import EMPTY
+from patchq.formats.lockedit import EMPTY
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME
 

@@ -12,5 +12,6 @@ __all__ = [
     "mails",
     "memtree",
     "rangediff",
+    "siblings",
     "views",
 ]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
 
 from patchq.errors import ConflictError, PatchqError, UserError
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
 from patchq.formats.series import SUFFIX
+from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.project.stack import Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
+from patchq.stacks import siblings
 from patchq.stacks.apply import bases_of, plan
 from patchq.stacks.export import format_patches
 from patchq.system.paths import check_inside, folder_to_ref
@@ -51,13 +55,33 @@ def check(
             if name not in known:
                 raise UserError(f"no upstream {name!r} in upstream.lock", hint=f"it has {', '.join(known)}")
         found = [] if names else _strays(project)
+        bases: dict[tuple[str, str], CommitId] = {}
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 stack = load_stack(project.layout, pin)
                 headers = _headers(project, stack, found)
                 if not text_only and stack.names and len(headers) == len(stack.names):
-                    _check_bytes(project, stack, found, offline)
+                    _check_bytes(project, stack, found, offline, bases)
+        for set_name in () if names or text_only else project.lock.sets:
+            found += _check_siblings(project, set_name, bases)
     return found
+
+
+def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, str], CommitId]) -> Iterator[Finding]:
+    """What doesn't fit together in a set; of upstreams that have patches, whose trees were looked at."""
+    refs = project.lock.sets[set_name]
+    known = {u: bases[u, ref] for u, ref in refs.items() if (u, ref) in bases}
+    differences = siblings.differences(project, set_name, known)
+    for difference in differences:
+        if not difference.meant:
+            hint = siblings.hint_for(difference)
+            yield Finding(difference.upstream, difference.ref, "", "siblings", difference.said, hint)
+    if len(known) < len(refs):
+        return
+    for name in project.lock.mismatches.get(set_name, {}):
+        if canonicalize_name(name) not in {d.distribution for d in differences}:
+            said = f"[mismatches.{set_name}] {name}: nothing of the set asks for another version"
+            yield Finding("", "", "", "siblings", said, "take it out of upstream.lock")
 
 
 def _strays(project: Project) -> list[Finding]:
@@ -217,13 +241,16 @@ def check_diff(text: bytes) -> list[_Problem]:
     return found
 
 
-def _check_bytes(project: Project, stack: Stack, found: list[Finding], offline: bool) -> None:
-    """Zero fuzz, and the same bytes when exported again."""
+def _check_bytes(
+    project: Project, stack: Stack, found: list[Finding], offline: bool, bases: dict[tuple[str, str], CommitId]
+) -> None:
+    """Zero fuzz, and the same bytes when exported again; the base goes into ``bases``."""
     pin = stack.pin
     state = load_state(project.layout, pin.upstream)
     usable = state if state and state.ref == pin.ref else None
     try:
         base = bases_of(project, [stack], {pin.upstream: usable}, offline)[0]
+        bases[pin.upstream, pin.ref] = base.commit
         after = plan(project, stack, base, usable, "").after
     except ConflictError as error:
         for conflict in error.conflicts:

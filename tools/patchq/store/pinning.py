@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq.errors import PatchqError, SourceError, UserError
-from patchq.formats.lock import Pin, Upstream, with_pin
+from patchq.formats.lock import Pin, Upstream
 from patchq.formats.lock import parse as parse_lock
+from patchq.formats.lockedit import with_pin
 from patchq.git.transport import Unreachable
 from patchq.names import CommitId
 from patchq.project.journal import Change

@@ -33,6 +33,9 @@ def grouped(
     runner_two = upstream_import("vllm.v1.worker.gpu.attn_utils")
     proposer = upstream_import("vllm.v1.spec_decode.llm_base_proposer")
 
+    monkeypatch.setattr(backend, "get_device_sm_count", lambda device: 48)
+    monkeypatch.setattr(backend, "_get_multi_ctas_kv_counter_buffer", lambda size, device: None)
+
     class Layer(layer_base):  # type: ignore[misc, valid-type]
         def __init__(self, scale: float = 0.125, **given: Any) -> None:
             self.num_heads = 64

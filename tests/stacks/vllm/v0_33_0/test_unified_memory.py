@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -123,9 +123,7 @@ def one_graph(upstream_import: Load, module: ModuleType, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def available(
-    upstream_import: Load, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., float]]:
+def available(upstream_import: Load, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
     """The KV cache in GiB that a worker decides on, of 120 GiB at a utilization of 0.9; free memory changes meanwhile."""
     module, memory = upstream_import(WORKER), upstream_import(MEMORY)
     graphs = {"taken": 0.0}
@@ -161,7 +159,7 @@ def available(
         monkeypatch.setattr(module, "reserve_mm_ipc_gpu_memory", lambda size, *rest: size)
         return float(module.Worker.determine_available_memory(worker)) / GIB
 
-    yield decide
+    return decide
 
 
 def test_alone_nothing_changes(available: Callable[..., float]) -> None:
@@ -178,7 +176,8 @@ def test_the_rest_of_the_machine_keeps_its_share(available: Callable[..., float]
 def test_what_others_release_is_not_ours(available: Callable[..., float], integrated: bool) -> None:
     if integrated:
         assert available(start=109, end=115, peak=1, utilization=0.9) == pytest.approx(115 - 12 - 1)
-        assert available(start=109, end=80, utilization=0.5) == pytest.approx(60 - 29), "no more than was asked for"
+        assert available(start=109, end=80, utilization=0.5) == pytest.approx(80 - 60), "11 were others' from the start"
+        assert available(start=125, end=100) == pytest.approx(108 - 25), "no more than was asked for"
     else:
         with pytest.raises(AssertionError, match="Error in memory profiling"):
             available(start=109, end=115)

@@ -60,7 +60,8 @@ def _one(
         cells = [{**asdict(c), "paths": [f.path for f in c.files]} for c in found.cells]
         emit("forecast", {
             "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs), "stops": stops,
-            "cells": cells, "breaks": found.breaks(), "cheapest": found.cheapest,
+            "cells": cells, "siblings": [{**asdict(d), "said": d.said} for d in found.siblings],
+            "breaks": found.breaks(), "cheapest": found.cheapest,
             "culprits": [asdict(c) for c in culprits], "notes": [trouble] if trouble else [],
         })  # fmt: skip
         return
@@ -102,6 +103,8 @@ def _show_cells(found: Forecast, stops: Mapping[str, int]) -> None:
             echo(f"{cell.ref} {cell.patch}: {cell.said}")
         if cell.grade:
             echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
+    for difference in found.siblings:
+        echo(f"{difference.ref}: {difference.said}")
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
         echo(f"offsets: checked against the {checked}")
 

@@ -1,0 +1,122 @@
+"""The pins of a set fit together, by what each upstream's own metadata requires, or the lock says why they needn't."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kit import Patchq, commit_files, edit, git
+
+PROJECT = '[project]\nname = "%s"\nversion = "%s"\ndependencies = [%s]\n'
+BUILDS = """
+[upstreams.lib.build]
+distribution = "My_Lib"
+[upstreams.app.build]
+distribution = "app"
+"""
+MEANT = '\n[mismatches.default]\nMy-Lib = "app\'s patches make it fit"\n'
+
+
+def release(folder: Path, version: str, dependencies: str = "", metadata: str = "") -> None:
+    """A tag of an upstream, whose requirements its project file has, or metadata as an archive has them."""
+    if not folder.is_dir():
+        folder.mkdir()
+        git(folder, "init", "-q")
+    files = {"pyproject.toml": (PROJECT % (folder.name, version, dependencies)).encode(), "a.txt": b"1\n2\n3\n"}
+    commit_files(folder, {**files, **({"PKG-INFO": metadata.encode()} if metadata else {})})
+    git(folder, "tag", f"v{version}")
+
+
+@pytest.fixture
+def pair(empty: Patchq, tmp_path: Path) -> Patchq:
+    """``app`` 1.0, which asks for lib before 3, on ``lib`` 2.0; ``app`` 2.0 asks for 3.0 alone. A patch on each."""
+    release(tmp_path / "lib", "2.0", '"common==5"')
+    release(tmp_path / "lib", "3.0")
+    release(tmp_path / "app", "1.0", '"my-lib<3", "other; extra == \'x\'", "my.lib==9; sys_platform == \'win32\'"')
+    metadata = "Metadata-Version: 2.1\nName: app\nVersion: 2.0\nRequires-Dist: my.lib==3.0\nRequires-Dist: common>=6\n"
+    release(tmp_path / "app", "2.0", '"my-lib==2.0"', metadata)
+    for name, ref in (("lib", "v2.0"), ("app", "v1.0")):
+        empty.ok("pin", name, "--url", str(tmp_path / name), "--ref", ref)
+    lock = empty.root / "upstream.lock"
+    lock.write_text(lock.read_text() + BUILDS)
+    empty.ok("apply")
+    for name in ("lib", "app"):
+        edit(empty.tree(name) / "a.txt", 2)
+        empty.ok("new", name, "change", "-m", "Change a line\n\nFor a test.\n\nUpstream-Status: Pending", "-s")
+    return empty
+
+
+def bump(patchq: Patchq, tmp_path: Path, ref: str = "v2.0") -> None:
+    patchq.ok("pin", "app", "--url", str(tmp_path / "app"), "--ref", ref)
+    series = patchq.root / "patches/app/v1.0"
+    series.rename(patchq.root / f"patches/app/{ref}")
+    patchq.ok("apply")
+
+
+def findings(patchq: Patchq) -> list[str]:
+    answer = json.loads(patchq.run("check", "--json").stdout)
+    return [f["message"] for f in answer["findings"] if f["rule"] == "siblings"]
+
+
+def test_pins_that_fit(pair: Patchq) -> None:
+    assert findings(pair) == []
+
+
+def test_pins_that_dont(pair: Patchq, tmp_path: Path) -> None:
+    bump(pair, tmp_path)
+    said = [
+        "app v2.0 requires my.lib==3.0, and set default has 2.0 (lib v2.0)",
+        "app v2.0 requires common>=6, and set default has 5 (what lib requires)",
+    ]
+    assert sorted(findings(pair)) == sorted(said)
+    refused = pair.fails(1, "build")
+    assert all(line in refused for line in said)
+    assert '[mismatches."default"] my-lib = "…"' in refused
+
+
+def test_what_is_meant_is_said_in_the_lock(pair: Patchq, tmp_path: Path) -> None:
+    bump(pair, tmp_path)
+    lock = pair.root / "upstream.lock"
+    lock.write_text(lock.read_text() + MEANT)
+    assert findings(pair) == ["app v2.0 requires common>=6, and set default has 5 (what lib requires)"]
+    lock.write_text(lock.read_text() + 'common = "both work with it"\n')
+    assert findings(pair) == []
+    assert "siblings" not in pair.run("build").output
+
+
+def test_what_no_longer_differs_goes(pair: Patchq) -> None:
+    lock = pair.root / "upstream.lock"
+    lock.write_text(lock.read_text() + MEANT)
+    assert findings(pair) == ["[mismatches.default] My-Lib: nothing of the set asks for another version"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[mismatches.nobody]\nlib = "x"\n', "is not a set"),
+        ('[mismatches.default]\nlib = " "\n', "doesn't say why"),
+        ("[mismatches]\ndefault = 1\n", "is not a table"),
+    ],
+)
+def test_a_wrong_lock(pair: Patchq, text: str, said: str) -> None:
+    lock = pair.root / "upstream.lock"
+    lock.write_text(lock.read_text() + text)
+    assert said in pair.fails(1, "check")
+
+
+def test_a_forecast_says_what_a_release_asks_for(pair: Patchq, tmp_path: Path) -> None:
+    said = "v2.0: app v2.0 requires my.lib==3.0, and set default has 2.0 (lib v2.0)"
+    assert said in pair.ok("forecast", "app", "--onto", "v2.0")
+    answer = json.loads(pair.ok("forecast", "app", "--onto", "v1.0", "--onto", "v2.0", "--json"))
+    assert [(d["ref"], d["distribution"]) for d in answer["siblings"]] == [("v2.0", "my-lib")]
+    lock = pair.root / "upstream.lock"
+    lock.write_text(lock.read_text() + MEANT)
+    assert said in pair.ok("forecast", "app", "--onto", "v2.0"), "what is meant of one ref isn't of another"
+
+
+def test_the_environment_counts(pair: Patchq, tmp_path: Path) -> None:
+    lock = pair.root / "upstream.lock"
+    lock.write_text(lock.read_text() + '\n[environments.default]\nimage = "debian"\nrequires = ["common==4", "x"]\n')
+    assert findings(pair) == ["lib v2.0 requires common==5, and set default has 4 (its environment)"]

@@ -1,0 +1,59 @@
+"""Writing ``upstream.lock``: with tomlkit, so that people's comments and order survive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patchq.formats.lock import Pin, Upstream
+
+EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
+# `patchq pin` writes this file; your comments and order are kept.
+version = 1
+"""
+
+
+def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
+    """The lock's bytes with a pin added or replaced, and made the set's.
+
+    A set that is new starts as a copy of ``like``, the default one unless said, so that a bump is one command.
+    """
+    import tomlkit
+
+    doc = tomlkit.parse(data.decode())
+    table = _sub(_sub(doc, "upstreams", True), upstream.name)
+    if upstream.url:
+        table["url"] = upstream.url
+    if upstream.into:
+        table["into"] = ":".join(upstream.into)
+    fields = {
+        "commit": pin.commit or "", "archive": pin.archive, "sha256": pin.sha256,
+        "subdir": pin.subdir, "source": pin.source,
+    }  # fmt: skip
+    entry = _sub(_sub(table, "pins", True), pin.ref)
+    for key, value in fields.items():
+        if value:
+            entry[key] = value
+        else:
+            entry.pop(key, None)
+    if pin.wheels:
+        entry["wheels"] = {k: pin.wheels[k] for k in sorted(pin.wheels)}
+    if "default-set" not in doc:
+        sets = doc.pop("sets", None)
+        doc.add("default-set", tomlkit.item(next(iter(sets or [set_name]))))
+        if sets is not None:
+            doc["sets"] = sets
+    sets = _sub(doc, "sets", True)
+    if set_name not in sets:
+        chosen = _sub(sets, set_name)
+        for name, ref in sets.get(like or doc["default-set"], {}).items():
+            chosen[name] = ref
+    sets[set_name][upstream.name] = pin.ref
+    return tomlkit.dumps(doc).encode()
+
+
+def _sub(table: Any, key: str, implicit: bool = False) -> Any:
+    import tomlkit
+
+    if key not in table:
+        table[key] = tomlkit.table(is_super_table=implicit or None)
+    return table[key]

@@ -1,0 +1,150 @@
+"""Whether the pins of a set fit together: what each upstream's metadata requires, compared with the others.
+
+An upstream's metadata are the ``PKG-INFO`` of its source archive, or what its ``pyproject.toml`` lists. Where it has
+neither, as a checkout whose build computes them, nothing is known of what it requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from patchq.errors import UserError
+from patchq.formats import toml
+from patchq.formats.lock import Lock, Pin
+from patchq.names import CommitId
+from patchq.project.project import Project
+from patchq.stacks.applied import release_version
+
+#: Of a release that has no version: a branch or a commit.
+_UNKNOWN = "0.0.0"
+_WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What an upstream of a set asks for, and what there is instead.
+
+    :ivar distribution: the canonical name of what is asked for.
+    :ivar there: its version, with who brings it.
+    :ivar meant: why it is meant, by the lock; empty where it is an error.
+    """
+
+    set_name: str
+    upstream: str
+    ref: str
+    distribution: str
+    requirement: str
+    there: str
+    meant: str = ""
+
+    @property
+    def said(self) -> str:
+        """What is to be said of it."""
+        return f"{self.upstream} {self.ref} requires {self.requirement}, and set {self.set_name} has {self.there}"
+
+
+def differences(
+    project: Project, set_name: str, bases: Mapping[str, CommitId], *, instead: Pin | None = None
+) -> list[Difference]:
+    """Where the pins of a set don't fit together, meant or not.
+
+    :param bases: of the set's upstreams, those whose metadata are at hand, and their pins' commits.
+    :param instead: a pin that takes the place of its upstream's in the set. What is meant of that one is not of this.
+    """
+    lock = project.lock
+    pins = {pin.upstream: pin for pin in lock.pins_of(set_name)}
+    if instead:
+        lock = lock if pins[instead.upstream].ref == instead.ref else replace(lock, mismatches={})
+        pins[instead.upstream] = instead
+    return list(_compare(lock, set_name, pins, {u: requirements(project, c) for u, c in bases.items()}))
+
+
+def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> None:
+    """Refuse a set whose pins don't fit together.
+
+    :raises UserError: unless the lock says that each difference is meant.
+    """
+    found = [d for d in differences(project, set_name, bases) if not d.meant]
+    if found:
+        raise UserError("; ".join(d.said for d in found), hint=hint_for(found[0]))
+
+
+def hint_for(difference: Difference) -> str:
+    """What to type next."""
+    return (
+        f"pin what it asks for, or say in upstream.lock why this is meant: "
+        f'[mismatches."{difference.set_name}"] {difference.distribution} = "…"'
+    )
+
+
+def requirements(project: Project, base: CommitId) -> list[Requirement]:
+    """What the tree of a commit says that it requires on Linux, without extras."""
+    entries = project.store.list_tree(base, [b"PKG-INFO", b"pyproject.toml"])
+    contents = project.store.read_blobs(e.blob for e in entries.values())
+    texts: list[str] = []
+    if entry := entries.get(b"PKG-INFO"):
+        texts = parse_email(contents[entry.blob])[0].get("requires_dist", [])
+    elif entry := entries.get(b"pyproject.toml"):
+        try:
+            table = toml.loads(contents[entry.blob]).get("project", {})
+            texts = list(table.get("dependencies", []))
+        except (ValueError, AttributeError, TypeError):
+            texts = []
+    found = []
+    for text in texts:
+        try:
+            requirement = Requirement(text)
+        except (InvalidRequirement, TypeError):
+            continue
+        if requirement.marker is None or requirement.marker.evaluate(_WHERE):
+            found.append(requirement)
+    return found
+
+
+def _compare(
+    lock: Lock, set_name: str, pins: Mapping[str, Pin], required: Mapping[str, list[Requirement]]
+) -> Iterator[Difference]:
+    meant = {str(canonicalize_name(k)): why for k, why in lock.mismatches.get(set_name, {}).items()}
+    here = dict(_versions(lock, set_name, pins))
+    exact: dict[str, tuple[str, str]] = {}
+    for upstream, requirements in required.items():
+        for requirement in requirements:
+            name = str(canonicalize_name(requirement.name))
+            own = lock.upstreams[upstream].build
+            if own and canonicalize_name(own.distribution) == name:
+                continue
+            version, bringer = here.get(name) or exact.get(name) or ("", "")
+            if version and not requirement.specifier.contains(version, prereleases=True):
+                asked = f"{requirement.name}{requirement.specifier}"
+                there = f"{version} ({bringer})"
+                yield Difference(set_name, upstream, pins[upstream].ref, name, asked, there, meant.get(name, ""))
+            if one := _exactly(requirement):
+                exact.setdefault(name, (one, f"what {upstream} requires"))
+
+
+def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The distributions whose version a set says: its upstreams', and those of its environment."""
+    environment = lock.environments.get(set_name)
+    for text in environment.requires if environment else ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if version := _exactly(requirement):
+            yield str(canonicalize_name(requirement.name)), (version, "its environment")
+    for upstream, pin in pins.items():
+        build, version = lock.upstreams[upstream].build, release_version(pin)
+        if build and version != _UNKNOWN:
+            yield str(canonicalize_name(build.distribution)), (version, f"{upstream} {pin.ref}")
+
+
+def _exactly(requirement: Requirement) -> str:
+    """The one version that a requirement allows, or nothing."""
+    specifiers = list(requirement.specifier)
+    one = len(specifiers) == 1 and specifiers[0].operator == "==" and not specifiers[0].version.endswith(".*")
+    return specifiers[0].version if one else ""
