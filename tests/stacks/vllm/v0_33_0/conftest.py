@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,3 +72,51 @@ def marlin(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytes
     monkeypatch.setattr(module, "should_use_atomic_add_reduce", lambda **rest: False)
     monkeypatch.setattr(upstream_import(f"{QUANTIZATION}.online.mxfp4"), "mxfp4_quantize", quantize)
     return products
+
+
+@pytest.fixture
+def quant_config(upstream_import: Load, parse: Callable[..., Any], config: Any) -> Callable[..., Any]:
+    """vLLM's quantization config of a gpt-oss checkpoint under ``--quantization-config``; the backend is Marlin."""
+    loading = upstream_import("vllm.model_executor.model_loader.weight_utils")
+
+    def make(backend: str = "marlin", **given: Any) -> Any:
+        line = ["--quantization-config", json.dumps(given)] if given else []
+        model_config = parse("--quantization", "gpt_oss_mxfp4", *line)
+        assert not isinstance(model_config, str), model_config
+        config.model_config = model_config
+        config.kernel_config.linear_backend = backend
+        return loading.get_quant_config(model_config, SimpleNamespace())
+
+    return make
+
+
+@pytest.fixture
+def moe_backend(
+    upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """The name of the backend that vLLM's oracle selects for gpt-oss's experts on a GPU, or why it refuses."""
+    configs = upstream_import("vllm.model_executor.layers.fused_moe.config")
+    oracle = upstream_import("vllm.model_executor.layers.fused_moe.oracle.mxfp4")
+    activation = upstream_import("vllm.model_executor.layers.fused_moe.activation").MoEActivation.SWIGLUOAI
+    experts = "vllm.model_executor.layers.fused_moe.experts"
+    modules = [f"{experts}.{n}" for n in ("flashinfer_cutlass_moe", "marlin_moe", "gpt_oss_triton_kernels_moe")]
+    modules = [*modules, oracle.__name__]
+    for name in modules:
+        upstream_import(name)
+
+    def select(wanted: str, capability: tuple[int, int] = (12, 1)) -> str:
+        device(*capability, *(n for n in modules if hasattr(upstream_import(n), "current_platform")))
+        monkeypatch.setattr(upstream_import(modules[0]), "has_flashinfer_cutlass_fused_moe", lambda: True)
+        asked = configs.FusedMoEConfig(
+            num_experts=128, experts_per_token=4, hidden_dim=2880, intermediate_size=2880, num_local_experts=128,
+            num_logical_experts=128, moe_parallel_config=configs.FusedMoEParallelConfig.make_no_parallel(),
+            activation=activation, in_dtype=torch.bfloat16, device="cpu", max_num_tokens=512, moe_backend=wanted,
+            routing_method=configs.RoutingMethodType.Renormalize,
+        )  # fmt: skip
+        try:
+            found, _ = oracle.select_mxfp4_moe_backend(asked)
+        except (ValueError, NotImplementedError) as error:
+            return f"refused: {error}"
+        return str(found.name)
+
+    return select

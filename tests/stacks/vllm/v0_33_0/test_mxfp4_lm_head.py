@@ -6,7 +6,6 @@ operators are torch in float64.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -28,22 +27,6 @@ def one_rank(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleTy
     monkeypatch.setattr(groups, "_TP", alone)
     monkeypatch.setattr(groups, "_PP", alone)
     return upstream_import(f"{LAYERS}.vocab_parallel_embedding")
-
-
-@pytest.fixture
-def quant_config(upstream_import: Load, parse: Callable[..., Any], config: Any) -> Callable[..., Any]:
-    """vLLM's quantization config of a gpt-oss checkpoint under ``--quantization-config``; the backend is Marlin."""
-    loading = upstream_import("vllm.model_executor.model_loader.weight_utils")
-
-    def make(**given: Any) -> Any:
-        line = ["--quantization-config", json.dumps(given)] if given else []
-        model_config = parse("--quantization", "gpt_oss_mxfp4", *line)
-        assert not isinstance(model_config, str), model_config
-        config.model_config = model_config
-        config.kernel_config.linear_backend = "marlin"
-        return loading.get_quant_config(model_config, SimpleNamespace())
-
-    return make
 
 
 def head_of(module: ModuleType, quant_config: Any, vocabulary: int = 1280, prefix: str = "lm_head") -> Any:
