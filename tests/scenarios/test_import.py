@@ -55,10 +55,14 @@ def test_a_quilt_folder(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
     (folder / "three.patch").write_text("Description: spell three\n because\n" + "\n" + plain)
     (folder / "0002-eight.diff").write_text(git(branch, "diff", "HEAD~1..HEAD") + "\n")
     (folder / "series").write_text("# comment\nthree.patch -p0\n0002-eight.diff\n")
-    patchq.ok("import", "up", str(folder))
+    before = patchq.snapshot()
+    assert "three.patch names no author (and 1 more)" in patchq.fails(1, "import", "up", str(folder))
+    assert patchq.snapshot()["patches/.gitkeep"] == before["patches/.gitkeep"]
+    assert names(patchq) == []
+    patchq.ok("import", "up", str(folder), "--author", "me")
     assert names(patchq) == ["three", "eight"]
     check_tree(patchq, branch)
-    assert b"Subject: Description: spell three" in patchq.patch_file("three").read_bytes()
+    assert b"Subject: spell three\n" in patchq.patch_file("three").read_bytes()
 
 
 def test_a_plain_diff_without_git_headers(patchq: Patchq, branch: Path, tmp_path: Path) -> None:

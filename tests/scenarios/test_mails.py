@@ -33,7 +33,7 @@ def am(folder: Path, mail: Path) -> list[CommitInfo]:
 
 def imported(patchq: Patchq, *files: Path) -> list[CommitInfo]:
     """The commits of a stack that files are imported into."""
-    patchq.ok("import", "up", *map(str, files))
+    patchq.ok("import", "up", *map(str, files), "--author", "me")
     patchq.ok("apply")
     return Git(patchq.layout.store).log("refs/heads/up")[1:]
 
@@ -47,7 +47,12 @@ def test_as_git_am(patchq: Patchq, upstream: Path) -> None:
     for name, commits in wanted.items():
         for want in commits:
             got = found.pop(0)
-            message = mail_safe(with_trailer(want.message, "Upstream-Status", "Pending"))
+            message = with_trailer(want.message, "Origin", f"scenarios/mails/{name}")
+            if name == "trailers.eml":  # a picked commit
+                message = message.replace("\n\nSigned-off", "\n\nUpstream-Status: Backport [1234567]\nSigned-off")
+            else:
+                message = with_trailer(message, "Upstream-Status", "Pending")
+            message = mail_safe(message)
             pairs = {
                 "name": (got.author.name, want.author.name), "email": (got.author.email, want.author.email),
                 "date": ((got.author.when, got.author.zone), (want.author.when, want.author.zone)),

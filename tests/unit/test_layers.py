@@ -26,7 +26,7 @@ FLOORS = [
     {"sources"},
     {"project"},
     {"stacks", "environment"},
-    {"store", "carry", "drift", "proofs", "build", "mutation", "kernels"},
+    {"store", "adopt", "carry", "drift", "proofs", "build", "mutation", "kernels"},
     {"report", "contribute"},
     {"cli"},
 ]

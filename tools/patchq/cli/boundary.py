@@ -104,22 +104,23 @@ def _show(error: PatchqError, as_json: bool) -> int:
     echo("error: ", fg="red", bold=True, nl=False, err=True)
     echo(error.message, err=True)
     for conflict in conflicts:
-        _show_conflict(conflict)
+        show_conflict(conflict)
     if error.hint:
         echo(f"hint: {error.hint}", err=True)
     return error.exit_code
 
 
-def _show_conflict(conflict: Conflict) -> None:
+def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
+    """What a patch expects, and what is there instead."""
     if not conflict.hunk:
         return
-    echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=True)
-    echo("  the patch expects:", err=True)
+    echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=err)
+    echo("  the patch expects:", err=err)
     for line in conflict.expected:
-        echo(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=True)
+        echo(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=err)
     if conflict.places:
-        echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=True)
+        echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=err)
         return
-    echo(f"  upstream has, at line {conflict.line}:", err=True)
+    echo(f"  upstream has, at line {conflict.line}:", err=err)
     for line in conflict.found:
-        echo(f"    | {line}", fg=None if line in conflict.expected else "green", err=True)
+        echo(f"    | {line}", fg=None if line in conflict.expected else "green", err=err)

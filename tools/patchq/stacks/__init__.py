@@ -1,7 +1,6 @@
 """Patches to trees and back: apply, export, edit, check, and what a stack says of itself."""
 
 __all__ = [
-    "adopt",
     "applied",
     "apply",
     "check",
@@ -9,7 +8,6 @@ __all__ = [
     "edit",
     "engine",
     "export",
-    "mails",
     "memtree",
     "rangediff",
     "siblings",

@@ -1,36 +1,81 @@
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import json_option, open_project, set_option, show_exported
-from patchq.cli.terminal import echo
+from patchq.cli.common import emit, json_option, open_project, set_option, show_exported
+from patchq.cli.terminal import echo, show_table
+
+if TYPE_CHECKING:
+    from patchq.adopt.adopt import Imported
 
 
 @click.command("import")
 @click.argument("name")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--range", "git_range", default="", metavar="A..B", help="PATH is a repository: adopt these commits.")
+@click.option("-p", "--strip", type=click.IntRange(0, 99), help="patch's -p, for all.  [default: found by the files]")
+@click.option("--directory", default="", metavar="DIR", help="Where in the tree the patches' files lie.")
+@click.option("--3way", "three_way", is_flag=True, help="Merge what doesn't apply, where its base is in the store.")
+@click.option("--dry-run", "dry", is_flag=True, help="Say what would become of each; change nothing.")
+@click.option("--partial", is_flag=True, help="Adopt what applies, and leave the rest.")
 @click.option("--topic", default="", help="Give each a Topic:.")
-@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Of plain diffs.  [default: you]")
+@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Of those that name nobody; `me` for yourself.")
 @click.option("--signoff", "-s", is_flag=True, help="Sign off each as yourself.")
 @set_option
 @json_option
 def command(
-    name: str, paths: tuple[Path, ...], git_range: str, topic: str, author: str, signoff: bool, set_name: str,
-    as_json: bool,
+    name: str, paths: tuple[Path, ...], git_range: str, strip: int | None, directory: str, three_way: bool, dry: bool,
+    partial: bool, topic: str, author: str, signoff: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Adopt patches from elsewhere.
 
-    Mails, an mbox, a folder with a series, plain diffs, or with --range the commits of a repository.
+    Mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe, - for what is
+    piped in; with --range the commits of a repository.
     """
-    from patchq.stacks.adopt import import_patches
+    from patchq.adopt.adopt import Wish, import_patches
+    from patchq.adopt.found import Reading
+    from patchq.adopt.gather import STDIN, Request
 
-    result = import_patches(
-        open_project(as_json), name, paths, set_name=set_name, git_range=git_range, topic=topic, author=author,
-        signoff=signoff,
-    )  # fmt: skip
-    show_exported(result, as_json, "import")
-    if not as_json and result.added:
-        echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
+    if not paths:
+        raise click.UsageError("Missing argument 'PATHS...'.")
+    stdin = sys.stdin.buffer.read() if STDIN in paths else b""
+    request = Request(paths, stdin, git_range, Reading(strip, directory, three_way))
+    wish = Wish(topic, author, signoff, partial, dry)
+    done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
+    _show(done, as_json)
+
+
+def _show(done: Imported, as_json: bool) -> None:
+    if as_json:
+        items = [asdict(item) for item in done.items]
+        emit("import", {**asdict(done.exported), "items": items, "dry_run": done.tried})
+    elif done.tried:
+        _show_tried(done)
+    else:
+        show_exported(done.exported, False, "import")
+        if done.exported.added:
+            echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
+    if done.tried and done.left:
+        click.get_current_context().exit(3)
+
+
+def _show_tried(done: Imported) -> None:
+    from patchq.cli.boundary import show_conflict
+
+    show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in done.items])
+    for item in done.items:
+        if item.detail:
+            echo(f"{item.where}: {item.detail}")
+        for conflict in item.conflicts:
+            show_conflict(conflict, err=False)
+    for note in dict.fromkeys(note for item in done.items for note in item.notes):
+        echo(note)
+    counted = len(done.items) - len(done.left)
+    echo(
+        f"nothing was changed; {counted} of {len(done.items)} would be adopted" if done.left else "all would be adopted"
+    )

@@ -5,22 +5,36 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from patchq.adopt.found import Found
+from patchq.adopt.headers import fields_of, first_address, read_text, settle
 from patchq.errors import FormatError, UserError
-from patchq.formats.header import BLANKS, Ident, clean_message, clean_subject, decode, split_mail
+from patchq.formats.header import (
+    BLANKS,
+    Ident,
+    clean_message,
+    clean_subject,
+    decode,
+    parse_trailers,
+    split_mail,
+    split_trailers,
+)
 from patchq.formats.header import parse as parse_mail
 from patchq.git.command import Command, Outside, author_ident
 from patchq.stacks.export import slug
-from patchq.system import fsio, runner
+from patchq.system import runner
 
 _HEADER_BLOCK = re.compile(rb"(From [^\n]*\n)?([A-Za-z][A-Za-z-]*: ?[^\n]*\n([ \t][^\n]*\n)*)+\r?\n")
 _MAIL_FIELD = re.compile(rb"^(From|Subject): ", re.MULTILINE | re.IGNORECASE)
 #: What ``git format-patch`` begins a mail with.
 _MAGIC = re.compile(rb"From [0-9a-f]{40} Mon Sep 17 00:00:00 2001\r?\n")
+_MAGIC_LATER = re.compile(rb"\nFrom [0-9a-f]{40} Mon Sep 17 00:00:00 2001\r?\n")
+#: A diff without git's first line, and without a line that patch would begin at.
+_BARE_HUNKS = re.compile(rb"^--- [^\n]*\n\+\+\+ ", re.MULTILINE)
 #: A mail that needs no mail parser: format-patch's own, in UTF-8, with no word about encodings or other fields.
 _PLAIN = re.compile(
     rb"From [0-9a-f]{40} Mon Sep 17 00:00:00 2001\n"
@@ -36,86 +50,96 @@ _CR_DIFF = re.compile(rb"^(?:diff --git|---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
 _COVER = re.compile(r"\[[^\]]*\b0+/\d+\b[^\]]*\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A patch in a file: ``strip`` is patch's ``-p``; without an author or a message it doesn't say them.
+def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
+    """The patches of one file's bytes; ``name`` is the patch's, if it is the only one and says none.
 
-    ``said`` is what a person should know of how it was read; with ``left_out`` it is no patch, and that is said.
-    """
-
-    name: str
-    where: str
-    author: Ident | None
-    message: str
-    diff: bytes
-    strip: int = 1
-    said: tuple[str, ...] = ()
-    left_out: bool = False
-
-
-def read_paths(paths: Sequence[Path]) -> list[Found]:
-    """The patches in files and folders, in their order, mails without a patch among them.
-
-    :raises UserError: if there is no patch at all, or a path isn't there.
+    :raises UserError: if there is none.
     :raises FormatError: for a mail that git can't read.
     """
-    found = [f for path in paths for f in _read_path(path)]
-    if all(f.left_out for f in found):
-        told = [*dict.fromkeys(said for f in found for said in f.said)] or [f"{paths[0]} holds no diff"]
-        raise UserError("; ".join(told), hint="is it a patch?")
-    return found
-
-
-def _read_path(path: Path) -> list[Found]:
-    if not path.exists():
-        raise UserError(f"{path} is not there", hint="name a patch, an mbox, or a folder with a series")
-    if path.is_dir():
-        return _read_folder(path)
-    return read_file(path, slug(path.name), 1)
-
-
-def _read_folder(folder: Path) -> list[Found]:
-    series = fsio.read_or_none(folder / "series")
-    if series is None:
-        raise UserError(f"{folder} has no series file", hint="name the patches themselves, in their order")
-    found: list[Found] = []
-    for line in series.decode("utf-8", "replace").splitlines():
-        words = line.split("#", 1)[0].split()
-        if not words:
-            continue
-        strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d", w)), 1)
-        file = (folder / words[0]).resolve()
-        if folder.resolve() not in file.parents:
-            raise FormatError(
-                f"{folder / 'series'} names {words[0]}, outside its folder", hint="copy that patch into it"
-            )
-        if not file.is_file():
-            raise UserError(f"{folder / 'series'} names {words[0]}, which is not there", hint="restore it")
-        found += read_file(file, slug(file.name), strip)
-    return found
-
-
-def read_file(path: Path, name: str, strip: int) -> list[Found]:
-    """The patches of one file; ``name`` is the patch's, if it is the only one."""
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    if plain := _read_plain(path, data, name, strip):
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if plain := _read_plain(where, data, name, strip):
         return [plain]
-    if data.startswith(b"From ") or (_HEADER_BLOCK.match(data) and _MAIL_FIELD.search(data)):
-        return list(_read_mails(path, data, name, strip))
+    head = data.partition(b"\n\n")[0]
+    # Debian's fields may be those of a mail, too; a Description: isn't.
+    mail_like = _HEADER_BLOCK.match(data) and _MAIL_FIELD.search(head) and b"\nDescription:" not in b"\n" + head
+    if data.startswith(b"From ") or mail_like:
+        return list(_read_mails(where, data, name, strip))
+    # Yocto and others write theirs above the mail that they have it from.
+    diff_at = _DIFF.search(data)
+    if (mail := _MAGIC_LATER.search(data)) and (not diff_at or mail.start() < diff_at.start()):
+        found = list(_read_mails(where, data[mail.start() + 1 :], name, strip))
+        return [_with_preamble(found[0], decode(data[: mail.start()])), *found[1:]]
     _, text, diff = split_mail(b"From x\n\n" + data)
+    if not diff.strip() and (at := _BARE_HUNKS.search(data)):
+        text, diff = data[: at.start()], data[at.start() :]
     if not diff.strip():
-        raise UserError(f"{path} holds no diff", hint="is it a patch?")
-    # quilt's descriptions are free text above the diff.
-    return [Found(name, str(path), None, decode(text).strip(), diff, strip)]
+        raise UserError(f"{where} holds no diff", hint="is it a patch?")
+    return [_of_text(decode(text), diff, where, name, strip)]
 
 
-def _read_plain(path: Path, data: bytes, name: str, strip: int) -> Found | None:
+def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found:
+    """A patch that is no mail, with what stands above it: DEP-3's fields, or a person's words."""
+    said = read_text(text)
+    who, address = first_address(said.author)
+    told: list[str] = []
+    date = said.date
+    author = None
+    if address:
+        try:
+            author = _ident(Outside(Path("/")), who, address, date)
+        except runner.CommandError:
+            told.append(f"{where} has a Date: that is none, {date!r}")
+            author, date = author_ident(Outside(Path("/")), who, address, ""), ""
+        if not date:
+            told.append(f"{where} has no date: it is dated now")
+    elif said.author:
+        told.append(f"{where} has an author without an address, {said.author!r}")
+    when = "" if address or not date else _seconds(date)
+    message = said.message if said.message.strip() else ""
+    own = slug(said.name) if said.name else name
+    return Found(own, where, author, message, diff, strip, tuple(told), date=when, topic=said.topic)
+
+
+def _seconds(date: str) -> str:
+    """A date as git's ``@seconds zone``; empty for none."""
+    try:
+        found = _ident(Outside(Path("/")), "x", "x@x", date)
+    except runner.CommandError:
+        return ""
+    return f"@{found.when} {found.zone}"
+
+
+def _ident(git: Command, name: str, email: str, date: str) -> Ident:
+    """As ``author_ident``, for a day without a time as well: that is its noon, in no zone."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", date.strip()):
+        date = f"{date.strip()}T12:00:00+0000"
+    return author_ident(git, name, email, date)
+
+
+def _with_preamble(found: Found, text: str) -> Found:
+    said = read_text(text)
+    subject, _, body = split_trailers(found.message)[0].partition("\n")
+    first, _, rest = said.message.partition("\n")
+    words = rest if first.strip() in ("", subject.strip()) else said.message
+    trailers = "\n".join(split_trailers(found.message)[1])
+    extra, block = split_trailers(f"{subject}\n\n{words}") if parse_trailers(f"x\n\n{words}") else (words, [])
+    extra = extra.removeprefix(subject).strip("\n")
+    message = "\n\n".join(p for p in (subject, body.strip("\n"), extra, "\n".join([*block, trailers]).strip("\n")) if p)
+    settled = settle(message, author="kept")
+    told = found.said
+    author = found.author
+    if author is None and (pair := first_address(said.author))[1]:
+        author = _ident(Outside(Path("/")), *pair, said.date)
+    return replace(found, message=settled.message, author=author, said=told)
+
+
+def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
     """What format-patch wrote, read as a stack's own patches are, without starting git."""
     head = data.partition(b"\n\n")[0]
     if not _PLAIN.match(data) or _ENCODED_ELSE.search(head) or b"\nFrom " in data:
         return None
     try:
-        header, diff = parse_mail(data, str(path))
+        header, diff = parse_mail(data, where)
     except FormatError:
         return None
     if not _PLAIN_NAME.fullmatch(header.author.name) or not _PLAIN_NAME.fullmatch(header.author.email):
@@ -123,10 +147,12 @@ def _read_plain(path: Path, data: bytes, name: str, strip: int) -> Found | None:
     subject, _, body = header.message.partition("\n")
     if _COVER.search(subject) or (diff.strip() and not _DIFF.search(diff)):
         return None
-    return Found(name, str(path), header.author, f"{_without_tags(subject)}\n{body}", diff, strip)
+    said = settle(f"{_without_tags(subject)}\n{body}", author="kept")
+    own = slug(said.name) if said.name else name
+    return Found(own, where, header.author, said.message, diff, strip, topic=said.topic)
 
 
-def _read_mails(path: Path, data: bytes, name: str, strip: int) -> Iterator[Found]:
+def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Found]:
     """Mails by git's own parsers, which know charsets, transfer encodings, attachments and flowed text."""
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text)
@@ -137,10 +163,10 @@ def _read_mails(path: Path, data: bytes, name: str, strip: int) -> Iterator[Foun
         try:
             git.run("mailsplit", *keep, "-b", f"-o{folder}", "--", "mbox")
         except runner.CommandError as error:
-            raise FormatError(f"{path} is no mail that git can read: {error.said}", hint="save it as text") from None
+            raise FormatError(f"{place} is no mail that git can read: {error.said}", hint="save it as text") from None
         mails = sorted(p for p in folder.iterdir() if p.name.isdigit())
         for mail in mails:
-            where = f"{path} (mail {int(mail.name)})"
+            where = f"{place} (mail {int(mail.name)})"
             try:
                 # Into UTF-8, as Command pins it; given --encoding, git 2.39 converts nothing.
                 info = git.run("mailinfo", "-k", "body", "diff", data=mail.read_bytes())
@@ -151,9 +177,17 @@ def _read_mails(path: Path, data: bytes, name: str, strip: int) -> Iterator[Foun
                 raise FormatError(f"{where} has a NUL byte in its message", hint="take it out")
             found = _of_mail(mail.read_bytes(), info, (folder / "body").read_bytes(), (folder / "diff").read_bytes())
             own = name if len(mails) == 1 else slug(found.message.split("\n", 1)[0])
-            author, said = (None, found.said) if found.left_out else _author(git, info, where)
-            told = tuple(f"{where} {words}" for words in said)
-            yield replace(found, name=own, where=where, strip=strip, author=author, said=told)
+            author, told = (None, found.said) if found.left_out else _author(git, info, where)
+            head = re.split(rb"\r?\n\r?\n", mail.read_bytes(), maxsplit=1)[0].partition(b"\n")
+            fields = decode(head[2] if head[0].startswith(b"From ") else b"".join(head))
+            said = settle(found.message, fields_of(fields), "".join(_values(info, "Author")) or "")
+            if author is None and (pair := first_address(said.author))[1]:
+                author, told = _ident(git, *pair, said.date), ()
+            yield replace(
+                found, name=slug(said.name) if said.name else own, where=where, strip=strip, author=author,
+                said=tuple(f"{where} {words}" for words in told), message=said.message, topic=said.topic,
+                date="" if author or not said.date else _seconds(said.date),
+            )  # fmt: skip
 
 
 def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
@@ -202,7 +236,7 @@ def _author(git: Command, info: bytes, where: str) -> tuple[Ident | None, tuple[
     name, email, date = ("".join(_values(info, field)) for field in ("Author", "Email", "Date"))
     said = () if date else ("has no Date: it is dated now",)
     if not _values(info, "Author"):
-        return None, ("has no From: it is taken for yours",)
+        return None, ("has no From:",)
     try:
         try:
             return author_ident(git, name, email, date), said
@@ -212,6 +246,8 @@ def _author(git: Command, info: bytes, where: str) -> tuple[Ident | None, tuple[
             return author_ident(git, name, email, _other_date(date)), said
     except runner.CommandError as error:
         reason = error.said.removeprefix("fatal: ")
+        if "ident name" in reason:
+            return None, (f"has a From: that names nobody with an address, {name or email!r}",)
         raise FormatError(f"{where}: {reason}", hint="mend its From: to 'Name <address>', or its Date:") from None
 
 

@@ -1,0 +1,3 @@
+"""What people have, taken over: patches of any tool, edited files, scripts, pull requests."""
+
+__all__ = ["adopt", "diffs", "fit", "folders", "found", "gather", "headers", "mails", "recipe"]

@@ -1,0 +1,165 @@
+"""Adopting patches from elsewhere on top of a stack: what is found is tried in order, then written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.adopt.fit import TAKEN, Fitter, Item
+from patchq.adopt.found import Found
+from patchq.adopt.gather import Request, gather
+from patchq.errors import ConflictError, PatchqError, UserError
+from patchq.formats.header import Ident, clean_message, parse_trailers, with_trailer
+from patchq.git.objects import CommitInfo
+from patchq.names import CommitId, TreeId
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.stacks.edit import load, user_ident, with_trailers
+from patchq.stacks.export import Entry, Exported, slug, unique, write_stack
+
+#: What ``--author`` is for those who adopt their own.
+ME = "me"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of each patch, and what that did to the stack (nothing, if it was only tried)."""
+
+    exported: Exported
+    items: tuple[Item, ...]
+    tried: bool = False
+
+    @property
+    def left(self) -> list[Item]:
+        """Those that were to be adopted and were not."""
+        return [i for i in self.items if i.outcome not in (*TAKEN, "left out")]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How what is found is to be adopted.
+
+    :ivar author: of those that name nobody: ``Name <email>``, or :data:`ME`.
+    :ivar partial: adopt what fits, and leave the rest.
+    :ivar dry: say what would happen, and change nothing.
+    """
+
+    topic: str = ""
+    author: str = ""
+    signoff: bool = False
+    partial: bool = False
+    dry: bool = False
+
+
+def import_patches(
+    project: Project, upstream: str, request: Request, wish: Wish | None = None, *, set_name: str = ""
+) -> Imported:
+    """Adopt patches on top of a stack, from whatever ``request`` names.
+
+    :raises ConflictError: for those that don't apply exactly, unless ``wish`` says to leave them; nothing is
+        adopted then.
+    :raises UserError: for a source that holds no patch, and a patch without an author.
+    """
+    wish = wish or Wish()
+    set_name = project.choose_set(set_name)
+    with project.locked("import"):
+        stacks = project.stacks(set_name, [upstream])
+        loaded = load(project, stacks[0], set_name)
+        found = gather(project, loaded, request)
+        fitter = Fitter(
+            project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading
+        )  # fmt: skip
+        tried = fitter.fit_all(found)
+        items = tuple(item for item, _ in tried)
+        if wish.dry:
+            nothing = Exported(upstream, (), (), (), len(loaded.entries))
+            return Imported(nothing, _named(items, [e.name for e in loaded.entries]), True)
+        taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
+        _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
+        _ask_for_authors([f for f, _ in taken], wish.author)
+        entries, names = list(loaded.entries), [e.name for e in loaded.entries]
+        for patch, tree in taken:
+            name = unique(patch.name, names)
+            names.append(name)
+            entries.append(Entry(name, _commit_of(project, patch, tree, wish)))
+        change = Change("import", f"import {len(taken)} into {upstream}")
+        result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
+        project.journal.perform(change)
+        notes = tuple(note for item in items for note in item.notes)
+        left = tuple(
+            f"{i.where} was left: {i.outcome}: {i.detail}" for i in items if i.outcome not in (*TAKEN, "left out")
+        )
+        exported = replace(result, notes=(*result.notes, *notes, *left))
+        return Imported(exported, _named(items, [e.name for e in loaded.entries]))
+
+
+def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
+    """The items by the names that their patches get."""
+    names = list(taken)
+    found = []
+    for item in items:
+        name = unique(item.name, names) if item.outcome in TAKEN else item.name
+        names += [name] if item.outcome in TAKEN else []
+        found.append(replace(item, name=name))
+    return tuple(found)
+
+
+def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], partial: bool) -> None:
+    left = [i for i in items if i.outcome not in (*TAKEN, "left out")]
+    if not left or partial:
+        return
+    if len(left) == 1 == len(errors) and not isinstance(errors[0], ConflictError):
+        raise errors[0]
+    taken = sum(i.outcome in TAKEN for i in items)
+    lines = [f"{i.where} {_verdict(i, upstream)}: {i.detail}" for i in left]
+    more = f"; {taken} others apply" if taken else ""
+    raise ConflictError(
+        "\n".join(lines) + f"\nnothing was adopted{more}",
+        [c for i in left for c in i.conflicts],
+        hint=("--partial adopts those that apply, " if taken else "")
+        + "`patchq import … --dry-run` shows each; make a patch against the pinned ref (patchq never applies with "
+        "fuzz), or bring its branch: `patchq import NAME REPOSITORY --range A..B` merges",
+    )
+
+
+def _verdict(item: Item, upstream: str) -> str:
+    return {"there": f"is in {upstream} already", "unreadable": "can't be read"}.get(
+        item.outcome, f"doesn't apply exactly to {upstream}"
+    )
+
+
+def _ask_for_authors(taken: Sequence[Found], author: str) -> None:
+    """:raises UserError: if a patch says of no author, and the command doesn't either."""
+    nobody = [f for f in taken if f.author is None]
+    if not nobody or author:
+        return
+    more = f" (and {len(nobody) - 1} more)" if len(nobody) > 1 else ""
+    signed = next((v for k, v in parse_trailers(nobody[0].message) if k.lower() == "signed-off-by"), "")
+    raise UserError(
+        f"{nobody[0].where} names no author{more}; nothing was adopted",
+        hint="--author 'NAME <EMAIL>' says whose they are; --author me: yours"
+        + (f"; it is signed off by {signed}" if signed else ""),
+    )
+
+
+def _commit_of(project: Project, patch: Found, tree: TreeId, wish: Wish) -> CommitInfo:
+    author = patch.author or _author(project, patch, wish.author)
+    signer = user_ident(project, "" if wish.author == ME else wish.author) if wish.signoff else None
+    text = _describe(patch)
+    if patch.origin and not any(k.lower() == "origin" for k, _ in parse_trailers(text)):
+        text = with_trailer(text, "Origin", patch.origin)
+    topic = wish.topic or (slug(patch.topic) if patch.topic else "")
+    text = with_trailers(text, topic, "", signer)
+    return CommitInfo(CommitId(""), tree, (), author, text)
+
+
+def _author(project: Project, patch: Found, author: str) -> Ident:
+    found = user_ident(project, "" if author == ME else author)
+    if patch.date:
+        when, _, zone = patch.date.removeprefix("@").partition(" ")
+        return replace(found, when=int(when), zone=zone)
+    return found
+
+
+def _describe(patch: Found) -> str:
+    return clean_message(patch.message) or patch.name.replace("-", " ").capitalize()

@@ -1,0 +1,248 @@
+"""Diffs of any tool as git writes them: names stripped and placed, so that one applier serves all.
+
+``diff -u``, ``Index:`` and Subversion's, ``--no-prefix``, scratch folders, CR LF on the way. Where files lie is found
+by matching names with those of the tree; nothing is guessed, and a hunk's own lines are never touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from patchq.names import show_path
+
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_EXTENDED = re.compile(
+    rb"(old mode|new mode|new file mode|deleted file mode|similarity index|dissimilarity index|rename from|rename to|"
+    rb"copy from|copy to|index) "
+)
+#: What ``diff -N`` writes as the time of a file that isn't there, in any zone.
+_EPOCH = re.compile(rb"\t(?:1970-01-01 \d\d:00:00|1969-12-31 \d\d:00:00|Thu Jan  1 \d\d:00:00 1970)")
+
+
+class OddDiff(Exception):
+    """A diff that isn't plain text hunks: git itself is to read it."""
+
+
+@dataclass(slots=True)
+class Section:
+    """What a diff says of one file: names as they are written, git's own header lines, and the hunks as they are."""
+
+    old: bytes
+    new: bytes
+    extended: list[bytes] = field(default_factory=list)
+    hunks: list[bytes] = field(default_factory=list)
+    created: bool = False
+    deleted: bool = False
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it has no lines before: the file is new, or empty."""
+        return self.created or (bool(self.hunks) and self.hunks[0].startswith(b"@@ -0,0 "))
+
+    @property
+    def renamed(self) -> bool:
+        """Whether git's header says so."""
+        return any(line.startswith((b"rename ", b"copy ")) for line in self.extended)
+
+
+def sections(diff: bytes) -> list[Section]:
+    """The files of a diff.
+
+    :raises OddDiff: for binary ones, names in quotes, and hunks whose lines and counts disagree.
+    """
+    lines = diff.split(b"\n")
+    found: list[Section] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith(b"diff --git "):
+            at = _git_section(lines, at, found)
+        elif line.startswith(b"--- ") and at + 2 < len(lines) and lines[at + 1].startswith(b"+++ "):
+            section = Section(b"", b"")
+            at = _plain_section(lines, at, section)
+            found.append(section)
+        elif line.startswith((b"@@ -", b"GIT binary", b"Binary files ")):
+            raise OddDiff
+        else:
+            at += 1
+    return found
+
+
+def _git_section(lines: Sequence[bytes], at: int, found: list[Section]) -> int:
+    half = lines[at][11:]
+    middle = len(half) // 2
+    section = Section(half[:middle], half[middle + 1 :])
+    at += 1
+    while at < len(lines) and _EXTENDED.match(lines[at]):
+        section.extended.append(lines[at])
+        at += 1
+    section.created = any(line.startswith(b"new file mode") for line in section.extended)
+    section.deleted = any(line.startswith(b"deleted file mode") for line in section.extended)
+    if at < len(lines) and lines[at].startswith((b"GIT binary", b"Binary files ")):
+        raise OddDiff
+    if at < len(lines) and lines[at].startswith(b"--- "):
+        at = _plain_section(lines, at, section)
+    elif section.renamed:
+        names = {
+            line.split(b" ")[1]: line.split(b" ", 2)[2]
+            for line in section.extended
+            if b" from " in line or b" to " in line
+        }
+        # Names of a rename have no prefix; the first line's have.
+        prefix = (half.split(b"/")[0] + b"/") if half.startswith(b"a/") else b""
+        section.old = prefix + names.get(b"from", b"")
+        section.new = prefix + names.get(b"to", b"")
+    elif _tail(section.old) != _tail(section.new) or not section.extended:
+        raise OddDiff
+    if b'"' in section.old + section.new:
+        raise OddDiff
+    found.append(section)
+    return at
+
+
+def _tail(name: bytes) -> bytes:
+    return name.split(b"/", 1)[-1]
+
+
+def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
+    old, new = lines[at][4:], lines[at + 1][4:]
+    at += 2
+    section.created |= old.split(b"\t")[0] == b"/dev/null" or bool(_EPOCH.search(old))
+    section.deleted |= new.split(b"\t")[0] == b"/dev/null" or bool(_EPOCH.search(new))
+    section.old, section.new = (name.split(b"\t")[0].rstrip(b"\r") for name in (old, new))
+    if re.search(rb" \d{4}-\d\d-\d\d ", section.old) or b'"' in section.old + section.new:
+        raise OddDiff
+    first = at
+    while at < len(lines) and (match := _HUNK.match(lines[at])):
+        start = at
+        left = [int(match[2]) if match[2] is not None else 1, int(match[4]) if match[4] is not None else 1]
+        at += 1
+        while left != [0, 0] or (at < len(lines) and lines[at].startswith(b"\\ ")):
+            kind = lines[at][:1] if at < len(lines) else b"?"
+            if kind == b"\\":
+                pass
+            elif kind in (b" ", b"\r", b"") and min(left) > 0:
+                left = [left[0] - 1, left[1] - 1]
+            elif kind == b"-" and left[0]:
+                left[0] -= 1
+            elif kind == b"+" and left[1]:
+                left[1] -= 1
+            else:
+                raise OddDiff
+            at += 1
+        section.hunks += lines[start:at]
+        if at < len(lines) and lines[at][:1] in (b"+", b"-", b" ") and not lines[at].startswith((b"--- ", b"-- ")):
+            raise OddDiff
+    if at == first:
+        raise OddDiff
+    # No lines before, and none there: /dev/null or not, it is new.
+    if re.match(rb"@@ -0,0 ", section.hunks[0]) is None:
+        section.created = False
+    if re.match(rb"@@ -\S+ \+0,0 ", section.hunks[0]) is None:
+        section.deleted = False
+    return at
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How a diff's names become the tree's: ``strip`` folders off, ``folder`` before."""
+
+    strip: int = 1
+    folder: str = ""
+
+    def place(self, name: bytes) -> bytes:
+        """A name as the tree has it; empty where all of it is stripped."""
+        parts = [p for p in re.split(rb"/+", name.strip()) if p != b"."]
+        kept = b"/".join(parts[self.strip :])
+        return self.folder.encode() + b"/" + kept if self.folder and kept else kept
+
+    def __str__(self) -> str:
+        words = [f"-p{self.strip}"] if self.strip != 1 else []
+        return " ".join([*words, *([f"--directory {self.folder}"] if self.folder else [])])
+
+
+def _names(section: Section) -> list[bytes]:
+    """The names of a file that is there before, either of which it may lie under."""
+    if section.fresh:
+        return []
+    both = [section.old] if section.renamed else [section.new, section.old]
+    return [name for name in both if name != b"/dev/null"]
+
+
+def find_placing(found: Sequence[Section], files: Collection[bytes], given: Placing) -> Placing | None:
+    """The way in which every file that a diff changes lies in the tree; None if there is none, or more than one.
+
+    The given one is tried first, then others' depths, then one folder that all of them lie in.
+    """
+    there = [_names(section) for section in found]
+    there = [names for names in there if names]
+
+    def fits(placing: Placing) -> bool:
+        return all(any(placing.place(n) in files for n in names) for names in there)
+
+    if not there or fits(given):
+        return given
+    depth = max(name.count(b"/") for names in there for name in names)
+    for strip in range(depth + 1):
+        if fits(placing := Placing(strip, given.folder)):
+            return placing
+    for strip in (1, 0):
+        tails = {Placing(strip).place(name) for name in there[0]} - {b""}
+        folders = {path[: -len(tail) - 1] for tail in tails for path in files if path.endswith(b"/" + tail)}
+        placings = [p for f in sorted(folders) if fits(p := Placing(strip, f.decode("utf-8", "surrogateescape")))]
+        if len(placings) == 1:
+            return placings[0]
+        if placings:
+            return None
+    return None
+
+
+def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes]) -> bytes:
+    """A diff's files in the form in which git writes them, their names placed.
+
+    :raises OddDiff: for a name of which nothing is left.
+    """
+    out: list[bytes] = []
+    for section in found:
+        old, new = (placing.place(n) if n != b"/dev/null" else b"" for n in (section.old, section.new))
+        if not section.renamed:
+            # Of two names, patch takes one that is there, then the shorter: `x.orig` is a copy that was kept aside.
+            known = [n for n in (new, old) if n and (section.fresh or n in files)] or [n for n in (new, old) if n]
+            old = new = min(known, key=lambda n: (n.count(b"/"), len(n.rsplit(b"/", 1)[-1]), len(n)), default=b"")
+        if not old or not new or re.search(rb'["\\\x00-\x1f\x7f]', old + new):
+            raise OddDiff
+        created = section.created or (section.fresh and old not in files)
+        out.append(b"diff --git a/%s b/%s" % (old, new))
+        extended = [line for line in section.extended if not line.startswith((b"rename ", b"copy "))]
+        words = {line.split(b" ", 1)[0] for line in section.extended}
+        if created and not any(line.startswith(b"new file") for line in extended):
+            extended.insert(0, b"new file mode 100644")
+        if section.deleted and not any(line.startswith(b"deleted") for line in extended):
+            extended.insert(0, b"deleted file mode 100644")
+        at = next((n for n, line in enumerate(extended) if line.startswith(b"index ")), len(extended))
+        if section.renamed:
+            word = b"copy" if b"copy" in words else b"rename"
+            extended[at:at] = [word + b" from " + old, word + b" to " + new]
+        out += extended
+        if section.hunks:
+            out.append(b"--- /dev/null" if created else b"--- a/" + _named(old))
+            out.append(b"+++ /dev/null" if section.deleted else b"+++ b/" + _named(new))
+            out += section.hunks
+    return b"\n".join(out) + b"\n" if out else b""
+
+
+def _named(name: bytes) -> bytes:
+    """A name as git writes it above hunks: behind one with a blank stands a tab."""
+    return name + b"\t" if b" " in name else name
+
+
+def without_returns(diff: bytes) -> bytes:
+    """A diff that came with CR LF at the end of its lines, with LF."""
+    return diff.replace(b"\r\n", b"\n")
+
+
+def paths_of(found: Sequence[Section], placing: Placing) -> list[str]:
+    """The names of a diff's files, for people."""
+    return [show_path(placing.place(_names(s)[0] if _names(s) else s.new)) for s in found]

@@ -1,0 +1,236 @@
+"""Whether a patch from elsewhere fits a stack, and why it doesn't: one after the other, past failures."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchq.adopt.diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
+from patchq.adopt.found import Found, Reading
+from patchq.errors import Conflict, ConflictError, PatchqError, UserError
+from patchq.formats.header import Header, Ident
+from patchq.git.diffs import PathChange
+from patchq.git.gitlinks import refuse_repositories
+from patchq.git.replay import pick
+from patchq.git.repository import Git
+from patchq.names import CommitId, TreeId, show_path
+from patchq.stacks.engine import Engine, Incoming
+
+_NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
+_RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
+#: What becomes of an item: those that are taken, and those that are not.
+TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What becomes of one patch of a batch.
+
+    :ivar outcome: one of :data:`TAKEN` or :data:`LEFT`; ``there``: its change is in the tree already.
+    :ivar detail: why, and what may help, for people.
+    :ivar conflicts: where it doesn't fit, as ``apply`` tells it.
+    """
+
+    name: str
+    where: str
+    outcome: str
+    detail: str = ""
+    notes: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Fitter:
+    """A tree that patches are put on, one after the other."""
+
+    def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: Reading) -> None:
+        self.store, self.upstream, self.nested, self.reading = store, upstream, nested, reading
+        self.engine = Engine(store, upstream, nested)
+        self.tip = tip
+        #: What stopped those that were left, in their order.
+        self.errors: list[PatchqError] = []
+        self.tree = store.tree_of([tip])[0]
+        self.files = set(store.list_tree(tip))
+
+    def fit_all(self, found: Sequence[Found]) -> list[tuple[Item, TreeId]]:
+        """What becomes of each, and the tree after it. One that doesn't fit leaves the tree as it was."""
+        plain = [f for f in found if not f.left_out]
+        if plain and all(f.trees is None and f.diff.startswith(b"diff --git a/") and self._as_given(f) for f in plain):
+            try:
+                return self._at_once(found)
+            except PatchqError:
+                pass  # one by one tells which, and goes on
+        return [self.fit(f) for f in found]
+
+    def _as_given(self, patch: Found) -> bool:
+        return patch.strip == 1 and not patch.folder and not _RETURNED.search(patch.diff)
+
+    def _at_once(self, found: Sequence[Found]) -> list[tuple[Item, TreeId]]:
+        taken = [f for f in found if not f.left_out]
+        done = self.engine.apply(self.tip, [self._incoming(f, f.diff) for f in taken])
+        trees = self.store.tree_of([d.commit for d in done])
+        changes = self.store.changes_of([d.commit for d in done])
+        items: dict[int, tuple[Item, TreeId]] = {}
+        before = self.tree
+        for patch, applied, tree, changed in zip(taken, done, trees, changes, strict=True):
+            self._check_changes(patch, changed, before, tree)
+            outcome = "offset" if applied.offsets else "applies"
+            items[id(patch)] = Item(patch.name, patch.where, outcome, "", patch.said), tree
+            before = tree
+        self.tip, self.tree = done[-1].commit, before
+        result = []
+        before = TreeId("")
+        for patch in found:
+            result.append(items.get(id(patch)) or (self._left_out(patch), before))
+        return result
+
+    def fit(self, patch: Found) -> tuple[Item, TreeId]:
+        """Put one on the tree, if it fits."""
+        if patch.left_out:
+            return self._left_out(patch), self.tree
+        try:
+            item, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
+            if tip is None:
+                return item, self.tree
+            tree = self.store.tree_of([tip])[0]
+            changed = self.store.changes(self.tree, tree)
+            self._check_changes(patch, changed, self.tree, tree)
+        except ConflictError as error:
+            self.errors.append(error)
+            outcome, detail = self._why(patch, error)
+            conflicts = tuple(replace(c, patch=c.patch or patch.name) for c in error.conflicts)
+            return Item(patch.name, patch.where, outcome, detail, patch.said, conflicts), self.tree
+        except PatchqError as error:
+            self.errors.append(error)
+            return Item(patch.name, patch.where, "unreadable", error.message, patch.said), self.tree
+        for change in changed:
+            (self.files.add if change.new else self.files.discard)(change.path)
+        self.tip, self.tree = tip, tree
+        return item, tree
+
+    def _left_out(self, patch: Found) -> Item:
+        return Item(patch.name, patch.where, "left out", "; ".join(patch.said), patch.said)
+
+    def _incoming(self, patch: Found, diff: bytes) -> Incoming:
+        return Incoming(patch.name, Header(_NOBODY, patch.message or patch.name), diff, patch.where)
+
+    def _check_changes(self, patch: Found, changed: Sequence[PathChange], before: TreeId, after: TreeId) -> None:
+        if any(c.new and c.new.mode == b"160000" for c in changed):
+            refuse_repositories(self.store, patch.where, before, after, "where it was made")
+        for path in (show_path(change.path) for change in changed):
+            owner = next((n for p, n in self.nested.items() if path == p or path.startswith(p + "/")), "")
+            if owner:
+                raise UserError(
+                    f"{patch.where} changes {path}, which belongs to {owner}", hint=f"`patchq import {owner}`"
+                )
+
+    # Diffs
+
+    def _fit_diff(self, patch: Found) -> tuple[Item, CommitId | None]:
+        text, notes, odd = self._readable(patch)
+        notes = (*patch.said, *notes)
+        if not text.strip():
+            return Item(patch.name, patch.where, "applies", "", notes), self._commit(patch, self.tree)
+        try:
+            if odd and (patch.strip != 1 or patch.folder):
+                return Item(patch.name, patch.where, "applies", "", notes), self._by_git(patch, text)
+            done = self.engine.apply(self.tip, [self._incoming(patch, text)])[-1]
+        except ConflictError:
+            if not self.reading.three_way or (tree := self._merged(text)) is None:
+                raise
+            return Item(patch.name, patch.where, "merged", "", notes), self._commit(patch, tree)
+        moved = [f"{o.path}: {o.hunk.split(' @@')[0]} @@ {o.lines:+d} lines" for o in done.offsets]
+        return Item(patch.name, patch.where, "offset" if moved else "applies", "; ".join(moved), notes), done.commit
+
+    def _readable(self, patch: Found) -> tuple[bytes, tuple[str, ...], bool]:
+        """Its diff as git writes one, what to say of that, and whether only git can read it."""
+        diff, notes = patch.diff, []
+        if _RETURNED.search(diff):
+            diff = without_returns(diff)
+            notes.append(f"{patch.where} came with CR LF at its lines' ends: taken with LF")
+        given = Placing(patch.strip, patch.folder)
+        try:
+            found = sections(diff)
+            forced = self.reading.strip is not None
+            placing = (given if forced else find_placing(found, self.files, given)) or given
+            if placing != given:
+                notes.append(f"{patch.where} is read with {placing or '-p1'}: its files lie there")
+            if placing == Placing() and diff.startswith(b"diff --git a/"):
+                return diff, tuple(notes), False
+            return as_git(found, placing, self.files), tuple(notes), False
+        except OddDiff:
+            return diff, tuple(notes), True
+
+    def _by_git(self, patch: Found, diff: bytes) -> CommitId:
+        where = [f"--directory={patch.folder}"] if patch.folder else []
+        tree, said = self._applied(diff, f"-p{patch.strip}", *where)
+        if tree is None:
+            conflict = Conflict(self.upstream, patch.name, "", said.removeprefix("error: "))
+            raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
+        return self._commit(patch, tree)
+
+    def _applied(self, diff: bytes, *options: str) -> tuple[TreeId | None, str]:
+        """The tree after ``git apply`` if it takes the diff, and what it says."""
+        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self.store.run("read-tree", self.tree, env=env)
+            done = self.store.ask("apply", "--cached", "--whitespace=nowarn", *options, "-", data=diff, env=env)
+            if done.returncode or self.store.run("ls-files", "--unmerged", env=env):
+                return None, done.stderr.decode("utf-8", "replace").strip()
+            return TreeId(self.store.run("write-tree", env=env).decode().strip()), ""
+
+    def _merged(self, diff: bytes) -> TreeId | None:
+        return self._applied(diff, "--3way")[0]
+
+    def _commit(self, patch: Found, tree: TreeId) -> CommitId:
+        return self.store.commit_tree(tree, [self.tip], _NOBODY, patch.message or patch.name)
+
+    # Trees
+
+    def _fit_trees(self, patch: Found) -> tuple[Item, CommitId | None]:
+        assert patch.trees
+        before, after = patch.trees
+        tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
+        if tree == self.tree and before != after:
+            return Item(patch.name, patch.where, "there", "the tree has its change already", patch.said), None
+        outcome = "applies" if before == self.tree else "merged"
+        return Item(patch.name, patch.where, outcome, "", patch.said), self._commit(patch, tree)
+
+    # Why not
+
+    def _why(self, patch: Found, error: ConflictError) -> tuple[str, str]:
+        """``there`` or ``conflict``, and what is the matter in words."""
+        first = error.conflicts[0] if error.conflicts else None
+        said = f"{first.path}: {first.reason}".removeprefix(": ") if first else error.message
+        if patch.trees:
+            return "conflict", f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"
+        text, _, _ = self._readable(patch)
+        if self._applied(text, "--reverse")[0]:
+            return "there", "the tree has its change already: taken back, it applies"
+        hints = []
+        ends = self._other_ends(text)
+        if ends:
+            hints.append(ends)
+        elif self._applied(text, "-C1")[0]:
+            hints.append(
+                "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
+            )
+        elif not self.reading.three_way and self._merged(text) is not None:
+            hints.append("--3way merges it: what it was made against is in the store")
+        if not hints and "is not there" in said and "a file of that name" not in said:
+            hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
+        return "conflict", "; ".join([said, *hints])
+
+    def _other_ends(self, text: bytes) -> str:
+        lines = text.split(b"\n")
+        body = re.compile(rb"[-+ ]")
+        within = [bool(body.match(x)) and not x.startswith((b"--- ", b"+++ ")) for x in lines]
+        returned = b"\n".join(x + b"\r" if w else x for x, w in zip(lines, within, strict=True))
+        if self._applied(returned)[0]:
+            return "its lines end in LF, the file's in CR LF: `unix2dos` on its hunks, or make it anew there"
+        plain = b"\n".join(x.removesuffix(b"\r") if w else x for x, w in zip(lines, within, strict=True))
+        if plain != text and self._applied(plain)[0]:
+            return "its lines end in CR LF, the file's in LF: `dos2unix` mends it"
+        return ""

@@ -1,0 +1,170 @@
+"""Where other tools keep their patches, and in what order: a file, a folder, another tool's project.
+
+quilt's ``series`` (Debian, gbp, StGit's export, git-pile), Electron's ``.patches``, numbered files (``git format-patch
+-o``, OpenWrt, Buildroot), a Yocto recipe's ``SRC_URI``, a Debian source package's archive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from patchq.adopt.recipe import recipe_patches
+from patchq.errors import FormatError, UserError
+from patchq.sources.archive import members, opened_archive
+from patchq.stacks.export import slug
+from patchq.system import fsio
+
+#: Bytes of a patch, and of an archive of patches.
+MOST = 256 << 20
+_PATCH = re.compile(r".*\.(patch|diff|mbox|eml)$", re.IGNORECASE)
+_DEBIAN = re.compile(r".*\.debian\.tar\.\w+$")
+_NUMBERED = re.compile(r"\d+[-_.]")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that is to be read, its bytes, and how its tool applies it."""
+
+    data: bytes
+    where: str
+    name: str
+    strip: int = 1
+    folder: str = ""
+    origin: str = ""
+
+
+def places(path: Path) -> list[Place]:
+    """The files of patches that a path stands for, in their order.
+
+    :raises UserError: for a path that isn't there, and a folder whose order can't be known.
+    """
+    if not path.exists():
+        raise UserError(f"{path} is not there", hint="name a patch, an mbox, a folder of patches, or a repository")
+    if path.is_dir():
+        return _in_folder(path)
+    if _DEBIAN.match(path.name) or path.suffix == ".dsc":
+        return _debian_archive(path)
+    if path.suffix in (".bb", ".bbappend", ".inc"):
+        return [_place(p.path, p.strip, p.folder) for p in recipe_patches(path)]
+    return [_place(path)]
+
+
+def _place(path: Path, strip: int = 1, folder: str = "") -> Place:
+    data = fsio.read_limited(path, MOST)
+    if data is None:
+        raise UserError(f"{path} is not there", hint="restore it")
+    return Place(data, str(path), slug(path.name), strip, folder, origin_of(path))
+
+
+def origin_of(path: Path) -> str:
+    """A path as it may stand in a patch: nothing of whose machine it was on.
+
+    >>> origin_of(Path("../debian/patches/x.patch")), origin_of(Path("/home/me/w/up/debian/patches/x.patch"))
+    ('debian/patches/x.patch', 'debian/patches/x.patch')
+    """
+    parts = [p for p in path.parts if p not in ("..", ".", "/")]
+    return "/".join(parts[-3:] if path.is_absolute() else parts)
+
+
+def _in_folder(folder: Path) -> list[Place]:
+    for inner in ("debian/patches", "patches"):
+        if (folder / inner / "series").is_file() or (inner == "patches" and _is_openwrt(folder)):
+            return _in_folder(folder / inner)
+    series = fsio.read_or_none(folder / "series")
+    if series is not None:
+        return _series(folder, series.decode("utf-8", "replace"))
+    electron = fsio.read_or_none(folder / ".patches")
+    if electron is not None:
+        names = [line.strip() for line in electron.decode("utf-8", "replace").splitlines()]
+        return [_place(_inside(folder, ".patches", name)) for name in names if name and not name.startswith("#")]
+    if (folder / "config.json").is_file():
+        raise UserError(
+            f"{folder} has patches for several projects: {', '.join(_electron_folders(folder))}", hint="name one folder"
+        )
+    recipes = sorted(folder.glob("*.bb"))
+    if len(recipes) == 1:
+        return places(recipes[0])
+    if recipes:
+        raise UserError(f"{folder} has {len(recipes)} recipes", hint=f"name one: {recipes[0]}")
+    files = sorted((p for p in folder.iterdir() if p.is_file() and _PATCH.match(p.name)), key=lambda p: p.name)
+    if files:
+        return [_place(p) for p in files]
+    if (folder / ".git").exists() or (folder / "objects").is_dir():
+        raise UserError(f"{folder} is a repository", hint=f"which commits? `patchq import NAME {folder} --range A..B`")
+    raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patches themselves, in order")
+
+
+def _is_openwrt(folder: Path) -> bool:
+    """A package of OpenWrt: a Makefile, and patches beside it."""
+    return (folder / "Makefile").is_file() and any(_NUMBERED.match(p.name) for p in (folder / "patches").glob("*"))
+
+
+def _electron_folders(folder: Path) -> list[str]:
+    try:
+        found = json.loads((folder / "config.json").read_bytes())
+        return [str(entry["patch_dir"]) for entry in found] if isinstance(found, list) else list(map(str, found))
+    except (ValueError, TypeError, KeyError):
+        return [p.parent.name for p in sorted(folder.glob("*/.patches"))]
+
+
+def _series(folder: Path, text: str) -> list[Place]:
+    """The patches of quilt's ``series``, each with its own ``-p``."""
+    found = []
+    for line in text.splitlines():
+        words = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].split()
+        if not words:
+            continue
+        if "-R" in words[1:]:
+            raise FormatError(
+                f"{folder / 'series'} takes {words[0]} back (-R)", hint="adopt those before it, and make it anew"
+            )
+        # quilt's `-pab` is -p1 of another spelling.
+        strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
+        found.append(_place(_inside(folder, "series", words[0]), strip))
+    return found
+
+
+def _inside(folder: Path, listed_in: str, name: str) -> Path:
+    file = folder / name
+    if folder.resolve() not in file.resolve().parents:
+        raise FormatError(f"{folder / listed_in} names {name}, outside its folder", hint="copy that patch into it")
+    if not file.is_file():
+        raise UserError(f"{folder / listed_in} names {name}, which is not there", hint="restore it")
+    return file
+
+
+def _debian_archive(path: Path) -> list[Place]:
+    """``debian/patches`` of a source package: its ``.debian.tar``, or the ``.dsc`` that names it."""
+    if path.suffix == ".dsc":
+        names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", path.read_text("utf-8", "replace"), re.MULTILINE)
+        if not names or not (path.parent / PurePosixPath(names[0]).name).is_file():
+            raise UserError(f"{path} has no .debian.tar beside it", hint="`dget` or `apt-get source` brings both")
+        path = path.parent / PurePosixPath(names[0]).name
+    files: dict[str, bytes] = {}
+    with path.open("rb") as file, opened_archive(file, path.name) as tar:
+        for member in members(tar, path.name):
+            name = member.path.decode("utf-8", "replace")
+            if name.startswith("patches/") and not isinstance(member.data, bytes) and member.size <= MOST:
+                files[name.removeprefix("patches/")] = member.data.read()
+    return _listed(path, files)
+
+
+def _listed(path: Path, files: dict[str, bytes]) -> list[Place]:
+    if "series" not in files:
+        raise UserError(f"{path} has no debian/patches/series", hint="is it a package of format 3.0 (quilt)?")
+    found: list[Place] = []
+    for line in files["series"].decode("utf-8", "replace").splitlines():
+        words: Sequence[str] = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].split()
+        if not words:
+            continue
+        if words[0] not in files:
+            raise UserError(f"{path}: series names {words[0]}, which is not there", hint="get the archive again")
+        strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
+        where = f"{path}: debian/patches/{words[0]}"
+        origin = f"{path.name}: debian/patches/{words[0]}"
+        found.append(Place(files[words[0]], where, slug(PurePosixPath(words[0]).name), strip, "", origin))
+    return found

@@ -1,0 +1,44 @@
+"""What was found to adopt, before it is known whether it fits. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from patchq.formats.header import Ident
+from patchq.names import TreeId
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A patch as it lies elsewhere; without an author or a message it doesn't say them.
+
+    :ivar where: what to call it in an error: its file, and which mail of it.
+    :ivar strip: patch's ``-p``; with ``folder`` (its ``--directory``) how its names become the tree's.
+    :ivar trees: in place of a diff, the trees before and after it.
+    :ivar date: when it was made, where it has no author to say that of.
+    :ivar origin: where it was before, for its ``Origin:``.
+    :ivar said: what a person should know of how it was read; with ``left_out`` it is no patch, and that is said.
+    """
+
+    name: str
+    where: str
+    author: Ident | None
+    message: str
+    diff: bytes = b""
+    strip: int = 1
+    said: tuple[str, ...] = ()
+    left_out: bool = False
+    folder: str = ""
+    trees: tuple[TreeId, TreeId] | None = None
+    date: str = ""
+    origin: str = ""
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are to be read: patch's ``-p`` and ``--directory`` for all of them, and ``git apply --3way``."""
+
+    strip: int | None = None
+    folder: str = ""
+    three_way: bool = False

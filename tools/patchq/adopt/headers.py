@@ -1,0 +1,255 @@
+"""What patches say of themselves in other tools' words, as a message with git's trailers.
+
+Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's ``Patch-Filename``, what quilt, gbp,
+StGit and Buildroot write. What has a trailer here becomes one; all else stays where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from email import message_from_string
+from email.utils import getaddresses
+
+from patchq.formats.header import STATUS_WORDS, clean_message, parse_trailers, split_trailers
+
+#: Trailers of others that are worth keeping, wherever they stand.
+_KEPT = re.compile(
+    r"origin|bug(-[\w.-]+)?|forwarded|applied-upstream|last-update|upstream-status|upstream|cve|patch-filename|"
+    r"gbp(-pq)?|[a-z-]+-by|change-id",
+    re.IGNORECASE,
+)
+_DEP3 = re.compile(
+    r"description|subject|author|from|origin|bug(-[\w.-]+)?|forwarded|applied-upstream|last-update|[a-z-]+-by|"
+    r"upstream-status|upstream|cve|gbp(-pq)?|date",
+    re.IGNORECASE,
+)
+_FIELD = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(?:[ \t]|$)")
+_FROM_LINE = re.compile(r"From: (.*<[^<>\s]+@?[^<>\s]*>)")
+_STATUS_LINE = re.compile(r"^[ \t]*(Upstream[- ]Status|CVE):[ \t]*(\S.*)", re.IGNORECASE)
+_PICKED = re.compile(r"^\(cherry picked from commit ([0-9a-f]{7,40})\)", re.MULTILINE)
+_STATUS = re.compile(rf"({'|'.join(STATUS_WORDS)})\b[\s:,;-]*(.*)", re.IGNORECASE | re.DOTALL)
+_URL = re.compile(r"https?://\S+")
+_COMMIT = re.compile(r"\b[0-9a-f]{12,40}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a patch says: ``message`` with its trailers, ``author`` as it is written there, ``date`` likewise.
+
+    ``name`` and ``topic`` are what the tool that it comes from calls it; empty where nothing says so.
+    """
+
+    message: str
+    author: str = ""
+    date: str = ""
+    name: str = ""
+    topic: str = ""
+
+
+@dataclass
+class _Draft:
+    """A message in the making; ``trailers`` are those that stood elsewhere than at its end."""
+
+    subject: str = ""
+    body: list[str] = field(default_factory=list)
+    trailers: list[tuple[str, str]] = field(default_factory=list)
+    author: str = ""
+    date: str = ""
+
+    def take(self, key: str, value: str) -> None:
+        """One field of a header."""
+        low = key.lower()
+        lines = [line.strip() for line in value.strip().split("\n")]
+        if low in ("description", "subject") and not self.subject:
+            self.subject = lines[0]
+            # In a description a lone full stop is an empty line.
+            rest = [line.removeprefix(" ") for line in value.strip().split("\n")[1:]]
+            self.body += ["\n".join("" if line.strip() == "." else line for line in rest)] if rest else []
+        elif low in ("description", "subject"):
+            self.body.append("\n".join(lines))
+        elif low in ("author", "from") and not self.author:
+            self.author = " ".join(lines)
+        elif low == "date" and not self.date:
+            self.date = " ".join(lines)
+        elif low in ("author", "from"):
+            self.trailers.append(("Co-authored-by", " ".join(lines)))
+        else:
+            if low == "last-update" and not self.date:
+                self.date = " ".join(lines)
+            self.trailers.append((key, " ".join(lines)))
+
+
+def read_text(text: str) -> Said:
+    """What stands above the diff of a patch that is no mail: DEP-3 fields, or words of a person."""
+    draft = _Draft()
+    # quilt keeps comments of its own there.
+    paragraphs = [p for p in re.split(r"\n[ \t]*\n", clean_message(text).strip("\n")) if p.strip()]
+    for number, paragraph in enumerate(paragraphs):
+        lines = [line for line in paragraph.split("\n") if not line.startswith("#!")]
+        if lone := _FROM_LINE.fullmatch(paragraph):
+            draft.take("From", lone[1])
+        elif _is_header(lines) and (number == 0 or _only_known(lines)):
+            for key, value in message_from_string("\n".join(lines) + "\n\n").items():
+                draft.take(key, value)
+        elif not draft.subject and number == 0:
+            draft.subject, rest = lines[0], "\n".join(lines[1:])
+            draft.body += [rest] if rest else []
+        else:
+            draft.body.append("\n".join(lines))
+    subject = draft.subject or (draft.body.pop(0) if draft.body else "")
+    message = clean_message("\n\n".join([subject, *draft.body]))
+    return settle(message, draft.trailers, draft.author, draft.date)
+
+
+def _is_header(lines: list[str]) -> bool:
+    match = _FIELD.match(lines[0]) if lines else None
+    return bool(match and _DEP3.fullmatch(match[1])) and all(
+        _FIELD.match(line) or line[:1] in (" ", "\t") for line in lines
+    )
+
+
+def _only_known(lines: list[str]) -> bool:
+    return all(_DEP3.fullmatch(m[1]) for line in lines if (m := _FIELD.match(line)))
+
+
+def fields_of(head: str) -> list[tuple[str, str]]:
+    """Of a mail's header, the fields that are the patch's own and not the way's."""
+    found = message_from_string(head + "\n\n").items()
+    return [(k, " ".join(v.split())) for k, v in found if _KEPT.fullmatch(k)]
+
+
+def settle(message: str, more: list[tuple[str, str]] | None = None, author: str = "", date: str = "") -> Said:
+    """A message with its trailers at its end, wherever they stood; ``more`` are those that stood outside of it.
+
+    >>> settle("Fix it\\n\\nUpstream-Status: Backport\\nCVE: CVE-2024-1\\n\\nWhy.\\n").message
+    'Fix it\\n\\nWhy.\\n\\nUpstream-Status: Backport\\nCVE: CVE-2024-1\\n'
+    """
+    trailers = list(more or [])
+    text, own = split_trailers(clean_message(message))
+    subject, _, rest = text.partition("\n")
+    kept = []
+    for paragraph in re.split(r"\n[ \t]*\n", rest.strip("\n")):
+        if lone := _FROM_LINE.fullmatch(paragraph):
+            author, paragraph = author or lone[1], "" if not author else paragraph
+        else:
+            paragraph = _without_fields(paragraph, trailers)
+        kept += [paragraph] if paragraph.strip() else []
+    block = [line for line in own if not line.startswith(("Upstream Status:",))]
+    pairs = {(key.lower(), value) for key, value in parse_trailers(message)}
+    before = [f"{key}: {value}" for key, value in trailers if (key.lower(), value) not in pairs]
+    body = "\n\n".join([subject, *kept])
+    done = clean_message("\n".join([body, "", *dict.fromkeys(before), *block]))
+    done = _with_status(done)
+    found = {key.lower(): value for key, value in parse_trailers(done)}
+    gbp = dict(word.partition(" ")[::2] for k, word in parse_trailers(done) if k.lower() in ("gbp", "gbp-pq"))
+    name = found.get("patch-filename", "") or gbp.get("Name", "") or gbp.get("name", "")
+    return Said(done, author, date or found.get("last-update", ""), name, gbp.get("Topic", "") or gbp.get("topic", ""))
+
+
+def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:
+    """A paragraph without what it says in trailers' words, which goes to ``trailers``."""
+    whole = parse_trailers(f"x\n\n{paragraph}")
+    lines = paragraph.split("\n")
+    if (
+        whole
+        and any(_KEPT.fullmatch(k) for k, _ in whole)
+        and len(split_trailers(f"x\n\n{paragraph}")[1]) == len(whole)
+    ):
+        trailers += whole
+        return ""
+    kept = []
+    at = 0
+    while at < len(lines):
+        match = _STATUS_LINE.match(lines[at])
+        at += 1
+        if not match:
+            kept.append(lines[at - 1])
+            continue
+        value = match[2]
+        while value.count("[") > value.count("]") and at < len(lines):
+            value, at = f"{value} {lines[at].strip()}", at + 1
+        trailers.append(("CVE" if match[1].upper() == "CVE" else "Upstream-Status", value.strip()))
+    return "\n".join(kept)
+
+
+def _with_status(message: str) -> str:
+    """``message`` with one ``Upstream-Status:`` in the words that ``check`` knows, if anything in it says one."""
+    pairs = parse_trailers(message)
+    own = next((v for k, v in pairs if k.lower() == "upstream-status"), "")
+    if own:
+        settled = f"Upstream-Status: {_status(own)}"
+        text, block = split_trailers(message)
+        seen = False
+        lines = []
+        for line in block:
+            if line.lower().startswith("upstream-status"):
+                lines += [] if seen else [settled]
+                seen = True
+            else:
+                lines.append(line)
+        return clean_message("\n".join([text, *lines]))
+    if status := _implied(pairs, message):
+        text, block = split_trailers(message)
+        joined = [text, f"Upstream-Status: {status}", *block] if block else [text, "", f"Upstream-Status: {status}"]
+        return clean_message("\n".join(joined))
+    return message
+
+
+def _status(value: str) -> str:
+    """``Backport (https://…)``, ``backport from 1.2``, as ``Backport […]``; what is none of its words as it is."""
+    match = _STATUS.fullmatch(value.strip())
+    if not match:
+        return value
+    word = next(w for w in STATUS_WORDS if w.lower() == match[1].lower())
+    return _detailed(word, match[2])
+
+
+def _detailed(word: str, detail: str) -> str:
+    """
+    >>> _detailed("Backport", "[a [b] c]"), _detailed("Pending", "")
+    ('Backport [a (b) c]', 'Pending')
+    """
+    detail = " ".join(detail.split())
+    if detail[:1] + detail[-1:] in ("[]", "()"):
+        detail = detail[1:-1]
+    detail = detail.strip().replace("[", "(").replace("]", ")")
+    return f"{word} [{detail}]" if detail else word
+
+
+def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
+    """What other fields than ``Upstream-Status:`` say of it, by what DEP-3 and Buildroot mean with them."""
+    found = {key.lower(): value for key, value in reversed(pairs)}
+    kind, _, what = found.get("origin", "").partition(",")
+    if kind.strip() in ("upstream", "backport") and (what.strip() or found.get("applied-upstream")):
+        return _detailed("Backport", what or found["applied-upstream"])
+    if found.get("applied-upstream"):
+        return _detailed("Accepted", found["applied-upstream"])
+    if picked := _PICKED.search(message):
+        return _detailed("Backport", picked[1])
+    forwarded = found.get("forwarded", "")
+    if forwarded.startswith("not-needed"):
+        return _detailed("Inappropriate", forwarded)
+    if _URL.search(forwarded) or forwarded.startswith("yes"):
+        return _detailed("Submitted", forwarded.removeprefix("yes").strip(" ,") or found.get("bug", "") or "forwarded")
+    upstream = found.get("upstream", "")
+    if _URL.search(upstream):
+        landed = "/commit" in upstream or ("/pull/" not in upstream and bool(_COMMIT.search(upstream)))
+        return _detailed("Backport" if landed else "Submitted", upstream)
+    if upstream.lower().startswith("n/a"):
+        return _detailed("Inappropriate", upstream)
+    return ""
+
+
+def first_address(author: str) -> tuple[str, str]:
+    """Name and address of the first person in a field; empty where it holds none.
+
+    >>> first_address("Jane Roe <jane@example.org>, Al <al@example.org>")
+    ('Jane Roe', 'jane@example.org')
+    >>> first_address("upstream")
+    ('', '')
+    """
+    for name, address in getaddresses([author]):
+        if re.fullmatch(r"[^\s<>@]+@[^\s<>@]+", address):
+            return name or address, address
+    return "", ""

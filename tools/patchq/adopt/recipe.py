@@ -1,0 +1,101 @@
+"""The patches of a Yocto recipe: those of its ``SRC_URI``, in its order, with their parameters.
+
+Read as text, not run: what Python or a class of the recipe would add isn't there, and an assignment that only some
+machines or builds make is told.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import UserError
+
+_ASSIGN = re.compile(
+    r"^SRC_URI(?P<over>(?:[:_][\w-]+)*)\s*(?P<how>\?\?=|\?=|:=|\+=|=\+|\.=|=\.|=)\s*\"(?P<value>(?:\\\n|[^\"])*)\"",
+    re.MULTILINE,
+)
+_INCLUDE = re.compile(r"^(?:require|include)\s+(\S+\.inc)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipePatch:
+    """A patch of a recipe: ``striplevel`` and ``patchdir``, where it names them."""
+
+    path: Path
+    strip: int
+    folder: str
+
+
+def recipe_patches(recipe: Path) -> list[RecipePatch]:
+    """What a recipe's ``SRC_URI`` applies.
+
+    :raises UserError: for a file that isn't beside the recipe, and where nothing is applied.
+    """
+    name, _, version = recipe.stem.partition("_")
+    words = {"PN": name, "BPN": name, "PV": version, "BP": f"{name}-{version}", "P": f"{name}-{version}"}
+    found = []
+    for entry in _uris(_text(recipe, words)):
+        scheme, _, rest = entry.partition("://")
+        path, *parameters = rest.split(";")
+        given = dict(p.partition("=")[::2] for p in parameters)
+        if scheme != "file" or given.get("apply") in ("no", "0"):
+            continue
+        if not path.endswith((".patch", ".diff")) and given.get("apply") not in ("yes", "1"):
+            continue
+        folder = re.sub(r"^\$\{S\}/?|^\$\{(?:WORKDIR|UNPACKDIR)\}/git/?", "", given.get("patchdir", "")).strip("/")
+        if "$" in folder or ".." in folder.split("/"):
+            raise UserError(f"{recipe}: patchdir={folder} of {path} can't be read", hint="--directory, patch by patch")
+        found.append(RecipePatch(_find(recipe, _expand(path, words), words), int(given.get("striplevel", "1")), folder))
+    if not found:
+        raise UserError(f"{recipe} applies no patches", hint="name the .bbappend or the patches themselves")
+    return found
+
+
+def _text(recipe: Path, words: dict[str, str], depth: int = 0) -> str:
+    text = re.sub(r"^#.*\n", "", recipe.read_text("utf-8", "replace"), flags=re.MULTILINE)
+
+    def included(match: re.Match[str]) -> str:
+        path = recipe.parent / Path(_expand(match[1], words)).name
+        return _text(path, words, depth + 1) if depth < 5 and path.is_file() else ""
+
+    return _INCLUDE.sub(included, text)
+
+
+def _uris(text: str) -> list[str]:
+    """The entries of all assignments that every build makes, in BitBake's order."""
+    first: list[str] = []
+    later: list[str] = []
+    for match in _ASSIGN.finditer(text):
+        entries = match["value"].replace("\\\n", " ").split()
+        over = [w for w in re.split(r"[:_]", match["over"]) if w]
+        if over and (over[0] not in ("append", "prepend") or len(over) > 1):
+            continue  # of one machine or class
+        if over == ["append"]:
+            later += entries
+        elif over == ["prepend"] or match["how"] in ("=+", "=."):
+            first = entries + first
+        elif match["how"] in ("+=", ".="):
+            first += entries
+        elif match["how"] in ("?=", "??="):
+            first = first or entries
+        else:
+            first = entries
+    return first + later
+
+
+def _expand(text: str, words: dict[str, str]) -> str:
+    return re.sub(r"\$\{(\w+)\}", lambda m: words.get(m[1], m[0]), text)
+
+
+def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
+    """A file where BitBake's ``FILESPATH`` has it, else the only one of its name below the recipe."""
+    for folder in (words["BP"], words["BPN"], "files", "."):
+        path = recipe.parent / folder / name
+        if path.is_file() and recipe.parent.resolve() in path.resolve().parents:
+            return path
+    near = [p for p in recipe.parent.rglob(Path(name).name) if p.is_file()]
+    if len(near) == 1:
+        return near[0]
+    raise UserError(f"{recipe} applies {name}, which is not beside it", hint=f"put it into {recipe.parent / 'files'}")
