@@ -7,6 +7,7 @@ __all__ = [
     "candidates",
     "column",
     "forecast",
+    "history",
     "landing",
     "linemap",
     "looking",
@@ -15,7 +16,9 @@ __all__ = [
     "rebase",
     "rerere",
     "resolving",
+    "source",
     "state",
     "stops",
     "successor",
+    "tally",
 ]

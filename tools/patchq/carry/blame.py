@@ -17,6 +17,7 @@ from patchq.git.repository import Git, bare_repository, scratch
 from patchq.git.transport import fetch_history
 from patchq.names import CommitId
 from patchq.project.project import Project
+from patchq.project.stack import load_stack
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.system import runner
 
@@ -37,8 +38,9 @@ class Culprit:
 
 
 def blame(
-    project: Project, upstream: str, breaks: Mapping[str, str], refs: Sequence[str], *, set_name: str = ""
-) -> list[Culprit]:
+    project: Project, upstream: str, breaks: Mapping[str, str], refs: Sequence[str], *, set_name: str = "",
+    from_ref: str = "",
+) -> list[Culprit]:  # fmt: skip
     """Find the commits that broke patches.
 
     Along first parents, between the last of the refs (or the pin's own) where a patch still lands and the first
@@ -46,14 +48,15 @@ def blame(
 
     :param breaks: the ref at which each patch (``upstream/name``) stops first.
     :param refs: in order.
+    :param from_ref: the pinned ref whose stack is carried; the set's own by default.
     :raises SourceError: if there is no history to be had.
     """
     set_name = project.choose_set(set_name)
-    with project.locked("blame"):
-        (carried,) = carried_stacks(project, project.stacks(set_name, [upstream]), set_name)
-    pin = carried.stack.pin
     if not breaks:
         return []
+    with project.locked("blame"):
+        pin = project.lock.upstreams[upstream].pins[from_ref or project.lock.sets[set_name][upstream]]
+        (carried,) = carried_stacks(project, [load_stack(project.layout, pin)], set_name)
     if not pin.url:
         raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {pin.ref}`")
     # Apart from the store, whose commits have no parents.
@@ -63,7 +66,9 @@ def blame(
     with scratch(project.store, history) as both:
         search = _Search(history, both, carried)
         found = [
-            search.first_stop(patch, ref, commits[chain[chain.index(ref, 1) - 1]], commits[ref])
+            search.first_stop(
+                patch, ref, commits[chain[(chain.index(ref, 1) if ref in chain[1:] else 1) - 1]], commits[ref]
+            )
             for patch, ref in breaks.items()
         ]
     return [culprit for culprit in found if culprit]

@@ -5,54 +5,57 @@ No worktree, branch or stack moves; the store gains objects, and the bases that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from patchq.carry import rerere
 from patchq.carry.column import Column
-from patchq.carry.landing import STOPS, FileConflict, read_patches
+from patchq.carry.history import at_hand
+from patchq.carry.landing import REPLAYED, STOPS, Patch, read_patches
 from patchq.carry.looking import sights, verdict
-from patchq.carry.merging import carry_each
-from patchq.errors import UserError
-from patchq.formats.ledger import FileOffset, line_map
+from patchq.carry.merging import carry_each, look_at
+from patchq.carry.source import Plan, Planner
+from patchq.carry.tally import Cell, RefTally
+from patchq.carry.tally import tally as count
+from patchq.errors import SourceError, UserError
+from patchq.formats.header import parse_trailers
+from patchq.formats.ledger import line_map
 from patchq.formats.lock import Pin
 from patchq.names import CommitId
 from patchq.project.project import Project
-from patchq.project.refs import newest, pin_at, releases_of
+from patchq.project.refs import newest, pin_at, pins_between, releases_of
 from patchq.sources.pins import Fetcher
-from patchq.stacks.apply import carried_stacks
 from patchq.stacks.siblings import Difference, differences
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A patch on a ref.
+class From:
+    """Where a ref's patches come from: the stack of ``from_ref``, and ``why`` that one.
 
-    :ivar files: those that conflict, or are gone.
-    :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
-    :ivar said: why it stops, where its files don't show it.
-    :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.carry.absorbed`.
+    :ivar absent: patches of the set's stack that are not carried, and why not.
     """
 
-    patch: str
     ref: str
-    outcome: str
-    files: tuple[FileConflict, ...] = ()
-    grade: str = ""
-    evidence: str = ""
-    offsets: tuple[FileOffset, ...] = ()
-    checked: str = ""
-    said: str = ""
+    from_ref: str
+    why: str
+    absent: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The matrix of one upstream's stack, refs as they were asked for, patches in the order of the series."""
+    """The matrix of one upstream's stack, refs as they were asked for, patches in the order of the series.
+
+    :ivar from_ref: the stack that the first ref's patches come from; ``sources`` has each ref's.
+    :ivar rows: all patches of the set's stack and of those that others come from.
+    """
 
     upstream: str
     from_ref: str
     refs: tuple[str, ...]
     cells: tuple[Cell, ...]
+    sources: tuple[From, ...] = ()
+    rows: tuple[str, ...] = ()
     #: What each ref asks of the set's other pins that they aren't, where the lock doesn't mean it.
     siblings: tuple[Difference, ...] = ()
 
@@ -60,9 +63,17 @@ class Forecast:
         """A ref's cells."""
         return [c for c in self.cells if c.ref == ref]
 
+    def source(self, ref: str) -> From:
+        """Where a ref's patches come from."""
+        return next(s for s in self.sources if s.ref == ref)
+
+    def tally(self, ref: str) -> RefTally:
+        """What a ref comes to."""
+        return count(ref, self.of(ref))
+
     def stops(self, ref: str) -> int:
-        """How many patches stop for a person there."""
-        return sum(c.outcome in STOPS for c in self.of(ref))
+        """How many patches need a person there."""
+        return len(self.tally(ref).needs)
 
     @property
     def cheapest(self) -> str:
@@ -70,19 +81,19 @@ class Forecast:
         return min(reversed(self.refs), key=self.stops)
 
     def breaks(self) -> dict[str, str]:
-        """The first ref, in the order asked for, at which each patch stops that does anywhere."""
+        """The first ref, in the order asked for, at which each patch needs a person that does anywhere."""
         found: dict[str, str] = {}
         for ref in self.refs:
-            for cell in self.of(ref):
-                if cell.outcome in STOPS:
-                    found.setdefault(cell.patch, ref)
+            for name in self.tally(ref).needs:
+                found.setdefault(name, ref)
         return found
 
 
 def forecast(
-    project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", ahead: bool = False, set_name: str = ""
-) -> Forecast:
-    """Carry a set's stack of an upstream onto each ref.
+    project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", ahead: bool = False,
+    set_name: str = "", from_ref: str = "",
+) -> Forecast:  # fmt: skip
+    """Carry an upstream's stack onto each ref, from the nearest one that is pinned.
 
     A patch that conflicts is left out, and those after it are carried without it.
 
@@ -90,33 +101,32 @@ def forecast(
         archive: ``v0.14.0`` or ``0.14.0``.
     :param releases: a specifier such as ``>=0.14``: all such releases that have a source archive.
     :param ahead: also onto what is newest upstream: its default branch, or its newest release.
-    :raises UserError: if there is no ref, or one can't be found.
+    :param from_ref: carry this pinned ref's stack, as if the refs had none of their own.
+    :raises UserError: if there is no ref, or one can't be found, or ``from_ref`` has no stack.
     """
     set_name = project.choose_set(set_name)
-    with project.locked("forecast"):
-        stacks = project.stacks(set_name, [upstream])
-        (carried,) = carried_stacks(project, stacks, set_name)
-        wanted = [*refs, *(releases_of(carried.stack.pin, releases) if releases else ())]
-        last = newest(project, carried.stack.pin)[0] if ahead else None
-        wanted = list(dict.fromkeys([*wanted, *([last.ref] if last else ())]))
+    with project.locked("forecast"), at_hand(project, upstream) as history:
+        planner = Planner(project, upstream, set_name, history, asked=from_ref, alone=bool(from_ref))
+        pin = planner.own.pin
+        last = newest(project, pin)[0] if ahead else None
+        wanted = [*refs, *(releases_of(pin, releases) if releases else ()), *([last.ref] if last else ())]
+        wanted = list(dict.fromkeys(wanted))
         if not wanted:
             raise UserError("no ref to forecast", hint="`--onto REF`, `--newest`, or `--releases '>=1.2'`")
-        fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         known = {last.ref: last} if last else {}
         with ThreadPoolExecutor(8) as pool:  # it waits for the index
-            pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, carried.stack.pin, ref), wanted))
-        bases = fetcher.fetch(pins)
-    patches = read_patches(project.store, carried.commits)
-    apart = [d for pin, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, pin, base.commit)]
-    columns = carry_each(project.store, patches, [base.commit for base in bases], carried.base)
-    (base,) = project.store.tree_of([carried.base])
-    first = Column(project.store, base, patches)
-    from_ref = carried.stack.pin.ref
-    versions = list(zip(wanted, columns, strict=True))
-    cells = tuple(
-        cell for number in range(len(patches)) for cell in _cells(upstream, from_ref, number, first, versions)
-    )
-    return Forecast(upstream, from_ref, tuple(wanted), cells, tuple(apart))
+            pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref), wanted))
+        fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+        bases = [base.commit for base in fetcher.fetch(pins)]
+        apart = [d for p, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, p, base)]
+        plans = [planner.plan(p, newest=bool(last and p.ref == last.ref)) for p in pins]
+        cells: list[Cell] = []
+        for numbers in _alike(plans):
+            cells += _carried(project, upstream, [plans[n] for n in numbers], [bases[n] for n in numbers])
+    rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
+    cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
+    sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent) for p in plans)
+    return Forecast(upstream, sources[0].from_ref, tuple(wanted), tuple(cells), sources, rows, tuple(apart))
 
 
 def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Difference]:
@@ -124,17 +134,74 @@ def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Di
     return [d for d in differences(project, set_name, {pin.upstream: base}, instead=pin) if not d.meant]
 
 
+def _alike(plans: Sequence[Plan]) -> list[list[int]]:
+    """The numbers of the plans that carry the same commits, together."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, plan in enumerate(plans):
+        key = (plan.from_ref, *plan.known, "", *(plan.commits[name].commit for name in plan.order))
+        groups.setdefault(key, []).append(number)
+    return list(groups.values())
+
+
+def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
+    """The patches of the set's stack, then what only other refs' stacks have."""
+    return dict.fromkeys([*own, *(name for plan in plans for name in plan.order)])
+
+
+def _carried(project: Project, upstream: str, plans: Sequence[Plan], bases: Sequence[CommitId]) -> list[Cell]:
+    """The cells of refs onto which the same patches are carried."""
+    plan = plans[0]
+    patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
+    if not patches:
+        return []
+    recorded = rerere.Recorded(project.store, rerere.recorded(project.layout, upstream))
+    columns = carry_each(project.store, patches, bases, plan.base, recorded)
+    (tree,) = project.store.tree_of([plan.base])
+    first = Column(project.store, tree, patches)
+    versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
+    stopping = any(landing.outcome in STOPS for column in columns for landing in column.landings.values())
+    between = [_between(project, upstream, p, patches) if stopping else [] for p in plans]
+    found = []
+    for number in range(len(patches)):
+        found += _cells(upstream, plan, number, first, versions, between)
+    return found
+
+
+def _between(project: Project, upstream: str, plan: Plan, patches: Sequence[Patch]) -> list[tuple[str, Column]]:
+    """The pinned releases on the way to a ref, as far as they are here: where a patch may have come upstream."""
+    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
+    here = []
+    for pin in pins_between(project.lock.upstreams[upstream], plan.source.pin, plan.onto):
+        try:
+            here.append((pin.ref, fetcher.fetch([pin])[0].commit))
+        except SourceError:
+            continue
+    columns = look_at(project.store, patches, [commit for _, commit in here], plan.base) if here else []
+    return [(ref, column) for (ref, _), column in zip(here, columns, strict=True)]
+
+
 def _cells(
-    upstream: str, from_ref: str, number: int, base: Column, versions: Sequence[tuple[str, Column]]
-) -> list[Cell]:
+    upstream: str, plan: Plan, number: int, base: Column, versions: Sequence[tuple[str, Column]],
+    between: Sequence[Sequence[tuple[str, Column]]],
+) -> list[Cell]:  # fmt: skip
     """The cells of a patch; where it stops, it is looked for in the versions up to there."""
     patch = base.patches[number]
-    landings = [column.landings[number] for _, column in versions]
-    seen = sights(patch, base, versions, [n for n, landing in enumerate(landings) if landing.outcome in STOPS])
+    proved = any(key == "Proof" for key, _ in parse_trailers(patch.commit.message))
     found = []
-    for n, ((ref, _), landing) in enumerate(zip(versions, landings, strict=True)):
-        outcome, grade, evidence = verdict(landing, seen[n], ref) if n in seen else (landing.outcome, "", "")
-        checked = line_map(from_ref, ref) if landing.offsets else ""
-        name = f"{upstream}/{patch.name}"
-        found.append(Cell(name, ref, outcome, landing.files, grade, evidence, landing.offsets, checked, landing.said))
+    for n, (ref, column) in enumerate(versions):
+        landing = column.landings[number]
+        outcome, grade, evidence, said = landing.outcome, "", "", landing.said
+        if outcome in STOPS:
+            way = [*between[n], *(v for v in versions[:n] if v[0] not in [ref for ref, _ in between[n]]), versions[n]]
+            seen = sights(patch, base, way, [len(way) - 1])[len(way) - 1]
+            outcome, grade, evidence = verdict(landing, seen, ref)
+        elif landing.outcome == REPLAYED and not proved:
+            said = "by a recorded resolution, and no proof says that it is right"
+        checked = line_map(plan.from_ref, ref) if landing.offsets else ""
+        found.append(
+            Cell(
+                f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence, landing.offsets, checked,
+                said, patch.name in plan.known, landing.outcome == REPLAYED and not proved,
+            )
+        )  # fmt: skip
     return found

@@ -17,7 +17,9 @@ from patchq.names import BlobId, CommitId, TreeId
 
 #: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.
 CLEAN, OFFSET, MERGED, ABSORBED, OBSOLETE, CONFLICT = "clean", "offset", "merged", "absorbed", "obsolete", "conflict"
-#: Those that stop for a person.
+#: By a recorded resolution.
+REPLAYED = "replayed"
+#: Those that stop a rebase.
 STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
 

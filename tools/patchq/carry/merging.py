@@ -16,8 +16,9 @@ from functools import partial
 
 from patchq.carry.absorbed import is_twice, mark_added
 from patchq.carry.column import Column, Request
-from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, FileConflict, Landing, Patch
+from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, REPLAYED, FileConflict, Landing, Patch
 from patchq.carry.linemap import LineMaps
+from patchq.carry.rerere import Recorded
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
@@ -27,14 +28,19 @@ from patchq.git.repository import Git, scratch
 from patchq.names import BlobId, CommitId, TreeId, show_path
 
 
-def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+def carry(
+    store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId,
+    recorded: Recorded | None = None,
+) -> list[Column]:  # fmt: skip
     """The patches on each base; one that stops is left out of what follows.
 
     What the landings hold is in memory: ``Column.contents`` has all that isn't in the store.
 
     :param written_for: the commit that the patches' stack begins at.
+    :param recorded: resolutions to take where they fit, unseen.
     """
     with _following(store, patches, bases, written_for) as (columns, merger):
+        merger.recorded = recorded
         for column in columns:
             column.read_bare(path for patch in patches for path in patch.paths)
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -48,11 +54,14 @@ def carry(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], writt
 _TOGETHER = 5
 
 
-def carry_each(store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId) -> list[Column]:
+def carry_each(
+    store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId,
+    recorded: Recorded | None = None,
+) -> list[Column]:  # fmt: skip
     """As :func:`carry`, of any number of bases: what comes of the patches, without the files' contents."""
     columns = []
     for start in range(0, len(bases), _TOGETHER):
-        part = carry(store, patches, bases[start : start + _TOGETHER], written_for)
+        part = carry(store, patches, bases[start : start + _TOGETHER], written_for, recorded)
         for column in part:
             column.contents = {}
         columns += part
@@ -94,6 +103,7 @@ class _Merger:
         self.git = git
         self.known: dict[tuple[Side, ...], Merged] = {}
         self.written: set[BlobId] = set()
+        self.recorded: Recorded | None = None
 
     def follow(self, columns: Sequence[Column], base: TreeId) -> None:
         """Find where files went that the patches change and a column lacks, and folders that they add files to.
@@ -162,7 +172,7 @@ class _Merger:
         for r, merged in found:
             news = [c.new.blob for c in merged.changes if c.new and c.new.blob in contents]
             r.column.contents.update((blob, contents[blob]) for blob in news)
-            _land(r, merged)
+            _land(r, merged, self.recorded)
 
     def _ask(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
         """The merges of pairs, by one process for each core: a merge takes git as long as its files are long."""
@@ -193,7 +203,7 @@ class _Merger:
         return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
 
 
-def _land(request: Request, merged: Merged) -> None:
+def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
     column, patch = request.column, request.patch
     said = ""
     if not merged.stages:
@@ -202,6 +212,11 @@ def _land(request: Request, merged: Merged) -> None:
         column.put(merged.changes)
         outcome = MERGED if merged.changes else ABSORBED
         column.landings[request.number] = Landing(patch.name, outcome, changes=merged.changes)
+        return
+    if recorded and (changes := _replayed(column, merged, recorded)):
+        column.put(changes)
+        resolved = tuple(FileConflict(show_path(path)) for path in sorted({s.path for s in merged.stages}))
+        column.landings[request.number] = Landing(patch.name, REPLAYED, resolved, changes)
         return
     column.leave_out(patch)
     old = [e.path for e in patch.edits if e.old is not None]
@@ -217,6 +232,23 @@ def _land(request: Request, merged: Merged) -> None:
     column.landings[request.number] = Landing(
         patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels, said=said
     )
+
+
+def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathChange, ...]:
+    """What a merge with conflicts comes to by recorded resolutions; nothing where they don't resolve all of it."""
+    changes = {c.path: c for c in merged.changes}
+    stages = {s.path for s in merged.stages}
+    parked = {p: column.contents[c.new.blob] for p, c in changes.items()
+              if p in stages and c.new and c.new.blob in column.contents}  # fmt: skip
+    for path, content in recorded.resolve(merged.stages, parked).items():
+        old, new, blob = changes[path].old, changes[path].new, blob_id(content)
+        assert new
+        column.contents[blob] = content
+        # git is asked for the line maps of those after it, which it has to know the file for.
+        column.git.run("hash-object", "-w", "--stdin", data=content)
+        changes[path] = PathChange(path, old, TreeEntry(new.mode, blob))
+        stages.discard(path)
+    return () if stages else tuple(changes.values())
 
 
 def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:

@@ -15,8 +15,10 @@ from dataclasses import replace
 from patchq import __version__
 from patchq.carry import rerere, stops
 from patchq.carry.column import Column
-from patchq.carry.landing import ABSORBED, STOPS, Landing, Patch, read_patches, write_commits
+from patchq.carry.history import at_hand
+from patchq.carry.landing import STOPS, Landing, Patch, read_patches, write_commits
 from patchq.carry.merging import carry
+from patchq.carry.source import Planner
 from patchq.carry.state import (
     ABORTING,
     CARRYING,
@@ -46,8 +48,7 @@ from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
-from patchq.project.stack import State, find_patch, ledger_path, load_stack, pin_key
-from patchq.stacks.apply import carried_stacks
+from patchq.project.stack import State, ledger_path, load_stack, pin_key
 from patchq.stacks.export import Entry, write_stack
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME, check_name
@@ -57,9 +58,9 @@ from patchq.system.paths import LOCK_NAME, check_name
 
 def start(
     project: Project, upstream: str, ref: str, *, prove: Prove, set_name: str = "", new_set: str = "",
-    retire: bool = False, leave_out: bool = False, only: Sequence[str] = (),
+    retire: bool = False, leave_out: bool = False, only: Sequence[str] = (), from_ref: str = "",
 ) -> Result:  # fmt: skip
-    """Carry a set's stack of an upstream onto a ref, up to the first patch that stops.
+    """Carry an upstream's stack onto a ref, from the nearest one that is pinned, up to the first patch that stops.
 
     Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; what the
     ledger says is absorbed there is not tried again.
@@ -68,6 +69,7 @@ def start(
     :param retire: retire what upstream has, if its proof passes on the bare new upstream.
     :param leave_out: leave out what stops, instead of stopping.
     :param only: of the patches that the ref's stack lacks, carry these; all by default.
+    :param from_ref: carry this pinned ref's stack instead of the nearest.
     :raises UserError: if a rebase of this upstream is under way, or a patch of ``only`` is not in the stack.
     """
     set_name = project.choose_set(set_name)
@@ -76,28 +78,22 @@ def start(
             raise UserError(
                 f"a rebase of {upstream} is under way", hint="`patchq rebase NAME --continue`, `--skip` or `--abort`"
             )
-        stacks = project.stacks(set_name, [upstream])
-        chosen = {find_patch(stacks, name)[1] for name in only}
-        pin = stacks[0].pin
-        if pin.ref == ref:
+        (own,) = project.stacks(set_name, [upstream])
+        if own.pin.ref == ref:
             return Result(upstream, ref, ref, "nothing", notes=(f"{upstream} is at {ref} in the set {set_name}",))
-        (carried,) = carried_stacks(project, stacks, set_name)
-        onto = complete_pin(project, pin, pin_at(project, pin, ref))
-        target = load_stack(project.layout, onto)
+        onto = complete_pin(project, own.pin, pin_at(project, own.pin, ref))
         base = stops.base_of(project, onto)
-        there = carried_stacks(project, [target], set_name)[0] if target.names else None
-        commits = {name: info.commit for name, info in carried.commits}
-        commits |= {name: info.commit for name, info in there.commits} if there else {}
-        retired = _retired(project, upstream, onto.ref) - set(target.names)
-        order = [n for n in _merged_order(stacks[0].names, target.names) if n not in retired]
-        if only:
-            order = [n for n in order if n in chosen or n in target.names]
-        if set(order) <= set(target.names):
+        with at_hand(project, upstream) as history:
+            plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)
+        if set(plan.order) <= set(plan.known):
             note = f"{upstream} {onto.ref} has all that there is to carry"
-            return Result(upstream, pin.ref, onto.ref, "nothing", notes=(note,))
+            return Result(upstream, plan.from_ref, onto.ref, "nothing", notes=(note,))
+        project.say(plan.said)
+        commits = {name: str(plan.commits[name].commit) for name in plan.order}
+        target_set = _choose_set(project, set_name, new_set, onto)
         progress = Progress(
-            upstream, set_name, _choose_set(project, set_name, new_set, onto), pin.ref, onto, carried.base, base.commit,
-            base.source, tuple(order), dict(commits), target.names, retire, leave_out,
+            upstream, set_name, target_set, plan.from_ref, onto, plan.base, base.commit,
+            base.source, plan.order, commits, plan.known, retire, leave_out,
         )  # fmt: skip
         return _run(project, progress, prove)
 
@@ -377,19 +373,3 @@ def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str
         return check_name(new_set, "a set")
     having = [n for n, refs in project.lock.sets.items() if refs.get(onto.upstream) == onto.ref]
     return next(iter(having), name_for(project.lock, set_name, onto.upstream, onto.ref))
-
-
-def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """The source's order, with what only the target has after the patch that it follows there."""
-    order = list(source)
-    for n, name in enumerate(target):
-        if name not in order:
-            at = order.index(target[n - 1]) + 1 if n else 0
-            order.insert(at, name)
-    return order
-
-
-def _retired(project: Project, upstream: str, ref: str) -> set[str]:
-    """The patches that the ledger says upstream has at a ref."""
-    data = fsio.read_or_none(ledger_path(project.layout, upstream)) or b""
-    return {patch for (patch, onto), a in ledgers.parse(data).latest().items() if onto == ref and a.outcome == ABSORBED}

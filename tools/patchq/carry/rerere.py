@@ -10,6 +10,7 @@ confuse it.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 import tempfile
@@ -65,6 +66,49 @@ def replay(store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], f
         found = {path: (git.folder / os.fsdecode(path)).read_bytes() for path in parked}
     # Where the same words conflict in two places, rerere may put back the one conflict for the other.
     return {path: content for path, content in found.items() if content != parked[path] and is_settled(content)}
+
+
+class Recorded:
+    """What is recorded for an upstream, asked of many conflicts: only those that can be known reach git's rerere."""
+
+    def __init__(self, store: Git, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self.known = {case.name for case in folder.iterdir()} if folder.is_dir() else set()
+
+    def resolve(self, stages: Sequence[Stage], contents: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """The files of a conflict as what is recorded resolves all of it; empty where it doesn't.
+
+        :param contents: the files with markers, by path.
+        """
+        paths = {s.path for s in stages}
+        both = [p for p in paths if {s.number for s in stages if s.path == p} >= {2, 3} and p in contents]
+        if not self.known or len(both) < len(paths) or any(conflict_id(contents[p]) not in self.known for p in paths):
+            return {}
+        found = replay(self.store, stages, {path: contents[path] for path in both}, self.folder)
+        return found if set(found) == paths else {}
+
+
+def conflict_id(content: bytes) -> str:
+    """rerere's name for the conflicts of a file: both sides of each, in an order of their own."""
+    digest, sides, part = hashlib.sha1(usedforsecurity=False), [b"", b""], -1
+    for line in split_lines(content):
+        if _begins(line, b"<"):
+            sides, part = [b"", b""], 0
+        elif part >= 0 and _begins(line, b"|"):
+            part = 2
+        elif part >= 0 and line.rstrip(b"\r\n") == b"=======":
+            part = 1
+        elif part >= 0 and _begins(line, b">"):
+            for side in sorted(sides):
+                digest.update(side + b"\0")
+            part = -1
+        elif part in (0, 1):
+            sides[part] += line
+    return digest.hexdigest()
+
+
+def _begins(line: bytes, mark: bytes) -> bool:
+    return line.startswith(mark * 7) and line[7:8] in (b" ", b"\n", b"\r", b"")
 
 
 def record(

@@ -10,7 +10,7 @@ from functools import cached_property
 from patchq.carry import rerere
 from patchq.carry.absorbed import Sight
 from patchq.carry.column import Column
-from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE, STOPS, Landing, Patch, write_commits
+from patchq.carry.landing import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
 from patchq.carry.looking import sight, verdict
 from patchq.carry.merging import look_at
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
@@ -28,7 +28,7 @@ from patchq.project.stack import load_stack
 from patchq.sources.pins import Base, Fetcher
 from patchq.system import fsio
 
-RESOLVED, REPLAYED = "resolved", "replayed"
+RESOLVED = "resolved"
 
 #: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
 Prove = Callable[[ProofRequest], tuple[str, str]]
@@ -157,9 +157,9 @@ def proof_word(state: str, said: str) -> str:
 
 
 def left_out(stop: Stop, how: str = "") -> Step:
-    """The step of a stopped patch that the new stack doesn't have; it is not said to be upstream's."""
-    outcome = stop.outcome if stop.outcome in (OBSOLETE, CONFLICT) else CONFLICT
-    return Step(stop.patch, outcome, "", _files(stop), stop.grade, stop.evidence, how or "left out")
+    """The step of a stopped patch that the new stack doesn't have; what upstream has is absorbed, not a conflict."""
+    said = f"left out: upstream has it ({stop.evidence})" if stop.outcome == ABSORBED else "left out"
+    return Step(stop.patch, stop.outcome, "", _files(stop), stop.grade, stop.evidence, how or said)
 
 
 def _files(stop: Stop) -> tuple[tuple[str, int], ...]:

@@ -67,10 +67,10 @@ def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, s
         except (SourceError, IndexError):
             pass
     pins = list(project.lock.upstreams[pin.upstream].pins.values())
-    return max(pins, key=_age), "the newest of the pins" + (f"; {trouble}" if trouble else "")
+    return max(pins, key=age), "the newest of the pins" + (f"; {trouble}" if trouble else "")
 
 
-def _age(pin: Pin) -> tuple[int, Version] | tuple[int]:
+def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
     """What a pin is ordered by: its own version, else its archive's; a branch or a commit comes after them."""
     from packaging.version import InvalidVersion, Version
 
@@ -84,7 +84,7 @@ def _age(pin: Pin) -> tuple[int, Version] | tuple[int]:
 
 def older_first(pins: Iterable[Pin]) -> list[Pin]:
     """Pins in the order of their releases, then those of no release."""
-    return sorted(pins, key=_age)
+    return sorted(pins, key=age)
 
 
 def _archive_project(pin: Pin) -> str:

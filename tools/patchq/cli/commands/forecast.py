@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,12 @@ from patchq.cli.terminal import echo, show_table
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
+    from patchq.carry.blame import Culprit
     from patchq.carry.forecast import Forecast
+    from patchq.carry.tally import Cell
+
+#: What a cell is called in the matrix; other outcomes by their own words.
+_SHORT = {"absorbed": "upstream has it", "conflict": "needs you", "replayed": "replays"}
 
 
 @click.command("forecast")
@@ -19,106 +25,161 @@ if TYPE_CHECKING:
 @click.option("--onto", "refs", multiple=True, metavar="REF", help="A ref or a release; may be given again.")
 @click.option("--releases", default="", metavar="SPEC", help="All releases that fit: '>=0.14'.")
 @click.option("--newest", is_flag=True, help="Upstream's default branch, or its newest release.")
+@click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to carry.  [default: the nearest]")
+@click.option("--why", is_flag=True, help="Also files, evidence and how far lines moved, patch by patch.")
 @click.option("--annotate", is_flag=True, help="Also an annotation (GitHub Actions) for each patch that stops.")
 @click.option("--blame", is_flag=True, help="Also at which ref each patch stops first, and which ref is cheapest.")
 @set_option
 @json_option
 def command(
-    name: str | None, refs: tuple[str, ...], releases: str, newest: bool, annotate: bool, blame: bool, set_name: str,
-    as_json: bool,
+    name: str | None, refs: tuple[str, ...], releases: str, newest: bool, from_ref: str, why: bool, annotate: bool,
+    blame: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """What carrying a stack onto other refs would come to.
 
-    Patch by ref, in memory: clean, offset (lines moved), merged, absorbed (upstream has it), obsolete
-    (what it changes is gone) or conflict. Nothing is moved. Without NAME, each upstream of the set that has patches.
+    Patch by ref, in memory, from the nearest stack that is pinned: what lands, what upstream has, what a recorded
+    resolution replays, what needs a person. Nothing is moved. Without NAME, each upstream of the set that has patches.
     """
+    from patchq.carry.forecast import forecast
+
     project = open_project(as_json)
     if name is None and as_json:
         raise click.UsageError("--json answers for one upstream: NAME")
     stacks = project.stacks(project.choose_set(set_name), [name] if name else [])
     for upstream in [name] if name else [s.pin.upstream for s in stacks if s.names]:
-        _one(project, upstream, refs, releases, newest, annotate, blame, set_name, as_json)
+        found = forecast(
+            project, upstream, refs, releases=releases, ahead=newest, set_name=set_name, from_ref=from_ref
+        )  # fmt: skip
+        culprits, trouble = _culprits(project, found, set_name) if blame else ([], "")
+        if as_json:
+            emit("forecast", _body(found, culprits, trouble))
+            return
+        _show(found, why)
+        if annotate:
+            _show_annotations(project, found)
+        if blame:
+            _show_blame(found, culprits, trouble)
 
 
-def _one(
-    project: Project, name: str, refs: tuple[str, ...], releases: str, newest: bool, annotate: bool, blame: bool,
-    set_name: str, as_json: bool,
-) -> None:  # fmt: skip
-    from patchq.carry.blame import blame as find_culprits
-    from patchq.carry.forecast import forecast
+def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Culprit], str]:
+    """The commits that broke patches, or why there are none."""
+    from patchq.carry.blame import blame
     from patchq.errors import SourceError
 
-    found = forecast(project, name, refs, releases=releases, ahead=newest, set_name=set_name)
-    culprits, trouble = [], ""
-    if blame:
-        try:
-            culprits = find_culprits(project, name, found.breaks(), found.refs, set_name=set_name)
-        except SourceError as error:
-            trouble = f"no commits to blame: {error.message}"
-    stops = {ref: found.stops(ref) for ref in found.refs}
-    if as_json:
-        cells = [{**asdict(c), "paths": [f.path for f in c.files]} for c in found.cells]
-        emit("forecast", {
-            "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs), "stops": stops,
-            "cells": cells, "siblings": [{**asdict(d), "said": d.said} for d in found.siblings],
-            "breaks": found.breaks(), "cheapest": found.cheapest,
-            "culprits": [asdict(c) for c in culprits], "notes": [trouble] if trouble else [],
-        })  # fmt: skip
-        return
-    _show_cells(found, stops)
-    if annotate:
-        _show_annotations(project, found, name, set_name)
-    if blame:
-        by_patch = {c.patch: c for c in culprits}
-        for patch, ref in found.breaks().items():
-            echo(f"{patch} stops first at {ref}")
-            if culprit := by_patch.get(patch):
-                pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
-                echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
-        if trouble:
-            echo(trouble, err=True)
-        echo(f"cheapest: {found.cheapest}, {stops[found.cheapest]} stops")
+    culprits: list[Culprit] = []
+    breaks = found.breaks()
+    try:
+        for from_ref in dict.fromkeys(s.from_ref for s in found.sources):
+            refs = [s.ref for s in found.sources if s.from_ref == from_ref]
+            mine = {patch: ref for patch, ref in breaks.items() if ref in refs}
+            culprits += blame(project, found.upstream, mine, refs, set_name=set_name, from_ref=from_ref)
+    except SourceError as error:
+        return culprits, f"no commits to blame: {error.message}"
+    return culprits, ""
 
 
-def _show_cells(found: Forecast, stops: Mapping[str, int]) -> None:
-    """The matrix, and what is to be said of its cells."""
+def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[str, object]:
+    """The JSON answer."""
+    return {
+        "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs),
+        "stops": {ref: found.stops(ref) for ref in found.refs},
+        "cells": [
+            {**asdict(c), "paths": [f.path for f in c.files], "needs_you": c.needs_you} for c in found.cells
+        ],
+        "breaks": found.breaks(), "cheapest": found.cheapest, "culprits": [asdict(c) for c in culprits],
+        "siblings": [{**asdict(d), "said": d.said} for d in found.siblings],
+        "notes": [trouble] if trouble else [], "sources": [asdict(s) for s in found.sources],
+        "tallies": [{**asdict(t), "said": t.said} for t in map(found.tally, found.refs)], "next": _next(found),
+    }  # fmt: skip
+
+
+def _show(found: Forecast, why: bool) -> None:
+    """The matrix, a patch a line, and the sum of each ref."""
+    by_place = {(c.patch, c.ref): c for c in found.cells}
+    absent = {(f"{found.upstream}/{n}", s.ref): said for s in found.sources for n, said in s.absent.items()}
+    names = dict.fromkeys([*(name for name, _ in absent), *(c.patch for c in found.cells)])
+    order = [n for n in found.rows if n in names]
+    table = [
+        (patch.partition("/")[2], *(
+            _say(cell) if (cell := by_place.get((patch, ref))) else absent.get((patch, ref), "")
+            for ref in found.refs
+        ))
+        for patch in order
+    ]  # fmt: skip
+    show_table(("patch", *found.refs), table, found.upstream)
+    if why:
+        _show_why(found)
+    for ref in found.refs:
+        source = found.source(ref)
+        echo(f"{ref}: {found.tally(ref).said}", bold=True)
+        echo(f"  from {source.from_ref}, {source.why}")
+        if source.absent:
+            left = Counter(source.absent.values())
+            echo(f"  not carried: {', '.join(f'{count} {said}' for said, count in left.items())}")
+    for difference in found.siblings:
+        echo(f"{difference.ref}: {difference.said}")
+    echo(f"next: {_next(found)}")
+
+
+def _say(cell: Cell) -> str:
+    """A cell in a few words."""
     from patchq.formats.ledger import say_offsets
 
-    outcome = {
-        (c.patch, c.ref): " ".join(filter(None, (c.outcome, say_offsets(c.offsets), c.grade and f"({c.grade})")))
-        for c in found.cells
-    }
-    rows = [
-        (patch.partition("/")[2], *(outcome[patch, ref] for ref in found.refs))
-        for patch in dict.fromkeys(c.patch for c in found.cells)
-    ]
-    rows.append(("stops for a person", *(str(stops[ref]) for ref in found.refs)))
-    show_table(("patch", *found.refs), rows, f"{found.upstream}, from {found.from_ref}")
+    if cell.known:
+        return "there already"
+    if cell.needs_you:
+        return f"needs you ({cell.hunks})" if cell.outcome != "obsolete" else "needs you: gone"
+    return " ".join(filter(None, (_SHORT.get(cell.outcome, cell.outcome), say_offsets(cell.offsets))))
+
+
+def _show_why(found: Forecast) -> None:
+    """What is to be said of the cells."""
     for cell in found.cells:
+        head = f"{cell.ref} {cell.patch}"
         if cell.files:
             gone = "gone: " if cell.outcome == "obsolete" else ""
             files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
-            echo(f"{cell.ref} {cell.patch}: {gone}{', '.join(files)}")
+            echo(f"{head}: {gone}{', '.join(files)}")
         if cell.said:
-            echo(f"{cell.ref} {cell.patch}: {cell.said}")
+            echo(f"{head}: {cell.said}")
         if cell.grade:
-            echo(f"{cell.ref} {cell.patch}: upstream has {cell.evidence}")
-    for difference in found.siblings:
-        echo(f"{difference.ref}: {difference.said}")
+            echo(f"{head}: upstream has {cell.evidence}")
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
         echo(f"offsets: checked against the {checked}")
 
 
-def _show_annotations(project: Project, found: Forecast, name: str, set_name: str) -> None:
-    """A line for GitHub Actions of each patch that stops."""
-    from patchq.carry.landing import STOPS
+def _next(found: Forecast) -> str:
+    """What to type next: the last ref that needs fewest people, and how to see more."""
+    tally = found.tally(found.cheapest)
+    if len(tally.known) == len(found.of(found.cheapest)):
+        return f"nothing: {found.upstream} {found.cheapest} has its stack"
+    start = f"patchq rebase {found.upstream} --onto {found.cheapest}"
+    return f"`{start}`" + ("; `--why` says where it stops" if tally.needs else "")
+
+
+def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> None:
+    by_patch = {c.patch: c for c in culprits}
+    for patch, ref in found.breaks().items():
+        echo(f"{patch} stops first at {ref}")
+        if culprit := by_patch.get(patch):
+            pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
+            echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
+    if trouble:
+        echo(trouble, err=True)
+    echo(f"cheapest: {found.cheapest}, {found.stops(found.cheapest)} stops")
+
+
+def _show_annotations(project: Project, found: Forecast) -> None:
+    """A line for GitHub Actions of each patch that needs a person."""
+    from patchq.project.stack import load_stack
     from patchq.proofs.verdicts import annotation
 
-    stack = project.stacks(project.choose_set(set_name), [name])[0]
+    pins = project.lock.upstreams[found.upstream].pins
     for cell in found.cells:
-        if cell.outcome in STOPS:
+        if cell.needs_you and not cell.known:
             said = "; ".join(
                 [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
             )
+            stack = load_stack(project.layout, pins[found.source(cell.ref).from_ref])
             path = stack.relative(project.layout, cell.patch.partition("/")[2])
             echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))

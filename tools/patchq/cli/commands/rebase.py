@@ -15,6 +15,7 @@ from patchq.formats.ledger import say_offsets
 @click.command("rebase")
 @click.argument("name", required=False)
 @click.option("--onto", "ref", default="", metavar="REF", help="A pinned ref, a tag, or a release.")
+@click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to carry.  [default: the nearest]")
 @click.option("--continue", "resume", is_flag=True, help="Take what the worktree holds, and go on.")
 @click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack, and go on.")
 @click.option("--abort", is_flag=True, help="Give it up; recorded resolutions stay.")
@@ -38,6 +39,7 @@ from patchq.formats.ledger import say_offsets
 def command(
     name: str | None, ref: str, resume: bool, skip: bool, abort: bool, retire: bool, leave_out: bool,
     only: tuple[str, ...], no_proof: bool, how: str, new_set: str, set_name: str, as_json: bool,
+    from_ref: str,
 ) -> None:  # fmt: skip
     """Carry a stack to another ref, as patches/NAME/REF/, and pin it.
 
@@ -61,7 +63,7 @@ def command(
     if ref:
         found = rebase.start(
             project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out,
-            only=only,
+            only=only, from_ref=from_ref,
         )  # fmt: skip
     elif resume:
         found = rebase.resume(project, name, prove=prove, check_proof=not no_proof, retire=retire, how=how)
