@@ -93,7 +93,7 @@ def test_an_offset_says_how_far_and_against_what(patchq: Patchq, upstream: Path)
     found = cell(patchq)
     assert (found["outcome"], found["offsets"]) == ("offset", [{"path": "m.py", "lines": [3, 2]}])
     assert found["checked"] == "line map v1..v2"
-    said = patchq.ok("forecast", "up", "--onto", "v2")
+    said = patchq.ok("forecast", "up", "--onto", "v2", "--why")
     assert "offset +2..+3" in said
     assert "checked against the line map v1..v2" in said
     told = json.loads(patchq.ok("rebase", "up", "--onto", "v2", "--json"))
@@ -135,7 +135,7 @@ def test_a_block_that_git_would_add_twice_is_a_conflict_of_its_own(patchq: Patch
     assert found["outcome"] == "conflict", found
     assert found["said"] == "m.py: upstream has added these lines already; git's merge adds them once more"
     assert [f["path"] for f in found["files"]] == ["m.py"]
-    assert found["said"] in patchq.ok("forecast", "up", "--onto", "v2")
+    assert found["said"] in patchq.ok("forecast", "up", "--onto", "v2", "--why")
     said = patchq.fails(3, "rebase", "up", "--onto", "v2")
     assert found["said"] in said
     parked = patchq.layout.tree("up@v2")

@@ -87,8 +87,8 @@ def test_a_pinned_ref_an_older_one_and_one_where_all_conflicts(stack: Patchq, up
     found = cells(stack, "v1", "v0")
     assert {found[n, "v1"][0] for n in ("first", "second", "third")} == {"clean"}
     assert {found[n, "v0"][0] for n in ("first", "second", "third")} == {"conflict"}
-    said = stack.ok("forecast", "up", "--onto", "v0")
-    assert [line.split() for line in said.splitlines() if "stops" in line] == [["stops", "for", "a", "person", "3"]]
+    said = stack.ok("forecast", "up", "--onto", "v0", "--why")
+    assert "v0: 3 need you (3 hunks, 2 files)" in said
     assert "v0 up/first: a.txt" in said
 
 
@@ -177,7 +177,7 @@ def test_a_new_file_goes_where_its_folder_went(patchq: Patchq, upstream: Path) -
     (file,) = told["cells"][1]["files"]
     assert file["path"] == "src/lib/0.txt"
     assert len(file["lines"]) == 2
-    assert "src/lib/0.txt (2 hunks)" in patchq.ok("forecast", "up", "--onto=moved")
+    assert "src/lib/0.txt (2 hunks)" in patchq.ok("forecast", "up", "--onto=moved", "--why")
 
 
 def test_absorbed_is_graded_with_its_evidence(stack: Patchq, upstream: Path) -> None:
@@ -196,7 +196,7 @@ def test_absorbed_is_graded_with_its_evidence(stack: Patchq, upstream: Path) -> 
     assert found["r2"] == ("absorbed", "contained", "b.txt: contained since r1")
     assert found["r3"][:2] == ("conflict", "edited")
     assert found["r4"] == ("conflict", "edited", "b.txt: was there at r1, and is not any more")
-    assert "up/long: upstream has b.txt: contained since r1" in stack.ok("forecast", "up", "--onto", "r1")
+    assert "up/long: upstream has b.txt: contained since r1" in stack.ok("forecast", "up", "--onto", "r1", "--why")
 
 
 def test_blame_names_the_commit_its_author_and_pull_request(stack: Patchq, upstream: Path) -> None:

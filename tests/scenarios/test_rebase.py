@@ -154,7 +154,7 @@ def test_a_resolution_is_replayed_and_told(proven: Patchq, upstream: Path) -> No
     told(proven, 0, "up", "--continue")
     cache = list((proven.root / "patches" / "up" / "rr-cache").glob("*/*"))
     assert sorted(p.name for p in cache) == ["postimage", "preimage"]
-    said = proven.ok("rebase", "up", "--onto", "v3")
+    said = proven.ok("rebase", "up", "--onto", "v3", "--from", "v1")
     assert "first: replayed; a.txt (1); by the recorded resolution of a.txt; proof passed" in said
     assert [x["outcome"] for x in ledger(proven)[3:]] == ["replayed", "clean", "clean"]
     assert ledger(proven)[3]["how"] == "by the recorded resolution of a.txt"
@@ -184,7 +184,7 @@ def test_a_replay_that_nothing_proves_is_for_a_person_to_look_at(stack: Patchq, 
     told(stack, 3, "up", "--onto", "v2")
     (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
     told(stack, 0, "up", "--continue", "--no-proof")
-    found = told(stack, 3, "up", "--onto", "v3")
+    found = told(stack, 3, "up", "--onto", "v3", "--from", "v1")
     assert "the recorded resolution of a.txt resolves it, and no proof says that it is right" in found["stop"]["said"]
     assert (parked(stack, "v3") / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n"})
     found = told(stack, 0, "up", "--continue", "--no-proof")
@@ -207,7 +207,7 @@ def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path
     told(proven, 3, "up", "--onto", "v2")
     (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"wrong\n"}))
     told(proven, 0, "up", "--continue", "--no-proof")
-    found = told(proven, 3, "up", "--onto", "v3")
+    found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
     assert "the recorded resolution of a.txt was tried, and with it its proof failed" in found["stop"]["said"]
     assert "<<<<<<< up v3" in (parked(proven, "v3") / "a.txt").read_text()
     (parked(proven, "v3") / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))

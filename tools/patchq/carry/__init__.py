@@ -8,6 +8,7 @@ __all__ = [
     "column",
     "forecast",
     "history",
+    "landed",
     "landing",
     "linemap",
     "looking",

@@ -70,8 +70,8 @@ class Text:
         return self.lines[at] if 0 <= at < len(self.lines) else b""
 
 
-@lru_cache(maxsize=128)
-def _text(content: bytes | None) -> Text:
+@lru_cache(maxsize=256)
+def text_of(content: bytes | None) -> Text:
     """A version; the patches of a stack look at the same ones."""
     return Text(content)
 
@@ -82,6 +82,11 @@ def _plain(line: bytes) -> bytes:
 
 def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
     """The blocks of a file's hunks."""
+    return [block for block, _ in blocks_both(hunks)]
+
+
+def blocks_both(hunks: Sequence[diff.Hunk]) -> list[tuple[Block, Block]]:
+    """The blocks of a file's hunks, each with the one that takes it back."""
     found = []
     for hunk in hunks:
         old, new = hunk.old, hunk.new
@@ -90,10 +95,15 @@ def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
                 continue
             removed, added = (tuple(t for t in map(_plain, side) if t) for side in (old[i:j], new[k:end]))
             if removed != added:
-                above = next((t for t in map(_plain, reversed(new[:k])) if t), b"")
-                below = next((t for t in map(_plain, new[end:]) if t), b"")
-                found.append(Block(removed, added, above, below))
+                there = Block(removed, added, *_around(new, k, end))
+                found.append((there, Block(added, removed, *_around(old, i, j))))
     return found
+
+
+def _around(lines: Sequence[bytes], start: int, end: int) -> tuple[bytes, bytes]:
+    """The nearest lines that count before and after a run of lines."""
+    above = next((t for t in map(_plain, reversed(lines[:start])) if t), b"")
+    return above, next((t for t in map(_plain, lines[end:]) if t), b"")
 
 
 def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
@@ -112,7 +122,7 @@ def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
     if block.removed and len(now.find(block.removed)) > max(0, len(base.find(block.removed)) - times):
         return False
     unique = not before and len(places) == times
-    if unique and len(_telling(block.added)) >= _DISTINCT_LINES:
+    if unique and len(telling(block.added)) >= _DISTINCT_LINES:
         return True
     size, needed = len(block.added), 1 if unique else 2
     neighbours = [(now.line(at - 1) == block.above) + (now.line(at + size) == block.below) for at in places]
@@ -127,7 +137,7 @@ def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
     words = [max(line.split(), key=len) for line in block.added]
     if not words or not all(word in now for word in words):
         return False
-    return len(_text(now).find(block.added)) > len(_text(base()).find(block.added))
+    return len(text_of(now).find(block.added)) > len(text_of(base()).find(block.added))
 
 
 def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes, times: int = 1) -> bool:
@@ -139,21 +149,21 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
     """
     if not seems_made(block, base, now):
         return _is_twice_edited(block, base, now, merged)
-    before, places = len(_text(base()).find(block.added)), _text(now).find(block.added)
-    if len(_text(merged).find(block.added)) <= max(before + times, len(places)):
+    before, places = len(text_of(base()).find(block.added)), text_of(now).find(block.added)
+    if len(text_of(merged).find(block.added)) <= max(before + times, len(places)):
         return False
-    if not before and len(_telling(block.added)) >= _DISTINCT_LINES:
+    if not before and len(telling(block.added)) >= _DISTINCT_LINES:
         return True
-    text, size = _text(now), len(block.added)
+    text, size = text_of(now), len(block.added)
     return any(text.line(at - 1) == block.above and text.line(at + size) == block.below for at in places)
 
 
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
     """The same of a long addition most of whose lines upstream added: it has them edited."""
-    words = {line: max(line.split(), key=len) for line in _telling(block.added)}
+    words = {line: max(line.split(), key=len) for line in telling(block.added)}
     if len(words) < _LONG or sum(word in now for word in words.values()) < _LEFT * len(words):
         return False
-    old, new, result = _text(base()), _text(now), _text(merged)
+    old, new, result = text_of(base()), text_of(now), text_of(merged)
     own = [line for line in words if not old.count(line)]
     there = [line for line in own if new.count(line) and result.count(line) > new.count(line)]
     return len(own) >= _LONG and len(there) >= _LEFT * len(own)
@@ -189,7 +199,8 @@ def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple
     return b"".join(found)
 
 
-def _telling(lines: Sequence[bytes]) -> set[bytes]:
+def telling(lines: Sequence[bytes]) -> set[bytes]:
+    """Those that hold more than brackets and blanks."""
     return {line for line in lines if len(re.sub(rb"\W", b"", line)) >= _LETTERS}
 
 
@@ -248,7 +259,7 @@ def look(
             return FileSight(path, IDENTICAL, same[0], 1.0)
         if patched is None or target is None or base is not None:
             return FileSight(path, ABSENT, same[0] if same else "", 0.0, bool(same))
-    before, now = _text(base), _text(target)
+    before, now = text_of(base), text_of(target)
     parts = blocks(hunks)
     if not parts:
         return FileSight(path, ABSENT, "", 0.0)
@@ -258,7 +269,7 @@ def look(
             continue
         if content == patched and content != base:
             grade = IDENTICAL
-        elif all(is_there(block, before, _text(content), parts.count(block)) for block in set(parts)):
+        elif all(is_there(block, before, text_of(content), parts.count(block)) for block in set(parts)):
             grade = CONTAINED
         else:
             continue
@@ -270,11 +281,16 @@ def look(
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts."""
+    """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts.
+
+    :ivar past: what upstream's history says of it; ``by_history``: as one commit with the patch's own id.
+    """
 
     grade: str
     where: str
     files: tuple[FileSight, ...]
+    past: str = ""
+    by_history: bool = False
 
     @property
     def retirable(self) -> bool:
@@ -284,7 +300,9 @@ class Sight:
     @property
     def said(self) -> str:
         """The evidence, in words."""
-        words = []
+        words = [self.past] if self.past else []
+        if self.past and self.retirable:
+            return self.past
         for f in self.files:
             if f.reverted:
                 words.append(f"{f.path}: was there at {f.where}, and is not any more")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from patchq.carry import rerere
 from patchq.carry.column import Column
-from patchq.carry.history import at_hand
+from patchq.carry.history import History, at_hand
+from patchq.carry.landed import Landed
 from patchq.carry.landing import REPLAYED, STOPS, Patch, read_patches
-from patchq.carry.looking import sights, verdict
+from patchq.carry.looking import sights, verdict, with_past
 from patchq.carry.merging import carry_each, look_at
 from patchq.carry.source import Plan, Planner
 from patchq.carry.tally import Cell, RefTally
@@ -122,7 +123,7 @@ def forecast(
         plans = [planner.plan(p, newest=bool(last and p.ref == last.ref)) for p in pins]
         cells: list[Cell] = []
         for numbers in _alike(plans):
-            cells += _carried(project, upstream, [plans[n] for n in numbers], [bases[n] for n in numbers])
+            cells += _carried(project, upstream, history, [plans[n] for n in numbers], [bases[n] for n in numbers])
     rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
     cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
     sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent) for p in plans)
@@ -148,7 +149,9 @@ def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
     return dict.fromkeys([*own, *(name for plan in plans for name in plan.order)])
 
 
-def _carried(project: Project, upstream: str, plans: Sequence[Plan], bases: Sequence[CommitId]) -> list[Cell]:
+def _carried(
+    project: Project, upstream: str, history: History | None, plans: Sequence[Plan], bases: Sequence[CommitId]
+) -> list[Cell]:
     """The cells of refs onto which the same patches are carried."""
     plan = plans[0]
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
@@ -161,9 +164,10 @@ def _carried(project: Project, upstream: str, plans: Sequence[Plan], bases: Sequ
     versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
     stopping = any(landing.outcome in STOPS for column in columns for landing in column.landings.values())
     between = [_between(project, upstream, p, patches) if stopping else [] for p in plans]
+    pasts = [history.past(p.source.pin, p.onto, patches) if history and stopping else None for p in plans]
     found = []
     for number in range(len(patches)):
-        found += _cells(upstream, plan, number, first, versions, between)
+        found += _cells(upstream, plan, number, first, versions, between, pasts)
     return found
 
 
@@ -182,7 +186,7 @@ def _between(project: Project, upstream: str, plan: Plan, patches: Sequence[Patc
 
 def _cells(
     upstream: str, plan: Plan, number: int, base: Column, versions: Sequence[tuple[str, Column]],
-    between: Sequence[Sequence[tuple[str, Column]]],
+    between: Sequence[Sequence[tuple[str, Column]]], pasts: Sequence[Landed | None],
 ) -> list[Cell]:  # fmt: skip
     """The cells of a patch; where it stops, it is looked for in the versions up to there."""
     patch = base.patches[number]
@@ -194,6 +198,8 @@ def _cells(
         if outcome in STOPS:
             way = [*between[n], *(v for v in versions[:n] if v[0] not in [ref for ref, _ in between[n]]), versions[n]]
             seen = sights(patch, base, way, [len(way) - 1])[len(way) - 1]
+            past = pasts[n]
+            seen = with_past(seen, past.look(patch) if past else None)
             outcome, grade, evidence = verdict(landing, seen, ref)
         elif landing.outcome == REPLAYED and not proved:
             said = "by a recorded resolution, and no proof says that it is right"

@@ -6,11 +6,13 @@ wherever they lie already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
+from patchq.carry.landed import Landed, Line
+from patchq.carry.landing import Patch
 from patchq.formats.lock import Pin
 from patchq.git.repository import Foreign, Git, scratch
 from patchq.names import CommitId
@@ -30,6 +32,26 @@ class History:
         names = (f"refs/tags/{pin.ref}", f"refs/heads/{pin.ref}")
         asked = [pin.commit or "", *(self._refs.get(name, "") for name in names)]
         return next((found for name in asked if name and (found := self.git.ref_or_none(f"{name}^{{commit}}"))), None)
+
+    def releases(self) -> dict[CommitId, str]:
+        """The tags, by the commits that they are of."""
+        tags = [name for name in self._refs if name.startswith("refs/tags/")]
+        data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
+        out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if tags else []
+        found = zip(out, tags, strict=True)
+        return {CommitId(c): name.removeprefix("refs/tags/") for c, name in found if " " not in c}
+
+    def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
+        """What to ask whether upstream took patches between two pins; None where that can't be said here."""
+        base, target = self.commit(old), self.commit(new)
+        if base is None or target is None:
+            return None
+        try:
+            line = Line(self.git, base, target, {**self.releases(), target: new.ref})
+        except runner.CommandError:  # it ends before it gets there
+            return None
+        ids = self.git.patch_ids_of([patch.commit.commit for patch in patches])
+        return Landed(line, dict(zip((patch.name for patch in patches), ids, strict=True)))
 
     def distance(self, one: CommitId, other: CommitId) -> int | None:
         """How many commits two don't share; None where that can't be said."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from patchq.carry.absorbed import IDENTICAL, Sight, judge, look
+from patchq.carry.absorbed import CONTAINED, EDITED, IDENTICAL, Sight, judge, look
 from patchq.carry.column import Column
+from patchq.carry.landed import Verdict
 from patchq.carry.landing import ABSORBED, Landing, Patch
 from patchq.formats import diff
 from patchq.names import show_path
@@ -52,9 +54,22 @@ def sights(
     return found
 
 
+def with_past(seen: Sight, past: Verdict | None) -> Sight:
+    """What was seen, and what history says: it knows what landed and was changed on, and what was reverted."""
+    if past is None:
+        return seen
+    said = replace(seen, past=past.said, by_history=past.taken and past.identical)
+    if past.taken:
+        return replace(said, grade=IDENTICAL if past.identical else CONTAINED)
+    if seen.retirable:
+        return seen
+    return replace(said, grade=EDITED) if past.undone or seen.grade else said
+
+
 def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:
     """Of a patch that stops on a ref: its outcome, how much of it upstream has, and the evidence."""
     if landing.outcome == ABSORBED and not seen.retirable:
-        return ABSORBED, IDENTICAL, f"nothing of it is left to add at {ref}"
+        said = f"nothing of it is left to add at {ref}"
+        return ABSORBED, IDENTICAL, f"{said}; {seen.past}" if seen.past else said
     outcome = ABSORBED if seen.retirable else landing.outcome
     return outcome, seen.grade, seen.said if seen.grade else ""

@@ -192,7 +192,9 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
             return _finish(project, progress)
         patches = _patches(project, progress, names)
         (column,) = carry(project.store, patches, [progress.tip], progress.old_base)
-        if not _land(project, progress, patches, column, prove):
+        with stops.Upstream(project, progress, patches) as upstream:
+            landed = _land(project, progress, patches, column, upstream, prove)
+        if not landed:
             return result(project, progress, "stopped")
 
 
@@ -203,12 +205,14 @@ def _go_on(project: Project, progress: Progress, step: Step, files: TreeId, prov
     return _run(project, progress, prove)
 
 
-def _land(project: Project, progress: Progress, patches: Sequence[Patch], column: Column, prove: Prove) -> bool:
+def _land(
+    project: Project, progress: Progress, patches: Sequence[Patch], column: Column, upstream: stops.Upstream,
+    prove: Prove,
+) -> bool:  # fmt: skip
     """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
     landings = [column.landings[n] for n in range(len(patches))]
-    run: list[tuple[Patch, Landing]] = []
-    upstream = stops.Upstream(project, progress, patches)
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
+    run: list[tuple[Patch, Landing]] = []
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
         if landing.outcome not in STOPS:
             run.append((patch, landing))

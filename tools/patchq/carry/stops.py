@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 
 from patchq.carry import rerere
 from patchq.carry.absorbed import Sight
 from patchq.carry.column import Column
+from patchq.carry.history import at_hand
+from patchq.carry.landed import Landed
 from patchq.carry.landing import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
-from patchq.carry.looking import sight, verdict
+from patchq.carry.looking import sight, verdict, with_past
 from patchq.carry.merging import look_at
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
 from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
@@ -69,6 +72,7 @@ class Upstream:
 
     def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch]) -> None:
         self.project, self.progress, self.patches = project, progress, patches
+        self._open = ExitStack()
 
     @cached_property
     def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
@@ -86,10 +90,22 @@ class Upstream:
         first.read(edit.new for patch in self.patches for edit in patch.edits)
         return first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)]
 
+    @cached_property
+    def _past(self) -> Landed | None:
+        history = self._open.enter_context(at_hand(self.project, self.progress.upstream))
+        old = source_pin(self.project, self.progress)
+        return history.past(old, self.progress.onto, self.patches) if history else None
+
+    def __enter__(self) -> Upstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
     def look(self, patch: Patch) -> Sight:
-        """Look for a patch in them."""
+        """Look for a patch in them, and in what is here of upstream's history."""
         base, versions = self._columns
-        return sight(patch, base, versions)
+        return with_past(sight(patch, base, versions), self._past.look(patch) if self._past else None)
 
 
 def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:

@@ -67,10 +67,14 @@ class Diffs(Objects):
         """Each path that differs between two trees or commits; a rename is a removal and an addition."""
         return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
 
-    def changes_of(self, commits: Sequence[CommitId]) -> list[list[PathChange]]:
-        """What each of the commits changes of its parent."""
+    def changes_of(self, commits: Sequence[CommitId], *, first_parent: bool = False) -> list[list[PathChange]]:
+        """What each of the commits changes of its parent.
+
+        :param first_parent: of a merge, what it brings; else nothing.
+        """
         data = "".join(f"{c}\n" for c in commits).encode()
-        out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data) if commits else b""
+        merges = ("--diff-merges=first-parent",) if first_parent else ()
+        out = self.run("diff-tree", "-r", "-z", "--no-renames", *merges, "--stdin", data=data) if commits else b""
         found: dict[bytes, list[bytes]] = {c.encode(): [] for c in commits}
         fields = found[commits[0].encode()] if commits else []
         for field in out.split(b"\0")[:-1]:
@@ -80,6 +84,13 @@ class Diffs(Objects):
             else:
                 fields.append(field)
         return [_changes(found[c.encode()]) for c in commits]
+
+    def renames_of(self, commit: CommitId) -> dict[bytes, bytes]:
+        """The files that a commit renames: from where to where."""
+        argv = ("diff-tree", "-r", "-z", "-M", "--diff-merges=first-parent", "--diff-filter=R", "--name-status")
+        out = self.run(*argv, "--no-commit-id", commit, config=_DIFF_CONFIG)
+        fields = out.split(b"\0")[:-1]
+        return dict(zip(fields[1::3], fields[2::3], strict=True))
 
     def diffs_of(self, commits: Sequence[CommitId], *, as_merged: bool = False) -> list[bytes]:
         """The diff of each of the commits, renames as a removal and an addition.

@@ -1,0 +1,166 @@
+"""What upstream has taken, judged by its history: real commits, squashed, split, renamed, changed on, reverted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import Patchq, commit_files, git, numbered
+
+
+def lines(count: int, changed: dict[int, bytes]) -> bytes:
+    found = numbered(count).splitlines(keepends=True)
+    for line, text in changed.items():
+        found[line - 1] = text
+    return b"".join(found)
+
+
+BLOCK = b"def wanted(first, second):\n    total = first + second\n    return total * 2\n"
+TEXT = {10: b"line 10\n" + BLOCK, 30: b"another way\n"}
+
+
+@pytest.fixture
+def wide(stack: Patchq) -> Patchq:
+    """A fourth patch, of two files: three lines added and one changed in each."""
+    for name in ("b.txt", "pkg/mod.py"):
+        path = stack.tree() / name
+        text = path.read_bytes()
+        path.write_bytes(text.replace(b"line 20\n", b"line 20\n" + BLOCK).replace(b"return 1", b"return wanted(1, 2)"))
+    stack.ok("new", "up", "wide", "-s", "-m", "Double what is wanted (#77)\n\nFor the test.")
+    return stack
+
+
+def has_it(upstream: Path, message: str = "Double what is wanted (#77)", **files: bytes) -> str:
+    """Upstream makes the change of `wide`, on v1's files or these."""
+    b = files.get("b", numbered(40)).replace(b"line 20\n", b"line 20\n" + BLOCK)
+    return commit_files(upstream, {"b.txt": b, "pkg/mod.py": b"def f():\n    return wanted(1, 2)\n"}, message)
+
+
+def changed_on(upstream: Path, message: str = "Go on") -> str:
+    """The lines of `wide` become others."""
+    b = (upstream / "b.txt").read_bytes().replace(b"    return total * 2\n", b"    return total << 1\n")
+    text = (upstream / "pkg/mod.py").read_bytes().replace(b"wanted(1, 2)", b"wanted(first=1, second=2)")
+    return commit_files(upstream, {"b.txt": b, "pkg/mod.py": text}, message)
+
+
+def judged(patchq: Patchq, upstream: Path, ref: str = "v2", patch: str = "wide") -> dict[str, Any]:
+    git(upstream, "tag", "-f", ref)
+    told = json.loads(patchq.ok("forecast", "up", "--onto", ref, "--json"))
+    (cell,) = [c for c in told["cells"] if c["patch"] == f"up/{patch}"]
+    found: dict[str, Any] = cell
+    return found
+
+
+def test_what_landed_and_was_changed_on_is_upstreams(wide: Patchq, upstream: Path) -> None:
+    landed = has_it(upstream)
+    git(upstream, "tag", "v1.5")
+    since = changed_on(upstream)
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"], cell["needs_you"]) == ("absorbed", "identical", False)
+    assert cell["evidence"] == (
+        f"landed as {landed[:12]} (pull request 77, v1.5); changed on since by {since[:12]} (v2)"
+    )
+
+
+def test_the_same_without_the_history_is_for_a_person(wide: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    wide.ok("pin", "up", "--url", str(upstream), "--ref", "v2", "--set", "next")
+    wide.ok("fetch", "--set", "next")
+    upstream.rename(upstream.parent / "away")
+    told = json.loads(wide.ok("forecast", "up", "--onto", "v2", "--json"))
+    assert [c["outcome"] for c in told["cells"] if c["patch"] == "up/wide"] == ["conflict"]
+
+
+@pytest.mark.parametrize("message", ['Revert "Double what is wanted (#77)" (#78)', "Simplify"])
+def test_what_was_reverted_is_not(wide: Patchq, upstream: Path, message: str) -> None:
+    has_it(upstream)
+    changed_on(upstream)
+    back = commit_files(upstream, {"b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}, message)
+    commit_files(upstream, {"b.txt": lines(40, {19: b"else\n"}), "pkg/mod.py": b"def f():\n    return 3\n"}, "else")
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"], cell["needs_you"]) == ("conflict", "edited", True)
+    assert f"reverted by {back[:12]}" in cell["evidence"]
+
+
+def test_a_revert_of_the_revert_brings_it_back(wide: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    commit_files(upstream, {"b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}, "Revert it")
+    again = has_it(upstream, 'Reapply "Double what is wanted"')
+    changed_on(upstream)
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"]) == ("absorbed", "identical")
+    assert cell["evidence"].startswith(f"landed as {again[:12]}")
+
+
+def test_a_part_that_is_taken_back_is_no_yes(wide: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    commit_files(upstream, {"pkg/mod.py": b"def f():\n    return 1\n"}, "Keep what f gave")
+    b = (upstream / "b.txt").read_bytes().replace(b"    return total * 2\n", b"    return total << 1\n")
+    commit_files(upstream, {"b.txt": b}, "Go on")
+    cell = judged(wide, upstream)
+    assert cell["outcome"] == "conflict"
+    assert "pkg/mod.py" in cell["evidence"]
+
+
+def test_a_part_that_never_came_is_no_yes(wide: Patchq, upstream: Path) -> None:
+    b = numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)
+    commit_files(upstream, {"b.txt": b}, "Double what is wanted (#77)")
+    commit_files(upstream, {"b.txt": b.replace(b"total * 2", b"total << 1")}, "Go on")
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"]) == ("conflict", "edited")
+    assert "not there in full: pkg/mod.py" in cell["evidence"]
+
+
+def test_a_near_one_by_the_same_name_is_no_yes(wide: Patchq, upstream: Path) -> None:
+    """Its pull request and subject are the patch's, its lines are not."""
+    b = numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK.replace(b"* 2", b"* 3"))
+    text = b"def f():\n    return wanted(1, 2)\n"
+    commit_files(upstream, {"b.txt": b, "pkg/mod.py": text}, "Double what is wanted (#77)")
+    assert judged(wide, upstream)["outcome"] == "conflict"
+
+
+def test_two_patches_that_upstream_squashed(wide: Patchq, upstream: Path) -> None:
+    """`third` and `wide` in one commit, which does more besides, and is changed on."""
+    both = has_it(upstream, "All at once (#80)", b=lines(40, {10: b"changed\n", 35: b"more\n"}))
+    b = (upstream / "b.txt").read_bytes().replace(b"total * 2", b"total << 1").replace(b"changed\n", b"changed again\n")
+    commit_files(upstream, {"b.txt": b, "pkg/mod.py": b"def f():\n    return wanted(2, 2)\n"}, "Go on")
+    for name in ("third", "wide"):
+        cell = judged(wide, upstream, patch=name)
+        assert (cell["outcome"], cell["grade"]) == ("absorbed", "contained")
+        assert f"landed as {both[:12]} (pull request 80, v2)" in cell["evidence"]
+
+
+def test_a_patch_that_upstream_took_in_two_commits(wide: Patchq, upstream: Path) -> None:
+    one = commit_files(upstream, {"b.txt": numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)}, "One half (#81)")
+    two = commit_files(upstream, {"pkg/mod.py": b"def f():\n    return wanted(1, 2)\n"}, "The other (#82)")
+    changed_on(upstream)
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"]) == ("absorbed", "contained")
+    assert f"landed as {one[:12]} (pull request 81, v2), {two[:12]} (pull request 82, v2)" in cell["evidence"]
+
+
+def test_a_file_that_was_renamed_before_and_after(wide: Patchq, upstream: Path) -> None:
+    git(upstream, "mv", "b.txt", "c.txt")
+    commit_files(upstream, {}, "Rename it")
+    b = numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)
+    landed = commit_files(upstream, {"c.txt": b, "pkg/mod.py": b"def f():\n    return wanted(1, 2)\n"}, "Take it (#83)")
+    git(upstream, "mv", "c.txt", "d.txt")
+    commit_files(upstream, {}, "Rename it again")
+    b = b.replace(b"total * 2", b"total << 1")
+    commit_files(upstream, {"d.txt": b, "pkg/mod.py": b"def f():\n    return wanted(2, 2)\n"}, "Go on")
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"]) == ("absorbed", "contained")
+    assert f"landed as {landed[:12]}" in cell["evidence"]
+
+
+def test_lines_that_moved_to_another_file_are_no_revert(wide: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    moved = {"b.txt": numbered(40), "lib.txt": BLOCK, "pkg/mod.py": b"def f():\n    return lib.wanted(1, 2)\n"}
+    commit_files(upstream, moved, "Move it")
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"]) in (("absorbed", "identical"), ("clean", ""))
