@@ -192,10 +192,13 @@ def test_absorbed_is_graded_with_its_evidence(stack: Patchq, upstream: Path) -> 
     refs = ("r1", "r2", "r3", "r4")
     told = json.loads(stack.ok("forecast", "up", *(f"--onto={r}" for r in refs), "--json"))
     found = {c["ref"]: (c["outcome"], c["grade"], c["evidence"]) for c in told["cells"] if c["patch"] == "up/long"}
-    assert found["r1"] == ("absorbed", "contained", "b.txt: contained since r1")
-    assert found["r2"] == ("absorbed", "contained", "b.txt: contained since r1")
-    assert found["r3"][:2] == ("conflict", "edited")
-    assert found["r4"] == ("conflict", "edited", "b.txt: was there at r1, and is not any more")
+    commits = [git(upstream, "rev-parse", ref)[:12] for ref in refs]
+    assert found["r1"] == ("absorbed", "contained", f"b.txt: contained since r1; landed as {commits[0]} (r1)")
+    assert found["r2"] == ("absorbed", "contained", f"b.txt: contained since r1; landed as {commits[0]} (r1)")
+    assert found["r3"] == (
+        "absorbed", "identical", f"landed as {commits[0]} (r1); changed on since by {commits[2]} (r3)",
+    )  # fmt: skip
+    assert found["r4"] == found["r3"]
     assert "up/long: upstream has b.txt: contained since r1" in stack.ok("forecast", "up", "--onto", "r1", "--why")
 
 

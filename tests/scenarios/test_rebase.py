@@ -231,7 +231,7 @@ def test_what_upstream_has_is_retired_only_with_its_proof(proven: Patchq, upstre
     assert series(proven, "v2") == ["second", "third"]
     line = ledger(proven)[0]
     assert (line["outcome"], line["grade"], line["proof"]) == ("absorbed", "identical", "passed on the bare upstream")
-    assert line["evidence"] == "a.txt: identical since v2"
+    assert line["evidence"] == f"a.txt: identical since v2; landed as {git(upstream, 'rev-parse', 'v2')[:12]} (v2)"
     # And it stays so: the ledger remembers.
     assert told(proven, 0, "up", "--onto", "v2")["state"] == "nothing"
     assert series(proven, "v1") == ["first", "second", "third"]

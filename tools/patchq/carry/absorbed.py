@@ -300,9 +300,7 @@ class Sight:
     @property
     def said(self) -> str:
         """The evidence, in words."""
-        words = [self.past] if self.past else []
-        if self.past and self.retirable:
-            return self.past
+        words = []
         for f in self.files:
             if f.reverted:
                 words.append(f"{f.path}: was there at {f.where}, and is not any more")
@@ -310,7 +308,7 @@ class Sight:
                 words.append(f"{f.path}: {f.grade} since {f.where}")
             else:
                 words.append(f"{f.path}: {round(100 * f.share)} % of its lines are there")
-        return "; ".join(words)
+        return "; ".join([*words, self.past] if self.past else words)
 
 
 def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:

@@ -23,7 +23,7 @@ from patchq.names import BlobId, CommitId, show_path
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 #: The share of a patch's lines from which on it counts as reverted when they are.
-_BACK = 0.1
+_BACK = 0.25
 #: The share of lines that must stand in another file for them to have moved there.
 _MOVED = 0.75
 #: What became of a part of a patch.

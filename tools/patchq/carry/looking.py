@@ -59,11 +59,11 @@ def with_past(seen: Sight, past: Verdict | None) -> Sight:
     if past is None:
         return seen
     said = replace(seen, past=past.said, by_history=past.taken and past.identical)
-    if past.taken:
-        return replace(said, grade=IDENTICAL if past.identical else CONTAINED)
-    if seen.retirable:
-        return seen
-    return replace(said, grade=EDITED) if past.undone or seen.grade else said
+    if past.taken and not seen.retirable:
+        return replace(said, grade=IDENTICAL if past.identical else CONTAINED, files=())
+    if past.undone and not seen.retirable:
+        return replace(said, grade=EDITED)
+    return said if past.taken or seen.grade else seen
 
 
 def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchq.carry.forecast import forecast
-from patchq.carry.landing import STOPS
+from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE
+from patchq.carry.tally import Cell as ForecastCell
 from patchq.errors import PatchqError
 from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse, say_moved
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
@@ -19,6 +20,7 @@ from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
 from patchq.proofs.judge import NOT_RUN, Verdict
+from patchq.report.ahead import RETIRED, Ahead, Cell, count, is_retired
 from patchq.report.bench import ledger_file, read_measurements, read_targets
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
@@ -71,19 +73,6 @@ class StackView:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A patch on a ref: an outcome of the ledger or the forecast, ``carried`` where the ref's stack has it, or empty.
-
-    :ivar file: what says so; ``line`` of it, from 1, or 0.
-    """
-
-    outcome: str
-    evidence: str = ""
-    file: str = ""
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Matrix:
     """The patches of an upstream on each of its pinned refs; ``rows`` are by patch, cells in the order of the refs."""
 
@@ -107,6 +96,7 @@ class Evidence:
     """All that a report shows.
 
     :ivar not_run: patch and why; ``notes``: what could not be found out, and why.
+    :ivar ahead: what each pinned ref comes to for the set's stacks, beside the set's own.
     :ivar bounds: by machine and configuration, tokens a second that its memory allows one request.
     """
 
@@ -126,6 +116,7 @@ class Evidence:
     not_run: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
     results_file: str = ""
+    ahead: tuple[Ahead, ...] = ()
 
     @property
     def patches(self) -> list[PatchView]:
@@ -140,7 +131,7 @@ class Evidence:
             (f"{m.upstream}/{name}", here[f"{m.upstream}/{name}"], m.refs[-1], row[-1])
             for m in self.matrices
             for name, row in m.rows.items()
-            if row[-1].outcome in STOPS and f"{m.upstream}/{name}" in here
+            if row[-1].outcome in (ABSORBED, CONFLICT, OBSOLETE) and f"{m.upstream}/{name}" in here
         ]
 
     def count(self, proof: str) -> int:
@@ -190,8 +181,14 @@ def gather(
         {name: dict(refs) for name, refs in project.lock.sets.items()}, tuple(stacks), matrices, tuple(lines),
         tuple(measurements), measured, bounds, tuple(read_targets(project)),
         tuple(differ_in_one(measurements)), tuple(verdicts), tuple(not_run), tuple(notes),
-        results_file,
+        results_file, tuple(a for m in matrices for a in _ahead(project, m, set_name)),
     )  # fmt: skip
+
+
+def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
+    here = project.lock.sets[set_name][matrix.upstream]
+    own = load_stack(project.layout, project.lock.upstreams[matrix.upstream].pins[here]).names
+    return count(matrix.upstream, matrix.refs, {name: matrix.rows[name] for name in own}, here)
 
 
 def _view(
@@ -244,25 +241,39 @@ def _matrix(
     names = list(dict.fromkeys(name for stack in stacks.values() for name in stack.names))
     latest = {(x.attempt.patch, x.attempt.onto): x for x in sorted(lines, key=lambda x: x.attempt.time)
               if x.upstream == upstream}  # fmt: skip
-    cells = {
-        (name, ref): _cell(project, stack, name, latest.get((name, ref)))
-        for ref, stack in stacks.items()
-        for name in names
-    }
+    cells: dict[tuple[str, str], Cell] = {}
+    for name in names:
+        retired: Line | None = None
+        for ref, stack in stacks.items():
+            line = latest.get((name, ref))
+            retired = line if line and is_retired(line.attempt) else retired
+            if name in stack.names:
+                retired = None
+            since = retired.attempt.onto if retired else ""
+            cell = _cell(project, stack, name, retired or line)
+            cells[name, ref] = replace(cell, outcome=RETIRED, since=since) if retired else cell
     here = project.lock.sets[set_name][upstream]
     open_refs = [r for r in stacks if any(not cells[n, r].outcome for n in stacks[here].names)]
     if look_ahead and open_refs and stacks[here].names:
         try:
-            for cell in forecast(project, upstream, open_refs, set_name=set_name).cells:
-                key = (cell.patch.partition("/")[2], cell.ref)
-                if not cells[key].outcome:
-                    moved = say_moved(cell.offsets, cell.checked)
-                    said = "; ".join(filter(None, [*(f.path for f in cell.files), moved, cell.said, cell.evidence]))
-                    file = stacks[here].relative(project.layout, key[0])
-                    cells[key] = Cell(cell.outcome, f"forecast from {here}" + (f": {said}" if said else ""), file)
+            found = forecast(project, upstream, open_refs, set_name=set_name)
+            for seen in found.cells:
+                key = (seen.patch.partition("/")[2], seen.ref)
+                if key in cells and not cells[key].outcome:
+                    cells[key] = _ahead_cell(project, stacks[found.source(seen.ref).from_ref], seen)
         except PatchqError as error:
             notes.append(f"no forecast of {upstream}: {error.message}")
     return Matrix(upstream, tuple(stacks), {n: tuple(cells[n, ref] for ref in stacks) for n in names})
+
+
+def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> Cell:
+    """A cell of the forecast, from the stack that is nearest."""
+    paths = tuple(f.path for f in cell.files)
+    moved = say_moved(cell.offsets, cell.checked)
+    said = "; ".join(filter(None, [*paths, moved, cell.said, cell.evidence]))
+    evidence = f"forecast from {stack.pin.ref}" + (f": {said}" if said else "")
+    file = stack.relative(project.layout, cell.patch.partition("/")[2])
+    return Cell(cell.outcome, evidence, file, 0, paths, cell.ref if cell.outcome == ABSORBED else "")
 
 
 def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
@@ -277,4 +288,5 @@ def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
         for part in (say_moved(a.offsets, a.checked), a.grade, a.evidence, a.how, a.proof and f"proof: {a.proof}")
         if part
     ]
-    return Cell(a.outcome, "; ".join(said), line.file, line.line)
+    since = a.onto if a.outcome == ABSORBED else ""
+    return Cell(a.outcome, "; ".join(said), line.file, line.line, tuple(f.path for f in a.files), since)

@@ -24,7 +24,7 @@ MOST_LINES = 400
 MOST_NODES = 150
 _TONES = {
     "k": ("clean", "offset", WRITTEN, "proven", "passed"), "g": ("merged", "replayed", "resolved", "not run"),
-    "h": ("absorbed",), "x": ("conflict", "obsolete", "withdrawn", "failed", "not proven"),
+    "h": ("absorbed", "retired"), "x": ("conflict", "obsolete", "withdrawn", "failed", "not proven"),
 }  # fmt: skip
 _TONE = {word: tone for tone, words in _TONES.items() for word in words}
 
