@@ -164,3 +164,101 @@ def test_lines_that_moved_to_another_file_are_no_revert(wide: Patchq, upstream: 
     commit_files(upstream, moved, "Move it")
     cell = judged(wide, upstream)
     assert (cell["outcome"], cell["grade"]) in (("absorbed", "identical"), ("clean", ""))
+
+
+PROOF = """\
+import os, pathlib
+
+def test_it() -> None:
+    assert "wanted(" in (pathlib.Path(os.environ["PATCHQ_TREES"]) / "up" / "pkg" / "mod.py").read_text()
+"""
+
+
+@pytest.fixture
+def proven(wide: Patchq) -> Patchq:
+    """`wide` with a proof that upstream passes too, however it goes on."""
+    proof = wide.root / "tests" / "stacks" / "up" / "test_wide.py"
+    proof.parent.mkdir(parents=True)
+    proof.write_text(PROOF)
+    path = wide.patch_file("wide")
+    with_proof = b"Topic: test\nProof: tests/stacks/up/test_wide.py\nSigned-off-by"
+    path.write_bytes(path.read_bytes().replace(b"Signed-off-by", with_proof))
+    wide.ok("apply")
+    return wide
+
+
+def ledger(patchq: Patchq) -> list[dict[str, Any]]:
+    text = (patchq.root / "patches" / "up" / "ledger.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_rebase_retires_by_itself_what_is_identical_and_proven(proven: Patchq, upstream: Path) -> None:
+    landed = has_it(upstream)
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    told = json.loads(proven.ok("rebase", "up", "--onto", "v2", "--json"))
+    assert [s["outcome"] for s in told["steps"]] == ["clean", "clean", "clean", "absorbed"]
+    line = ledger(proven)[-1]
+    assert (line["patch"], line["grade"], line["proof"]) == ("wide", "identical", "passed on the bare upstream")
+    assert f"landed as {landed[:12]}" in line["evidence"]
+
+
+def test_without_a_proof_it_stops_and_a_reason_retires_it(wide: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    told = json.loads(wide.fails(3, "rebase", "up", "--onto", "v2", "--json"))
+    assert (told["stop"]["patch"], told["stop"]["outcome"]) == ("wide", "absorbed")
+    said = wide.fails(5, "rebase", "up", "--continue", "--retire")
+    assert "`--how TEXT` retires it on the evidence" in said
+    wide.ok("rebase", "up", "--continue", "--retire", "--how", "read both")
+    line = ledger(wide)[-1]
+    assert (line["outcome"], line["proof"]) == ("absorbed", "not run: the patch names no proof")
+    assert line["how"].startswith("retired on evidence, with no proof: read both (landed as ")
+
+
+def test_a_skipped_one_is_absorbed(wide: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    wide.fails(3, "rebase", "up", "--onto", "v2")
+    wide.ok("rebase", "up", "--skip")
+    assert (ledger(wide)[-1]["patch"], ledger(wide)[-1]["outcome"]) == ("wide", "absorbed")
+    assert "has all that there is to carry" in wide.ok("rebase", "up", "--onto", "v2")
+
+
+def test_the_table_of_evidence(proven: Patchq, upstream: Path) -> None:
+    landed = has_it(upstream)
+    git(upstream, "tag", "v1.5")
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    before = proven.snapshot()
+    said = proven.ok("retire", "--onto", "v2", "--evidence")
+    assert said.splitlines()[-3:-1] == [
+        "| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"
+    ]  # fmt: skip
+    row = [cell.strip() for cell in said.splitlines()[-1].split("|")[1:-1]]
+    assert row[0] == "up/wide"
+    assert row[2:] == [f"{landed[:12]} (#77)", "v1.5", "passed"]
+    after = proven.snapshot()
+    before.pop("refs"), after.pop("refs")
+    assert after == before
+
+
+def test_retire_writes_the_ledger_and_the_next_rebase_leaves_it(proven: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    assert "up/wide: retired at v2" in proven.ok("retire", "wide", "--onto", "v2")
+    told = json.loads(proven.ok("forecast", "up", "--onto", "v2", "--json"))
+    assert told["sources"][0]["absent"] == {"wide": "retired at v2"}
+    told = json.loads(proven.ok("rebase", "up", "--onto", "v2", "--json"))
+    assert [s["patch"] for s in told["steps"]] == ["first", "second", "third"]
+    proven.ok("undo")
+
+
+def test_retire_wants_all_of_it_there_or_a_reason(wide: Patchq, upstream: Path) -> None:
+    commit_files(upstream, {"b.txt": numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)}, "A part")
+    git(upstream, "tag", "v2")
+    assert "doesn't have all of up/wide" in wide.fails(1, "retire", "wide", "--onto", "v2")
+    assert "the patch names no proof" in wide.fails(5, "retire", "wide", "--onto", "v2", "--how", "another way")

@@ -17,6 +17,7 @@ __all__ = [
     "rebase",
     "rerere",
     "resolving",
+    "retire",
     "source",
     "state",
     "stops",

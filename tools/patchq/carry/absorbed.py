@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from patchq.formats import diff
+from patchq.names import CommitId
 
 IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
 #: Lines of some letters from which a block that is there once is told apart from all else by itself.
@@ -280,6 +281,27 @@ def look(
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamCommit:
+    """A commit of upstream's that a verdict rests on. ``did``: ``landed``, ``changed on`` or ``reverted``.
+
+    :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
+    """
+
+    did: str
+    commit: CommitId
+    subject: str
+    pull_request: str
+    release: str
+
+    @property
+    def said(self) -> str:
+        """Commit, pull request and release."""
+        about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
+        words = ", ".join(filter(None, about))
+        return self.commit[:12] + (f" ({words})" if words else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
     """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts.
 
@@ -291,6 +313,7 @@ class Sight:
     files: tuple[FileSight, ...]
     past: str = ""
     by_history: bool = False
+    commits: tuple[UpstreamCommit, ...] = ()
 
     @property
     def retirable(self) -> bool:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from patchq.carry import rerere
+from patchq.carry.absorbed import UpstreamCommit
 from patchq.carry.column import Column
 from patchq.carry.history import History, at_hand
 from patchq.carry.landed import Landed
@@ -195,19 +196,21 @@ def _cells(
     for n, (ref, column) in enumerate(versions):
         landing = column.landings[number]
         outcome, grade, evidence, said = landing.outcome, "", "", landing.said
+        commits: tuple[UpstreamCommit, ...] = ()
         if outcome in STOPS:
             way = [*between[n], *(v for v in versions[:n] if v[0] not in [ref for ref, _ in between[n]]), versions[n]]
             seen = sights(patch, base, way, [len(way) - 1])[len(way) - 1]
             past = pasts[n]
             seen = with_past(seen, past.look(patch) if past else None)
             outcome, grade, evidence = verdict(landing, seen, ref)
+            commits = seen.commits
         elif landing.outcome == REPLAYED and not proved:
             said = "by a recorded resolution, and no proof says that it is right"
         checked = line_map(plan.from_ref, ref) if landing.offsets else ""
         found.append(
             Cell(
                 f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence, landing.offsets, checked,
-                said, patch.name in plan.known, landing.outcome == REPLAYED and not proved,
+                said, patch.name in plan.known, landing.outcome == REPLAYED and not proved, commits,
             )
         )  # fmt: skip
     return found

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from patchq.carry.absorbed import Block, Text, blocks, blocks_both, is_there, telling, text_of
+from patchq.carry.absorbed import Block, Text, UpstreamCommit, blocks, blocks_both, is_there, telling, text_of
 from patchq.carry.landing import Patch
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
@@ -28,27 +28,6 @@ _BACK = 0.25
 _MOVED = 0.75
 #: What became of a part of a patch.
 PRESENT, CHANGED, UNDONE, ABSENT = "present", "changed on", "reverted", "absent"
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamCommit:
-    """A commit of upstream's that a verdict rests on. ``did``: ``landed``, ``changed on`` or ``reverted``.
-
-    :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
-    """
-
-    did: str
-    commit: CommitId
-    subject: str
-    pull_request: str
-    release: str
-
-    @property
-    def said(self) -> str:
-        """Commit, pull request and release."""
-        about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
-        words = ", ".join(filter(None, about))
-        return self.commit[:12] + (f" ({words})" if words else "")
 
 
 def _few(words: Sequence[str]) -> str:

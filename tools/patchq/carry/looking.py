@@ -58,7 +58,7 @@ def with_past(seen: Sight, past: Verdict | None) -> Sight:
     """What was seen, and what history says: it knows what landed and was changed on, and what was reverted."""
     if past is None:
         return seen
-    said = replace(seen, past=past.said, by_history=past.taken and past.identical)
+    said = replace(seen, past=past.said, by_history=past.taken and past.identical, commits=past.commits)
     if past.taken and not seen.retirable:
         return replace(said, grade=IDENTICAL if past.identical else CONTAINED, files=())
     if past.undone and not seen.retirable:

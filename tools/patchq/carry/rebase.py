@@ -220,7 +220,8 @@ def _land(
         _commit(project, progress, run, column)
         run = []
         progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
-        step = stops.retire(project, progress, progress.stop, prove) if progress.retire else None
+        asked = progress.retire or progress.stop.by_history
+        step = stops.retire(project, progress, progress.stop, prove) if asked else None
         if step is None and (recorded or not progress.leave_out):
             parked = stops.parked_commit(project, progress, patch, landing, column)
             progress.stop = replace(progress.stop, parked=parked)

@@ -53,6 +53,7 @@ class Stop:
     :ivar parked: the commit whose tree the worktree was given, markers included.
     :ivar carries: how many of the patches after it would land as things stand; ``stops``: how many would not.
     :ivar ready: whether the worktree holds it, and is the user's.
+    :ivar by_history: upstream's history has the very patch, and nothing that took it back.
     :ivar replayed: the tree to which what was recorded for it led; no proof has said that it is right.
     """
 
@@ -68,6 +69,7 @@ class Stop:
     stops: int = 0
     ready: bool = False
     replayed: str = ""
+    by_history: bool = False
 
 
 @dataclass(slots=True)

@@ -41,12 +41,14 @@ def stop_at(
     progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream
 ) -> Stop:  # fmt: skip
     """What to tell of a patch that doesn't land; nothing is parked yet."""
-    outcome, grade, evidence = verdict(landing, upstream.look(patch), progress.onto.ref)
+    seen = upstream.look(patch)
+    outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
     return Stop(
         patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), "",
         tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
         grade, evidence, landing.said,
         carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
+        by_history=seen.by_history,
     )  # fmt: skip
 
 
@@ -123,8 +125,10 @@ def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> St
 def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
     """Retire a patch that a person says upstream has, if its proof passes without it.
 
+    Where no proof can say it, what was seen upstream does, if all of it was and a person says why that is enough.
+
     :raises UserError: if none of it was seen upstream and ``how`` doesn't say what does the same there.
-    :raises BuildError: if its proof doesn't pass on the bare upstream.
+    :raises BuildError: if its proof doesn't pass on the bare upstream, or can't run and there is no such evidence.
     """
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
@@ -133,13 +137,24 @@ def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prov
             hint="`--how TEXT` says what does the same there; `--skip` leaves it out",
         )
     state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
-    if state != "passed":
-        raise BuildError(
-            f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
-            f"{proof_word(state, said)}",
-            hint="resolve it and `--continue`, or `--skip` leaves it out",
-        )
-    return _retired(stop, how)
+    if state == "passed":
+        return _retired(stop, how)
+    if state == "not run" and stop.outcome == ABSORBED and how:
+        on_evidence = on_evidence_alone(stop.evidence, how)
+        return replace(_retired(stop, on_evidence), proof=proof_word(state, said))
+    hint = "resolve it and `--continue`, or `--skip` leaves it out"
+    if state == "not run" and stop.outcome == ABSORBED:
+        hint = "`--how TEXT` retires it on the evidence, and is recorded; `--skip` leaves it out"
+    raise BuildError(
+        f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
+        f"{proof_word(state, said)}",
+        hint=hint,
+    )
+
+
+def on_evidence_alone(evidence: str, how: str) -> str:
+    """What the ledger says of a retirement that no proof has confirmed."""
+    return f"retired on evidence, with no proof: {how} ({evidence})"
 
 
 def _retired(stop: Stop, how: str = "") -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from patchq.carry.absorbed import UpstreamCommit
 from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileConflict
 from patchq.formats.ledger import FileOffset
 
@@ -18,6 +19,7 @@ class Cell:
     :ivar said: why it stops, where its files don't show it.
     :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.carry.absorbed`.
     :ivar known: the ref's own stack has it.
+    :ivar commits: upstream's, that the evidence rests on, where its history is at hand.
     :ivar unproved: a recorded resolution resolves it, and it has no proof that could say whether that is right.
     """
 
@@ -32,6 +34,7 @@ class Cell:
     said: str = ""
     known: bool = False
     unproved: bool = False
+    commits: tuple[UpstreamCommit, ...] = ()
 
     @property
     def needs_you(self) -> bool:

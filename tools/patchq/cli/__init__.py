@@ -35,6 +35,7 @@ VERBS = {
     "conflict": ("conflict", "The patch at which a rebase stops, as a brief."),
     "resolve": ("resolve", "Resolve it by files or by what is known, if its proof agrees."),
     "use": ("use", "Make a set the default one, and clear what it replaces."),
+    "retire": ("retire", "Retire patches that upstream has at a ref."),
     "undo": ("undo", "Take back the last operation of patchq."),
     "check": ("check", "Check the hygiene of all stacks."),
     "test": ("test", "Run the proofs of the patches."),

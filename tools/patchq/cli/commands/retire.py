@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
+
+
+@click.command("retire")
+@click.argument("patches", nargs=-1, metavar="[PATCH]...")
+@click.option("--onto", "ref", required=True, metavar="REF", help="The pinned ref, tag or release that has it.")
+@click.option("--evidence", is_flag=True, help="Write the table of what upstream has; retire nothing.")
+@click.option("--how", default="", metavar="TEXT", help="Why, where no proof can run; or what does the same upstream.")
+@click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to look at.  [default: the nearest]")
+@set_option
+@json_option
+def command(
+    patches: tuple[str, ...], ref: str, evidence: bool, how: str, from_ref: str, set_name: str, as_json: bool
+) -> None:
+    """Retire patches that upstream has at a ref.
+
+    Each needs all of it there, and its proof passing on the bare ref; where no proof can run, --how says why that is
+    enough, and the ledger keeps it. --evidence writes a table in Markdown: patch, what upstream has, commit, release,
+    proof; without PATCH of all that upstream has.
+    """
+    from patchq.carry.retire import gather, retire, table
+    from patchq.errors import UserError
+    from patchq.project.stack import find_patch
+    from patchq.proofs.prove import prove_at
+
+    project = open_project(as_json)
+    if not patches and not evidence:
+        raise click.UsageError("PATCH, or --evidence for all that upstream has")
+    stacks = project.stacks(project.choose_set(set_name))
+    found = [find_patch(stacks, name) for name in patches]
+    names: dict[str, list[str]] = {}
+    for stack, name in found:
+        names.setdefault(stack.pin.upstream, []).append(name)
+    if not patches:
+        having = [s.pin.upstream for s in stacks if s.names]
+        if len(having) != 1:
+            raise UserError("which upstream's patches?", hint=f"name some: the set has stacks of {', '.join(having)}")
+        names = {having[0]: []}
+    prove = partial(prove_at, project)
+    rows = []
+    for upstream, wanted in names.items():
+        if evidence:
+            rows += gather(project, upstream, ref, wanted, prove, set_name=set_name, from_ref=from_ref)
+        else:
+            rows += [
+                retire(project, upstream, ref, name, prove, how=how, set_name=set_name, from_ref=from_ref)
+                for name in wanted
+            ]
+    if as_json:
+        emit("retire", {"retired": not evidence, "patches": [asdict(row) for row in rows]})
+    elif evidence:
+        echo(table(rows) if rows else f"upstream's {ref} has none of the patches that would be carried there")
+    else:
+        for row in rows:
+            echo(f"{row.patch}: retired at {row.ref}; {row.how}")
