@@ -24,6 +24,7 @@ links = {{ "data/texts" = "texts" }}
 [environments.default]
 image = "registry.example/cuda:13.0"
 requires = ["torch>=2,<3"]
+index = "https://index.example/cu130"
 env = {{ PLAIN = "a b", HOSTILE = {hostile} }}
 caches = ["/root/.cache/models"]
 serve = ["serve", "model", {hostile}]
@@ -103,6 +104,35 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
     ]
 
 
+def test_torch_is_of_the_index_that_is_said_and_for_cuda(deployable: Patchq) -> None:
+    files = rendered(deployable)
+    for name in ("Dockerfile", "Dockerfile.dev"):
+        said = files[name]
+        install = next(line for line in said.splitlines() if "torch>=2,<3" in line)
+        assert (
+            install == "RUN python3 -m pip install --no-cache-dir --index-url https://index.example/cu130 'torch>=2,<3'"
+        )
+        start = said.index('RUN python3 -c "')
+        assert said.index("-c /wheels/constraints.txt") < start
+        program = said[start:].split('"')[1].replace("\\\n", "")
+        for version, fails in (("13.0", False), (None, True)):
+            fake = (
+                f"import sys, types; t = types.ModuleType('torch'); t.version = types.SimpleNamespace(cuda={version!r})"
+            )
+            fake += "; t.__spec__ = types.SimpleNamespace(); sys.modules['torch'] = t; "
+            done = subprocess.run(
+                [sys.executable, "-c", fake + program.strip()], capture_output=True, text=True, check=False
+            )
+            assert ("for the CPU" in done.stderr) is fails, done.stderr
+    lock = deployable.layout.lock
+    lock.write_text(
+        lock.read_text().replace("gpu = true", "gpu = false").replace('index = "https://index.example/cu130"\n', "")
+    )
+    plain = rendered(deployable)["Dockerfile"]
+    assert "--index-url" not in plain
+    assert "python3 -c" not in plain
+
+
 def test_nothing_in_the_lock_becomes_a_variable_or_a_command(deployable: Patchq) -> None:
     files = rendered(deployable)
     env = next(line for line in files["Dockerfile"].splitlines() if line.startswith("ENV HOSTILE="))
@@ -122,6 +152,8 @@ def test_nothing_in_the_lock_becomes_a_variable_or_a_command(deployable: Patchq)
         ('image = "x"\ncaches = ["relative"]', "absolute"),
         ('image = "x"\ncaches = ["/a/../b"]', "absolute"),
         ('image = "x"\nrequires = ["--index-url=x"]', "not options"),
+        ('image = "x"\nindex = "https://x --pre"', "not an https address"),
+        ('image = "x"\nindex = "http://x"', "not an https address"),
         ('image = "x"\nport = 70000', "port"),
     ):
         lock.write_text(good.partition("[environments.default]")[0] + "[environments.default]\n" + table + "\n")

@@ -54,7 +54,7 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
     ]
     name = re.sub(r"[^a-z0-9_-]+", "-", set_name.lower()).strip("-_") or "patched"
     values = {
-        "name": name, "image": environment.image, "requires": environment.requires,
+        "name": name, "image": environment.image, "requires": environment.requires, "index": environment.index,
         "env": sorted(environment.env.items()), "serve": environment.serve or ("python3", "-V"),
         "port": environment.port, "gpu": environment.gpu, "packages": packages,
         "dist": f"{project.layout.dist.name}/{set_name}",

@@ -80,7 +80,7 @@ class Environment:
     """What a set's containers are made of; see docs/how-to/containers.md.
 
     :ivar image: the image that they begin with.
-    :ivar requires: requirements that are installed first, exact or not.
+    :ivar requires: requirements that are installed first, exact or not, from ``index`` where it is said.
     :ivar caches: folders that outlive a container.
     :ivar serve: the command of the service.
     """
@@ -92,6 +92,7 @@ class Environment:
     serve: tuple[str, ...] = ()
     port: int = 0
     gpu: bool = False
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +312,7 @@ class _Reader:
 
     def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
         at = f"environments.{name}"
-        self.known(raw, "image requires env caches serve port gpu", at)
+        self.known(raw, "image requires index env caches serve port gpu", at)
         if name not in sets:
             raise self.bad(at, "is not a set")
         image = self.text(raw, "image", at)
@@ -329,10 +330,13 @@ class _Reader:
             raise self.bad(f"{at}.caches", "are not absolute folders")
         if any(r.startswith("-") for r in requires):
             raise self.bad(f"{at}.requires", "are requirements, not options")
+        index = self.text(raw, "index", at)
+        if index and not re.fullmatch(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)*/?", index):
+            raise self.bad(f"{at}.index", "is not an https address of an index")
         port, gpu = raw.get("port", 0), raw.get("gpu", False)
         if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536 or not isinstance(gpu, bool):
             raise self.bad(at, "port is a number, gpu true or false")
-        return Environment(image, requires, dict(env), caches, serve, port, gpu)
+        return Environment(image, requires, dict(env), caches, serve, port, gpu, index)
 
     def mismatches(self, name: str, raw: Any, sets: Mapping[str, Any]) -> dict[str, str]:
         at = f"mismatches.{name}"

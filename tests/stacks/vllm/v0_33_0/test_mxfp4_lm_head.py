@@ -6,13 +6,22 @@ operators are torch in float64.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[4]
 Load = Callable[[str], ModuleType]
 HIDDEN = 2880
 LAYERS = "vllm.model_executor.layers"
@@ -104,6 +113,32 @@ def test_an_embedding_stays_refused(
     assert type(plain.quant_method).__name__ == "UnquantizedEmbeddingMethod"
     with pytest.raises(ValueError, match="not supported for VocabParallelEmbedding"):
         online.online_quantization_config.get_quant_method(plain, "embed")
+
+
+def test_the_recipe_quantizes_attention_and_head_by_marlin(
+    upstream_import: Load, one_rank: ModuleType, quant_config: Callable[..., Any], marlin: list[dict[str, Any]]
+) -> None:
+    """What upstream.lock serves gpt-oss by, on its modules' names."""
+    serve = tomllib.loads((ROOT / "upstream.lock").read_text())["environments"]["gb10-newest"]["serve"]
+    options = dict(zip(serve[3::2], serve[4::2], strict=True))
+    online = quant_config(options["--linear-backend"], **json.loads(options["--quantization-config"]))
+    model = upstream_import("vllm.model_executor.models.gpt_oss").GptOssForCausalLM
+    online.packed_modules_mapping = model.packed_modules_mapping
+    linear = upstream_import(f"{LAYERS}.linear")
+    layers = {
+        "qkv_proj": linear.QKVParallelLinear(
+            HIDDEN, 64, 64, 8, params_dtype=torch.bfloat16, quant_config=online, prefix="model.layers.3.attn.qkv_proj"
+        ),
+        "o_proj": linear.RowParallelLinear(
+            4096, HIDDEN, params_dtype=torch.bfloat16, quant_config=online, prefix="model.layers.3.attn.o_proj"
+        ),
+        "lm_head": head_of(one_rank, online),
+    }
+    for layer in layers.values():
+        assert type(layer.quant_method).__name__ == "Mxfp4OnlineLinearMethod"
+        assert type(layer.quant_method.kernel).__name__ == "MarlinMxFp4LinearKernel"
+    router = linear.ReplicatedLinear(HIDDEN, 128, quant_config=online, prefix="model.layers.3.mlp.router")
+    assert type(router.quant_method).__name__ == "UnquantizedLinearMethod"
 
 
 def test_gpt_oss_gives_its_head_the_configuration(
