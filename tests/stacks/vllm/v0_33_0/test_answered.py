@@ -1,0 +1,78 @@
+"""Items of the optimization notes that today's releases answer by themselves; docs/claims.md names each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+Load = Callable[[str], ModuleType]
+MODELS = "vllm/vllm/model_executor"
+HEURISTIC = "flashinfer/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/cutlass_heuristic.cpp"
+
+
+def part(text: str, start: str, end: str) -> str:
+    """What stands between two words; an assertion where the first isn't there."""
+    assert start in text, start
+    return text[text.index(start) :].partition(end)[0]
+
+
+def test_async_scheduling_is_on_unless_refused(upstream_import: Load) -> None:
+    fields = upstream_import("vllm.config.scheduler").SchedulerConfig.__dataclass_fields__
+    assert fields["async_scheduling"].default is None, "None: on, where the model and the method allow it"
+
+
+def test_weights_load_past_the_page_cache(upstream_import: Load, trees: Path) -> None:
+    formats = upstream_import("vllm.model_executor.model_loader")._LOAD_FORMAT_TO_MODEL_LOADER
+    assert {"fastsafetensors", "instanttensor"} <= set(formats)
+    assert "nogds" in (trees / MODELS / "model_loader/weight_utils.py").read_text()
+
+
+def test_draft_methods(trees: Path) -> None:
+    methods = part((trees / "vllm/vllm/config/speculative.py").read_text(), "SpeculativeMethod = Literal[", "]")
+    assert {'"ngram"', '"draft_model"', '"suffix"'} <= set(methods.replace(",", "").split())
+
+
+def test_nvfp4_weights_have_kernels_on_sm12x(upstream_import: Load, device: Callable[..., Any]) -> None:
+    name = "vllm.model_executor.kernels.linear.nvfp4.marlin"
+    module = upstream_import(name)
+    utils = "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4"
+    device(12, 1, utils)
+    kernel = next(c for n, c in vars(module).items() if n.startswith("Marlin"))
+    assert kernel.is_supported()[0] is True
+
+
+def test_hidden_size_2880_is_padded_by_who_needs_it(upstream_import: Load) -> None:
+    oracle = upstream_import("vllm.model_executor.layers.fused_moe.oracle.mxfp4")
+    sizes = {
+        name: oracle.mxfp4_round_up_hidden_size_and_intermediate_size(oracle.Mxfp4MoeBackend[name], 2880, 2880)
+        for name in ("MARLIN", "FLASHINFER_CUTLASS_MXFP4_MXFP8")
+    }
+    assert all(h % 32 == 0 and i % 32 == 0 and h >= 2880 and i >= 2880 for h, i in sizes.values())
+    assert sizes["FLASHINFER_CUTLASS_MXFP4_MXFP8"] == (2944, 2944)
+
+
+def test_tiles_of_mxfp8_by_mxfp4_on_sm120(trees: Path) -> None:
+    text = part(
+        (trees / HEURISTIC).read_text(),
+        "get_candidate_configs_sm120(",
+        "std::vector<CutlassGemmConfig> get_candidate_configs(",
+    )
+    tried = part(text, "all_tiles[] = {", "};")
+    for tile in ("128x128x128B", "128x64x128B", "128x32x128B"):
+        assert tile in tried, tile
+    for tile in ("192", "x16x", "x8x"):
+        assert tile not in tried, f"{tile}: not to be had from CUTLASS's builder for SM120"
+    assert "split_k" not in text
+
+
+def test_min_latency_mode_is_nobodys(trees: Path) -> None:
+    found = [p for p in (trees / MODELS).rglob("*.py") if "min_latency_mode" in p.read_text()]
+    assert found == []
+
+
+def test_the_layout_fix_is_in_the_launcher(trees: Path) -> None:
+    launchers = trees / "flashinfer/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers"
+    text = (launchers / "moe_gemm_tma_ws_launcher.inl").read_text()
+    assert "construct_if_true" in text or "deduce_layout_sf" in text
