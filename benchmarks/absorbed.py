@@ -3,6 +3,8 @@
     python benchmarks/absorbed.py                     # the releases that the detector was not tuned on
     python benchmarks/absorbed.py --tuning            # those that it was tuned on
     python benchmarks/absorbed.py --show near-miss    # the cases of a class that it gets wrong
+    python benchmarks/absorbed.py REPO --stack v0.6.3 v0.6.4 --onto v0.6.4 v0.6.6 v0.6.8 --after v0.6.10
+                                                      # whole commits of a repository: see whole_commits.py
 
 From three consecutive releases r0, r1, r2 of a project each case takes hunks of what changed, as a patch on r0.
 
@@ -32,6 +34,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
+
+import whole_commits
 
 from patchq.carry.absorbed import IDENTICAL, FileSight, blocks, judge, look
 from patchq.formats import diff
@@ -267,7 +271,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--show", default="")
+    parser.add_argument("repository", nargs="?", type=Path)
+    parser.add_argument("--stack", nargs=2, default=("v0.6.3", "v0.6.4"), metavar=("FROM", "TO"))
+    parser.add_argument("--onto", nargs="+", default=("v0.6.4", "v0.6.6", "v0.6.8"))
+    parser.add_argument("--after", default="v0.6.10", help="a release after all of those")
     given = parser.parse_args()
+    if given.repository:
+        whole_commits.main(given.repository, *given.stack, given.onto, given.after, given.show)
+        return
     dice = random.Random(2026)
     every: list[Case] = []
     with tempfile.TemporaryDirectory(prefix="absorbed-") as text:

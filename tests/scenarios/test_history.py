@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 from kit import Patchq, commit_files, git, numbered
+from patchq.carry.history import History
+from patchq.carry.landed import Landed, Line
+from patchq.carry.landing import read_patches
+from patchq.git.repository import partial_repository, scratch
+from patchq.git.transport import fetch_history
+from patchq.names import BlobId
 
 
 def lines(count: int, changed: dict[int, bytes]) -> bytes:
@@ -262,3 +268,36 @@ def test_retire_wants_all_of_it_there_or_a_reason(wide: Patchq, upstream: Path) 
     git(upstream, "tag", "v2")
     assert "doesn't have all of up/wide" in wide.fails(1, "retire", "wide", "--onto", "v2")
     assert "the patch names no proof" in wide.fails(5, "retire", "wide", "--onto", "v2", "--how", "another way")
+
+
+def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upstream: Path, tmp_path: Path) -> None:
+    """As from a host: commits and trees alone, then the files of the commits that a patch is looked for in."""
+    has_it(upstream)
+    changed_on(upstream)
+    for n in range(5):
+        commit_files(upstream, {f"else{n}.txt": b"else %d\n" % n}, f"Else {n}")
+    git(upstream, "tag", "v2")
+    git(upstream, "config", "uploadpack.allowFilter", "true")
+    url = f"file://{upstream}"
+    partial = partial_repository(tmp_path / "partial.git")
+    base, target = (fetch_history(partial, url, ref, files=False) for ref in ("v1", "v2"))
+    every = [BlobId(line.split()[2]) for line in git(upstream, "ls-tree", "-r", "v2").splitlines()]
+    with scratch(partial) as seen:
+        assert set(seen.lacking(every)) == set(every)
+    with scratch(wide.project.store, partial) as both:
+        history = History(both, {}, partial, url)
+        (info,) = both.log(git(wide.layout.store, "rev-parse", "up") + "^!")
+        (patch,) = read_patches(wide.project.store, [("wide", info)])
+        line = Line(both, base, target, {}, history.need)
+        verdict = Landed(line, {"wide": both.patch_ids_of([info.commit])[0]}).look(patch)
+    assert verdict is not None
+    assert (verdict.taken, verdict.identical) == (True, True)
+    with scratch(partial) as seen:
+        assert len(seen.lacking(every)) == len(every) - 2  # b.txt and pkg/mod.py
+    # It stays what it is: another fetch into it doesn't miss the files.
+    git(upstream, "tag", "v3")
+    assert fetch_history(partial_repository(tmp_path / "partial.git"), url, "v3", files=False)
+
+
+def test_fetch_says_where_a_history_is(wide: Patchq, upstream: Path) -> None:
+    assert f"up: its history is in {upstream}" in wide.ok("fetch", "--history")

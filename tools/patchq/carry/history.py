@@ -1,21 +1,23 @@
 """An upstream's history, where it is at hand: its repository on this machine, or what was fetched of it.
 
-Pins bring no history, and nobody is asked for it here: commits, and the trees of those that matter, are read from
-wherever they lie already.
+Pins bring no history. Commits, and the trees of those that matter, are read from wherever they lie already; where
+`patchq fetch --history` has brought them without files, those files that a question needs are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
 from patchq.carry.landed import Landed, Line
 from patchq.carry.landing import Patch
+from patchq.errors import SourceError
 from patchq.formats.lock import Pin
-from patchq.git.repository import Foreign, Git, scratch
-from patchq.names import CommitId
+from patchq.git.repository import Foreign, Git, partial_repository, scratch
+from patchq.git.transport import fetch_blobs, fetch_history
+from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.sources.pins import is_repository, local_folder
 from patchq.system import runner
@@ -24,8 +26,22 @@ from patchq.system import runner
 class History:
     """The commits of one upstream; ``git`` has the objects of all that is at hand."""
 
-    def __init__(self, git: Git, refs: dict[str, str]) -> None:
-        self.git, self._refs = git, refs
+    def __init__(self, git: Git, refs: dict[str, str], partial: Git | None = None, url: str = "") -> None:
+        self.git, self._refs, self._partial, self._url = git, refs, partial, url
+
+    def bring(self, pin: Pin) -> None:
+        """Where only a history without files is here: bring what leads to a ref that was found at its host."""
+        if self._partial and pin.commit and not self.git.ref_or_none(pin.commit):
+            with suppress(SourceError):  # then it isn't at hand
+                self._refs[f"refs/tags/{pin.ref}"] = fetch_history(self._partial, self._url, pin.ref, files=False)
+
+    def need(self, blobs: Iterable[BlobId]) -> None:
+        """Bring the files of these that are not here, all at once.
+
+        :raises SourceError: if they can't be had.
+        """
+        if self._partial and (lacking := self.git.lacking(blobs)):
+            fetch_blobs(self._partial, self._url, lacking)
 
     def commit(self, pin: Pin) -> CommitId | None:
         """The commit that a pin is, if it is at hand with its history."""
@@ -43,11 +59,12 @@ class History:
 
     def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
         """What to ask whether upstream took patches between two pins; None where that can't be said here."""
+        self.bring(new)
         base, target = self.commit(old), self.commit(new)
         if base is None or target is None:
             return None
         try:
-            line = Line(self.git, base, target, {**self.releases(), target: new.ref})
+            line = Line(self.git, base, target, {**self.releases(), target: new.ref}, self.need)
         except runner.CommandError:  # it ends before it gets there
             return None
         ids = self.git.patch_ids_of([patch.commit.commit for patch in patches])
@@ -61,9 +78,28 @@ class History:
             return None
 
 
-def fetched(project: Project, upstream: str) -> Path:
-    """Where the history that was fetched of an upstream is kept."""
-    return project.layout.private / "history" / f"{upstream}.git"
+def fetched(project: Project, upstream: str, *, files: bool = True) -> Path:
+    """Where the history that was fetched of an upstream is kept, with all files or with those that were needed."""
+    return project.layout.private / "history" / (f"{upstream}.git" if files else f"{upstream}.partial.git")
+
+
+def fetch(project: Project, upstream: str) -> str:
+    """Bring the history of an upstream's pins, without files where the host can leave them out; says what is here.
+
+    :raises SourceError: if it has no git source, or its host doesn't answer.
+    """
+    found = project.lock.upstreams[upstream]
+    folder = local_folder(project.layout, found.url) if found.url else None
+    if folder and _objects_of(folder):
+        return f"{upstream}: its history is in {folder}"
+    if not found.url:
+        raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref REF`")
+    with project.locked("fetch"):
+        repository = partial_repository(fetched(project, upstream, files=False))
+        refs = [pin.ref for pin in found.pins.values()]
+        for ref in refs:
+            fetch_history(repository, found.url, ref, files=False)
+    return f"{upstream}: the history of {', '.join(refs)}"
 
 
 @contextmanager
@@ -71,10 +107,13 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
     """What is here of an upstream's history; None where nothing is."""
     found: list[Git] = []
     refs: dict[str, str] = {}
-    own = Git(fetched(project, upstream))
-    if (own.folder / "HEAD").exists():
-        found.append(own)
-        refs.update((unquote(name.rpartition("/")[2]), commit) for name, commit in own.refs("refs/history").items())
+    partial: Git | None = None
+    for files in (True, False):
+        own = Git(fetched(project, upstream, files=files))
+        if (own.folder / "HEAD").exists():
+            found.append(own)
+            partial = None if files else own
+            refs.update((unquote(name.rpartition("/")[2]), c) for name, c in own.refs("refs/history").items())
     url = project.lock.upstreams[upstream].url
     folder = local_folder(project.layout, url) if url else None
     if folder and folder.is_dir() and is_repository(folder) and (place := _objects_of(folder)):
@@ -84,7 +123,7 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
         yield None
         return
     with scratch(project.store, *found) as both:
-        yield History(both, refs)
+        yield History(both, refs, partial, url)
 
 
 def _objects_of(folder: Path) -> Path | None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from patchq.carry.absorbed import Block, Text, UpstreamCommit, blocks, blocks_both, is_there, telling, text_of
 from patchq.carry.landing import Patch
+from patchq.errors import SourceError
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, show_path
+from patchq.system import runner
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 #: The share of a patch's lines from which on it counts as reverted when they are.
@@ -86,8 +88,11 @@ class _Fate:
 class Line:
     """Upstream's commits from one ref to another, oldest first, along first parents."""
 
-    def __init__(self, git: Git, base: CommitId, target: CommitId, releases: Mapping[CommitId, str]) -> None:
-        self.git, self.base = git, base
+    def __init__(
+        self, git: Git, base: CommitId, target: CommitId, releases: Mapping[CommitId, str],
+        need: Callable[[Iterable[BlobId]], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self.git, self.base, self.need = git, base, need
         self.commits: list[CommitInfo] = git.log(f"{base}..{target}")
         self.changes = git.changes_of([c.commit for c in self.commits], first_parent=True)
         self.touching: dict[bytes, list[tuple[int, PathChange]]] = {}
@@ -113,6 +118,7 @@ class Line:
         """The commits with the patch's id."""
         likely = [n for n, paths in enumerate(self.paths) if paths == patch.paths]
         if wanted := [n for n in likely if n not in self._ids]:
+            self._need_all(wanted)
             ids = self.git.patch_ids_of([self.commits[n].commit for n in wanted])
             self._ids.update(zip(wanted, ids, strict=True))
         return [n for n in likely if patch_id and self._ids[n] == patch_id]
@@ -134,12 +140,14 @@ class Line:
 
     def _renamed(self, number: int) -> dict[bytes, bytes]:
         if number not in self._renames:
+            self._need_all([number])
             self._renames[number] = self.git.renames_of(self.commits[number].commit)
         return self._renames[number]
 
     def read_diffs(self, numbers: set[int]) -> None:
         """Learn what commits change, block by block, all at once."""
         wanted = sorted(numbers - self._made.keys() - {-1})
+        self._need_all(wanted)
         texts = self.git.diffs_of([self.commits[n].commit for n in wanted], as_merged=True) if wanted else []
         for number, text in zip(wanted, texts, strict=True):
             try:
@@ -175,7 +183,13 @@ class Line:
         """Read files, all at once."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self._blobs.keys()
         if wanted:
+            self.need(wanted)
             self._blobs.update(self.git.read_blobs(wanted))
+
+    def _need_all(self, numbers: Sequence[int]) -> None:
+        """Bring the files that commits change."""
+        sides = [e for n in numbers for change in self.changes[n] for e in (change.old, change.new)]
+        self.need({e.blob for e in sides if e and e.mode != diff.GITLINK})
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
         """A file's content, or None where there is none to read."""
@@ -202,7 +216,13 @@ class Landed:
         self.line, self.patch_ids = line, patch_ids
 
     def look(self, patch: Patch) -> Verdict | None:
-        """What the line says of a patch; None where it says nothing."""
+        """What the line says of a patch; None where it says nothing, or what it would say isn't all here."""
+        try:
+            return self._look(patch)
+        except (SourceError, runner.CommandError):
+            return None
+
+    def _look(self, patch: Patch) -> Verdict | None:
         line = self.line
         if not patch.edits or not any(path in line.touching for path in patch.paths):
             return None

@@ -104,6 +104,12 @@ class Objects(Refs):
             self.run("commit-tree", tree, *args, "-F", "-", data=message.encode(), env=env).decode().strip()
         )
 
+    def lacking(self, blobs: Iterable[BlobId]) -> list[BlobId]:
+        """Those of these files that are not here."""
+        data = "".join(f"{blob}\n" for blob in dict.fromkeys(blobs)).encode()
+        out = self.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if data else ""
+        return [BlobId(line.removesuffix(" missing")) for line in out.splitlines() if line.endswith(" missing")]
+
     def log(self, *specs: str) -> list[CommitInfo]:
         """Commits of a range, oldest first, along first parents."""
         form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"

@@ -53,6 +53,11 @@ def bare_repository(folder: Path, *others: Git) -> Git:
     return Git(folder)
 
 
+def partial_repository(folder: Path) -> Git:
+    """A repository for a history without its files; made if it isn't there, else with what git wrote into it."""
+    return Git(folder) if (folder / "config").exists() else bare_repository(folder)
+
+
 @contextmanager
 def scratch(*others: Git) -> Iterator[Git]:
     """A repository that has the objects of others, and whose own are gone afterwards."""

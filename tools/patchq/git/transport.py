@@ -14,7 +14,7 @@ from pathlib import Path
 from patchq.errors import SourceError
 from patchq.git.command import Outside
 from patchq.git.repository import Git
-from patchq.names import CommitId
+from patchq.names import BlobId, CommitId
 from patchq.system import fsio, runner
 from patchq.system.paths import check_ref, ref_component
 
@@ -150,16 +150,32 @@ def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = Fals
     return found if store.run("cat-file", "-t", found).strip() == b"tag" else None
 
 
-def fetch_history(repository: Git, url: str, ref: str) -> CommitId:
+def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) -> CommitId:
     """Bring a ref with all that leads to it; returns its commit.
 
+    :param files: False for commits and trees alone, where the host can leave files out: see :func:`fetch_blobs`.
     :raises SourceError: if the host doesn't answer, or has no such ref.
     """
     check_ref(ref, "a ref")
     said = ""
     for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         name = f"refs/history/{ref_component(spec)}"
-        said = _fetch(repository, url, f"+{spec}:{name}")
+        said = _fetch(repository, url, f"+{spec}:{name}", *(() if files else ("--filter=blob:none",)))
         if not said and (found := repository.ref_or_none(name)):
             return found
     raise SourceError(f"{url} doesn't give the history of {ref}: {said}", hint="forecast without --blame: by releases")
+
+
+def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
+    """Bring files that a history without them lacks, by their ids.
+
+    :raises SourceError: if the host doesn't give them.
+    """
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin", "--", url)
+    done = repository.ask(
+        *argv, data="".join(f"{blob}\n" for blob in blobs).encode(), env=SAFE_TRANSPORTS, settings=_reach(url),
+        config=("fetch.unpackLimit=1", "fetch.negotiationAlgorithm=noop"),
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {said}", hint="`patchq fetch`")

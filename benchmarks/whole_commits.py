@@ -1,0 +1,201 @@
+"""Whole commits of a real history as a fork's stack: is each upstream already? Run by ``absorbed.py REPO``.
+
+The stack is the commits between two releases, each as a patch on the one before it, carried onto later releases that
+have them. Classes whose truth is known:
+
+as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
+upstream reverted on the way: that is of the class taken-back, which is not.
+reverted: the commit, onto the release with the commit taken back by git's merge.  near: one word of one added line
+is another.  partial: the commit with a later release's commit.  later: a commit that came after the release.  Not upstream.
+
+Beside it `git cherry` (the patch id is in the range) and what `git rebase` drops (a merge that adds nothing).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.carry.landed import Landed, Line
+from patchq.carry.landing import ABSORBED, Patch, read_patches
+from patchq.carry.looking import sight, verdict, with_past
+from patchq.carry.merging import carry, look_at
+from patchq.formats.header import Ident
+from patchq.git.objects import CommitInfo, TreeEntry
+from patchq.git.repository import Git, scratch
+from patchq.names import CommitId
+
+NOBODY = Ident("n", "n@n", 946684800, "+0000")
+UPSTREAM = ("as-is", "squashed", "split")
+NOT_UPSTREAM = ("taken-back", "reverted", "near", "partial", "later")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A patch, as a commit, and the tip of upstream that it is asked of."""
+
+    kind: str
+    commit: CommitId
+    onto: CommitId
+
+
+class Bench:
+    def __init__(self, git: Git, old: str, new: str, onto: str) -> None:
+        self.git, self.name = git, onto
+        self.base, self.top, self.onto = (self.commit(ref) for ref in (old, new, onto))
+        self.stack = git.log(f"{self.base}..{self.top}")
+        way = git.log(f"{self.base}..{self.onto}")
+        there = {info.commit for info in way}
+        self.stack = [info for info in self.stack if info.commit in there]
+        self.reverted = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
+        self.dice = random.Random(2026)
+
+    def commit(self, ref: str) -> CommitId:
+        return CommitId(self.git.line("rev-parse", f"{ref}^{{commit}}"))
+
+    def cases(self, after: str) -> Iterator[Case]:
+        """The cases onto this release; ``after``: a release that comes later."""
+        later = self.git.log(f"{self.onto}..{self.commit(after)}")
+        for n, info in enumerate(self.stack):
+            kind = "taken-back" if info.commit in self.reverted else "as-is"
+            yield Case(kind, info.commit, self.onto)
+            if kind != "as-is":
+                continue
+            if n and self.stack[n - 1].commit not in self.reverted and info.parents[0] == self.stack[n - 1].commit:
+                yield Case("squashed", self.made(info.tree, self.stack[n - 1].parents[0], info), self.onto)
+            changes = self.git.changes(info.parents[0], info.commit)
+            if len(changes) > 1:
+                half = {c.path: c.new for c in changes[: len(changes) // 2]}
+                yield Case("split", self.with_files(info.parents[0], half, info), self.onto)
+            back = self.git.merge_tree(info.tree, self.tree(self.onto), self.tree(info.parents[0]))
+            if not back.stages and back.tree != self.tree(self.onto):
+                yield Case("reverted", info.commit, self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n"))
+            if near := self.near(info):
+                yield Case("near", near, self.onto)
+            other = self.dice.choice(later)
+            both = self.git.merge_tree(self.tree(other.parents[0]), info.tree, other.tree)
+            if not both.stages and both.tree != info.tree:
+                yield Case("partial", self.made(both.tree, info.parents[0], info), self.onto)
+        for info in self.dice.sample(later, min(len(later), len(self.stack))):
+            alone = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.base), info.tree)
+            if not alone.stages and alone.tree != self.tree(self.base):
+                yield Case("later", self.made(alone.tree, self.base, info), self.onto)
+
+    def tree(self, commit: str) -> str:
+        return self.git.tree_of([commit])[0]
+
+    def made(self, tree: str, parent: CommitId, like: CommitInfo) -> CommitId:
+        return self.git.commit_tree(tree, [parent], NOBODY, like.message)
+
+    def with_files(self, parent: CommitId, files: dict[bytes, TreeEntry | None], like: CommitInfo) -> CommitId:
+        """A commit that changes these files."""
+        index = self.git.folder / "bench.index"
+        env = {"GIT_INDEX_FILE": str(index)}
+        self.git.run("read-tree", parent, env=env)
+        lines = [b"0 %s\t%s\0" % (b"0" * 40, path) if e is None else b"%s %s\t%s\0" % (e.mode, e.blob.encode(), path)
+                 for path, e in files.items()]  # fmt: skip
+        self.git.run("update-index", "-z", "--index-info", data=b"".join(lines), env=env)
+        return self.made(self.git.run("write-tree", env=env).decode().strip(), parent, like)
+
+    def near(self, info: CommitInfo) -> CommitId | None:
+        """The commit with one word of one of its added lines another."""
+        changes = [c for c in self.git.changes(info.parents[0], info.commit) if c.old and c.new]
+        self.dice.shuffle(changes)
+        for change in changes:
+            assert change.old and change.new
+            contents = self.git.read_blobs([change.old.blob, change.new.blob])
+            old = set(contents[change.old.blob].split(b"\n"))
+            lines = contents[change.new.blob].split(b"\n")
+            places = [n for n, line in enumerate(lines) if line not in old and re.search(rb"\w{4}", line)]
+            if places:
+                n = self.dice.choice(places)
+                lines[n] = re.sub(rb"\w{4,}", lambda m: m[0] + b"_", lines[n], count=1)
+                blob = self.git.run("hash-object", "-w", "--stdin", data=b"\n".join(lines)).decode().strip()
+                entry = TreeEntry(change.new.mode, type(change.new.blob)(blob))
+                changed = self.with_files(info.commit, {change.path: entry}, info)
+                return self.made(self.tree(changed), info.parents[0], info)
+        return None
+
+
+def takes_back(info: CommitInfo, other: CommitInfo) -> bool:
+    """Whether a commit says that it reverts another."""
+    subject, theirs = (i.message.split("\n", 1)[0] for i in (info, other))
+    return f"This reverts commit {other.commit}" in info.message or (
+        subject.lower().startswith("revert") and re.sub(r"\s*\(#\d+\)$", "", theirs)[:60] in subject
+    )
+
+
+class Judges:
+    """The detectors, asked about cases onto one tip."""
+
+    def __init__(self, git: Git, base: CommitId, onto: CommitId, patches: Sequence[Patch]) -> None:
+        self.git, self.patches = git, patches
+        self.line = Line(git, base, onto, {})
+        ids = git.patch_ids_of([p.commit.commit for p in patches])
+        self.ids = dict(zip((p.name for p in patches), ids, strict=True))
+        theirs = git.patch_ids_of([c.commit for c in self.line.commits])
+        self.cherry = {pid for pid in theirs if pid}
+        self.landed = Landed(self.line, self.ids)
+        self.base, self.onto = base, onto
+
+    def ask(self, patch: Patch, onto: CommitId) -> dict[str, bool]:
+        """Which of them would call it upstream's."""
+        (column,) = carry(self.git, [patch], [onto], self.base)
+        first, last = look_at(self.git, [patch], [self.base, onto], self.base)
+        first.read(edit.new for edit in patch.edits)
+        landing = column.landings[0]
+        landed = self.landed if onto == self.onto else Landed(Line(self.git, self.line.base, onto, {}), self.ids)
+        start = time.monotonic()
+        plain = sight(patch, first, [("onto", last)])
+        with_history = with_past(plain, landed.look(patch))
+        self.spent = time.monotonic() - start
+        return {
+            "patchq, history": verdict(landing, with_history, "onto")[0] == ABSORBED,
+            "patchq, no history": verdict(landing, plain, "onto")[0] == ABSORBED,
+            "git cherry": self.ids[patch.name] in self.cherry,
+            "git rebase drops": landing.outcome == ABSORBED,
+        }
+
+
+def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, show: str) -> None:
+    source = Git(repository / ".git" if (repository / ".git").is_dir() else repository)
+    counts: dict[tuple[str, str, str], int] = Counter()
+    with scratch(source) as git:
+        refs = {name.rpartition("/")[2]: oid for name, oid in source.refs("refs/tags").items()}
+        for target in onto:
+            bench = Bench(git, *(refs[r] for r in (old, new, target)))
+            every = list(bench.cases(refs[after]))
+            infos = [git.log("--no-walk=unsorted", case.commit)[0] for case in every]
+            patches = read_patches(git, [(f"{n} {i.message.split(chr(10), 1)[0]}", i) for n, i in enumerate(infos)])
+            judges = Judges(git, bench.base, bench.onto, patches)
+            for case, patch in zip(every, patches, strict=True):
+                counts[target, case.kind, "cases"] += 1
+                for judge, yes in judges.ask(patch, case.onto).items():
+                    counts[target, case.kind, judge] += yes
+                    if judge == show and yes != (case.kind in UPSTREAM):
+                        print(f"{target} {case.kind}: {patch.name}")
+    report(counts, onto)
+
+
+def report(counts: dict[tuple[str, str, str], int], onto: Sequence[str]) -> None:
+    names = ("patchq, history", "patchq, no history", "git cherry", "git rebase drops")
+    print("| onto | class | upstream | cases | " + " | ".join(names) + " |")
+    print("|---|---|---|---|" + "---|" * len(names))
+    for target in onto:
+        for kind in (*UPSTREAM, *NOT_UPSTREAM):
+            row = [counts[target, kind, name] for name in names]
+            yes = "yes" if kind in UPSTREAM else "no"
+            print(f"| {target} | {kind} | {yes} | {counts[target, kind, 'cases']} | {' | '.join(map(str, row))} |")
+    print("\n| detector | recall, as-is by release | recall, all | precision |\n|---|---|---|---|")
+    for name in names:
+        by_release = [counts[t, "as-is", name] / max(1, counts[t, "as-is", "cases"]) for t in onto]
+        right = sum(counts[t, k, name] for t in onto for k in UPSTREAM)
+        true = sum(counts[t, k, "cases"] for t in onto for k in UPSTREAM)
+        wrong = sum(counts[t, k, name] for t in onto for k in NOT_UPSTREAM)
+        said = ", ".join(f"{share:.2f}" for share in by_release)
+        print(f"| {name} | {said} | {right / max(1, true):.3f} | {right / max(1, right + wrong):.3f} |")
