@@ -160,6 +160,8 @@ ELSEWHERE = {
     "doctor --mounted": "tests/scenarios/test_compose.py",
     "bench import result.json": "needs a measured environment: tests/scenarios/test_bench.py",
     "--blame": "needs a git host's history: tests/scenarios/test_forecast.py",
+    "--history": "asks a git host: tests/scenarios/test_history.py",
+    "patchq retire": "tests/scenarios/test_history.py",
     "--releases": "brings more archives; tests/scenarios/test_upstreams.py has an index of its own",
     "verify-installed": "test_the_wheels_install_and_hold_what_was_patched",
     "doctor --arch": "tests/scenarios/test_doctor_arch.py",
