@@ -1,4 +1,4 @@
-"""Forecast beside `git rebase`: the same real stack onto the same real releases, in the same run.
+"""Forecast beside `git rebase`: the same real stack, the set's own, onto the same real releases, in the same run.
 
     python benchmarks/forecast.py vllm v0.14.0 v0.20.0 v0.33.0 [--patches 40]
 
@@ -54,7 +54,9 @@ import resource, sys
 from pathlib import Path
 from patchq.carry.forecast import forecast
 from patchq.project.project import Project
-forecast(Project.find(Path(sys.argv[1]), wait=600), sys.argv[2], sys.argv[3:])
+project = Project.find(Path(sys.argv[1]), wait=600)
+own = project.lock.sets[project.choose_set("")][sys.argv[2]]
+forecast(project, sys.argv[2], sys.argv[3:], from_ref=own)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10)
 """
 
@@ -75,10 +77,10 @@ def main() -> None:
     project = Project.find(Path.cwd(), wait=600)
     forecast(project, given.upstream, given.refs)  # brings the bases
     with tempfile.TemporaryDirectory(prefix="forecast-") as text:
+        copy = Path(text) / "project"
+        copy_project(Path.cwd(), copy, given.upstream, [])  # without recorded resolutions
+        project = Project.find(copy, wait=600)
         if given.patches:
-            copy = Path(text) / "project"
-            copy_project(Path.cwd(), copy, given.upstream, [])
-            project = Project.find(copy, wait=600)
             fill_up(project, given.upstream, given.refs[0], given.patches)
         measure(project, given.upstream, given.refs)
         counts = sorted({1, 5, len(given.refs)})
@@ -95,7 +97,7 @@ def measure(project: Project, upstream: str, refs: list[str]) -> None:
     subjects = {name: info.message.split("\n", 1)[0] for name, info in carried.commits}
 
     start = time.monotonic()
-    found = forecast(project, upstream, refs)
+    found = forecast(project, upstream, refs, from_ref=carried.stack.pin.ref)
     together = time.monotonic() - start
     with tempfile.TemporaryDirectory(prefix="forecast-") as text:
         folder = Path(text) / "clone"
@@ -107,7 +109,7 @@ def measure(project: Project, upstream: str, refs: list[str]) -> None:
             seconds, kept = rebase(folder, carried.base, tip, onto)
             total += seconds
             ours = {subjects[c.patch.split("/")[1]] for c in found.of(ref) if c.outcome not in STOPS}
-            rows.append((ref, seconds, len(subjects) - len(kept), found.stops(ref), ours ^ kept))
+            rows.append((ref, seconds, len(subjects) - len(kept), len(subjects) - len(ours), ours ^ kept))
     print(f"{len(subjects)} patches of {upstream}, {len(refs)} refs; wall seconds\n")
     print("| onto | git rebase s | it stops at | forecast stops at | they differ in |\n|---|---|---|---|---|")
     for ref, seconds, theirs, ours_count, differ in rows:

@@ -48,7 +48,19 @@ def main() -> None:
             copy = Path(text) / str(n)
             copy_project(root, copy, upstream, refs)
             start = time.monotonic()
-            argv = [sys.executable, "-m", "patchq", "--project", str(copy), "rebase", upstream, "--onto", ref]
+            argv = [
+                sys.executable,
+                "-m",
+                "patchq",
+                "--project",
+                str(copy),
+                "rebase",
+                upstream,
+                "--onto",
+                ref,
+                "--from",
+                carried.stack.pin.ref,
+            ]
             subprocess.run([*argv, "--leave-out"], check=True, capture_output=True)
             seconds = time.monotonic() - start
             series = copy / "patches" / upstream / ref_to_folder(ref) / "series"

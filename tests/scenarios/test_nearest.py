@@ -149,3 +149,17 @@ def test_forecast_and_rebase_agree_patch_by_patch(stack: Patchq, upstream: Path)
         needs = {c["patch"].partition("/")[2] for c in before["cells"] if c["needs_you"]}
         assert needs == {s["patch"] for s in after["steps"] if s["outcome"] in ("conflict", "obsolete")}, ref
     assert sources == ["v1", "v2", "v3", "v3.1", "v4", "v4.1", "v5"]
+
+
+def test_a_patch_that_the_nearest_stack_lacks_is_named(stack: Patchq, upstream: Path) -> None:
+    """It was made after that stack: nobody has decided to leave it out."""
+    resolved_at_v2(stack, upstream)
+    edit(stack.tree() / "b.txt", 35, b"later\n")
+    stack.ok("new", "up", "later", "-s", "-m", "Later\n\nFor the test.")
+    release(upstream, "v2.1", {"b.txt": with_lines({30: b"else\n"})})
+    assert told(stack, "--onto", "v2.1")["sources"][0]["absent"] == {"later": "not yet in the stack of v2"}
+    said = stack.ok("forecast", "up", "--onto", "v2.1")
+    assert "next: `patchq rebase up --onto v2` brings what it lacks of the set's stack" in said
+    carried(stack, "--onto", "v2")
+    found = told(stack, "--onto", "v2.1")
+    assert (found["sources"][0]["absent"], found["tallies"][0]["lands"][-1]) == ({}, "up/later")

@@ -114,7 +114,8 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
             found.append(own)
             partial = None if files else own
             refs.update((unquote(name.rpartition("/")[2]), c) for name, c in own.refs("refs/history").items())
-    url = project.lock.upstreams[upstream].url
+    known = project.lock.upstreams.get(upstream)
+    url = known.url if known else ""
     folder = local_folder(project.layout, url) if url else None
     if folder and folder.is_dir() and is_repository(folder) and (place := _objects_of(folder)):
         found.append(Git(place))

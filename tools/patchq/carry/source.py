@@ -23,6 +23,9 @@ from patchq.project.stack import Stack, find_patch, ledger_path, load_stack
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.system import fsio
 
+#: Of a patch that nobody has decided about on the way, before the ref of the stack that lacks it.
+NOT_YET = "not yet in the stack of"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -52,6 +55,8 @@ class Plan:
     def said(self) -> str:
         """In a line: where the patches come from, and which of the set's don't."""
         words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
+        if any(why.startswith(NOT_YET) for why in self.absent.values()):
+            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {self.from_ref}` carries them there first)"
         return f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why}" + (
             f"; not carried: {', '.join(words)}" if words else ""
         )
@@ -157,7 +162,7 @@ class Planner:
             return f"retired at {retired}"
         if any(a.onto == source.pin.ref and a.outcome not in ledgers.CARRIED for a in said):
             return f"left out at {source.pin.ref}"
-        return f"not in the stack of {source.pin.ref}"
+        return f"{NOT_YET} {source.pin.ref}"
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:

@@ -150,7 +150,11 @@ def _show_why(found: Forecast) -> None:
 
 def _next(found: Forecast) -> str:
     """What to type next: the last ref that needs fewest people, and how to see more."""
-    tally = found.tally(found.cheapest)
+    from patchq.carry.source import NOT_YET
+
+    tally, source = found.tally(found.cheapest), found.source(found.cheapest)
+    if any(why.startswith(NOT_YET) for why in source.absent.values()):
+        return f"`patchq rebase {found.upstream} --onto {source.from_ref}` brings what it lacks of the set's stack"
     if len(tally.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} has its stack"
     start = f"patchq rebase {found.upstream} --onto {found.cheapest}"
