@@ -274,10 +274,11 @@ def main() -> None:
     parser.add_argument("repository", nargs="?", type=Path)
     parser.add_argument("--stack", nargs=2, default=("v0.6.3", "v0.6.4"), metavar=("FROM", "TO"))
     parser.add_argument("--onto", nargs="+", default=("v0.6.4", "v0.6.6", "v0.6.8"))
+    parser.add_argument("--most", type=int, default=1000, help="so many commits of the stack")
     parser.add_argument("--after", default="v0.6.10", help="a release after all of those")
     given = parser.parse_args()
     if given.repository:
-        whole_commits.main(given.repository, *given.stack, given.onto, given.after, given.show)
+        whole_commits.main(given.repository, *given.stack, given.onto, given.after, given.show, given.most)
         return
     dice = random.Random(2026)
     every: list[Case] = []

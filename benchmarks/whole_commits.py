@@ -45,13 +45,14 @@ class Case:
 
 
 class Bench:
-    def __init__(self, git: Git, old: str, new: str, onto: str) -> None:
+    def __init__(self, git: Git, old: str, new: str, onto: str, most: int) -> None:
         self.git, self.name = git, onto
         self.base, self.top, self.onto = (self.commit(ref) for ref in (old, new, onto))
         self.stack = git.log(f"{self.base}..{self.top}")
         way = git.log(f"{self.base}..{self.onto}")
         there = {info.commit for info in way}
         self.stack = [info for info in self.stack if info.commit in there]
+        self.stack = self.stack[:most]
         self.reverted = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
         self.dice = random.Random(2026)
 
@@ -107,7 +108,8 @@ class Bench:
         changes = [c for c in self.git.changes(info.parents[0], info.commit) if c.old and c.new]
         self.dice.shuffle(changes)
         for change in changes:
-            assert change.old and change.new
+            assert change.old is not None
+            assert change.new is not None
             contents = self.git.read_blobs([change.old.blob, change.new.blob])
             old = set(contents[change.old.blob].split(b"\n"))
             lines = contents[change.new.blob].split(b"\n")
@@ -162,13 +164,13 @@ class Judges:
         }
 
 
-def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, show: str) -> None:
+def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, show: str, most: int) -> None:
     source = Git(repository / ".git" if (repository / ".git").is_dir() else repository)
     counts: dict[tuple[str, str, str], int] = Counter()
     with scratch(source) as git:
         refs = {name.rpartition("/")[2]: oid for name, oid in source.refs("refs/tags").items()}
         for target in onto:
-            bench = Bench(git, *(refs[r] for r in (old, new, target)))
+            bench = Bench(git, *(refs[r] for r in (old, new, target)), most)
             every = list(bench.cases(refs[after]))
             infos = [git.log("--no-walk=unsorted", case.commit)[0] for case in every]
             patches = read_patches(git, [(f"{n} {i.message.split(chr(10), 1)[0]}", i) for n, i in enumerate(infos)])
