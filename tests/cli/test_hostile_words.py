@@ -167,6 +167,8 @@ def of_the_stack(screen: Screen, hostile: Patchq) -> None:
         ("pr", first, "--no-proof", "--no-gates", "--upstream", "up"), ("pr", "--topic", evil("to propose")),
         ("pr", "second", "--no-proof", "--no-gates", "--onto", REF), ("doctor",), ("verify-installed",), ("build",), ("compose",),
         ("bundle", str(hostile.root / evil("bundle"))), ("forecast", "up", "--onto", LATER, "--annotate"),
+        ("forecast", "up", "--onto", LATER, "--why"), ("fetch", "--history"), ("retire", "second", "--onto", LATER),
+        ("retire", "--onto", LATER, "--evidence"), ("retire", first, "--onto", LATER, "--how", evil("how")),
         ("forecast", "up", "--onto", LATER, "--blame"), ("forecast", "up", "--onto", evil("unknown")), ("move", first, "--after", evil("anchor")),
         ("drop", evil("dropped")), ("new", "up", evil("new")), ("status", evil("too many")), ("status", f"--{evil('option')}"),
         ("init", str(hostile.root.parent / evil("folder"))), ("apply", "--set", evil("set")), ("apply", "--to", evil("to")),
