@@ -62,6 +62,13 @@ def test_in_different_lines_both_stand(project: Patchq) -> None:
     )
 
 
+def test_more_than_two_that_stand_are_told_once(project: Patchq) -> None:
+    for name, number in (("first", b"first = 1"), ("second", b"second = 2"), ("third", b"third = 3")):
+        change(project, name, number, number + b"0")
+    (one,) = warnings(project)
+    assert "is changed by up/first, up/second and by up/third: all stand, in different lines" in one["message"]
+
+
 def test_the_later_one_wins_where_it_changes_the_earlier_ones_lines(project: Patchq) -> None:
     change(project, "first", b"first = 1\n        second = 2", b"first = 10\n        second = 20")
     change(project, "second", b"second = 20", b"second = 200")

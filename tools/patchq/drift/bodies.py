@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")
@@ -35,7 +36,40 @@ def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
     return _python(source) if language_of(path) == "python" else _cpp(source)
 
 
-def _python(source: bytes) -> dict[str, Definition]:
+def changed(path: bytes, old: bytes, new: bytes) -> list[tuple[str, Definition | None, Definition | None]]:
+    """The definitions whose tokens differ between two versions of a file; None where one hasn't got it.
+
+    Of those that hold one another, the innermost.
+    """
+    before, after = ((_python(c, tokens=False) if path.endswith(b".py") else _cpp(c)) for c in (old, new))
+    lines = [c.decode("utf-8", "replace").splitlines() for c in (old, new)]
+    found = []
+    for name in {**before, **after}:
+        sides = before.get(name), after.get(name)
+        texts = [t[side.start - 1 : side.end] if side else None for side, t in zip(sides, lines, strict=True)]
+        if texts[0] == texts[1]:
+            continue
+        mine, theirs = (_with_tokens(side, text) for side, text in zip(sides, texts, strict=True))
+        if (mine and mine.tokens) != (theirs and theirs.tokens):
+            found.append((name, mine, theirs))
+    return [f for f in found if not any(other[0].startswith(f[0] + ".") for other in found)]
+
+
+def _with_tokens(definition: Definition | None, lines: list[str] | None) -> Definition | None:
+    if definition is None or lines is None or definition.tokens:
+        return definition
+    return replace(definition, tokens=_python_tokens("\n".join(lines) + "\n"))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in one: no definition is anywhere else."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, name, ())
+        if isinstance(inner, list):
+            yield from inner
+
+
+def _python(source: bytes, *, tokens: bool = True) -> dict[str, Definition]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -44,12 +78,13 @@ def _python(source: bytes) -> dict[str, Definition]:
     found: dict[str, Definition] = {}
 
     def walk(node: ast.AST, scope: str) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in _statements(node):
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 name = scope + child.name
                 first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
                 end = child.end_lineno or first
-                found[name] = Definition(name, first, end, _python_tokens("".join(lines[first - 1 : end])))
+                words = _python_tokens("".join(lines[first - 1 : end])) if tokens else ()
+                found[name] = Definition(name, first, end, words)
                 walk(child, name + ".")
             elif isinstance(child, ast.ClassDef):
                 walk(child, scope + child.name + ".")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from patchq.drift import bodies
 from patchq.errors import PatchqError
+from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
 from patchq.names import BlobId, show_path
 from patchq.project.project import Project
@@ -22,6 +24,7 @@ from patchq.stacks.apply import Carried, bases_of, carried_stacks
 
 #: How much of two definitions of one name must be the same for the one to be a copy of the other.
 _ALIKE = 0.8
+_ASSIGNMENT = re.compile(rb"[ \t]*(?!self\.|cls\.)\w+(\.\w+)+[ \t]*=[^=]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,6 @@ class Shared:
 class _Change:
     """What one patch does to one definition: lines that it adds and takes away, and its tokens before."""
 
-    upstream: str
     patch: str
     path: bytes
     name: str
@@ -56,29 +58,51 @@ class _Change:
     before: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Files:
-    """Files with their definitions, each read and parsed once."""
+class _Stack:
+    """A stack as changes of definitions; each file is read and parsed when it is asked for, once."""
 
-    store: Git
-    contents: dict[BlobId, bytes] = field(default_factory=dict)
-    parsed: dict[tuple[bytes, BlobId], dict[str, bodies.Definition]] = field(default_factory=dict)
+    def __init__(self, store: Git, carried: Carried) -> None:
+        self.store, self.carried = store, carried
+        self.upstream, self.ref = carried.stack.pin.upstream, carried.stack.pin.ref
+        #: In the order of the series, each patch's name and what it changes.
+        changes = store.changes_of([info.commit for _, info in carried.commits])
+        self.patches = list(zip([name for name, _ in carried.commits], changes, strict=True))
+        self.touched = Counter(c.path for _, changes in self.patches for c in changes if bodies.language_of(c.path))
+        self._known: dict[bytes, list[_Change]] = {}
+        self.contents: dict[BlobId, bytes] = {}
 
-    def definitions(self, path: bytes, blob: BlobId) -> dict[str, bodies.Definition]:
-        if (path, blob) not in self.parsed:
-            self.parsed[path, blob] = bodies.definitions(path, self.text(blob))
-        return self.parsed[path, blob]
+    def read(self, blobs: Iterable[BlobId]) -> None:
+        """Bring files, all at once."""
+        self.contents.update(self.store.read_blobs([blob for blob in blobs if blob not in self.contents]))
 
-    def text(self, blob: BlobId) -> bytes:
-        if blob not in self.contents:
-            self.contents.update(self.store.read_blobs([blob]))
-        return self.contents[blob]
+    def of(self, paths: Iterable[bytes]) -> Iterator[_Change]:
+        """What is done to the definitions of these files, in the order of the series."""
+        wanted = {p for p in paths if p in self.touched}
+        new = wanted - self._known.keys()
+        self.read({e.blob for _, cs in self.patches for c in cs if c.path in new for e in (c.old, c.new) if e})
+        for patch, changes in self.patches:
+            for change in changes:
+                if change.path in new:
+                    self._known.setdefault(change.path, []).extend(self._of_file(patch, change))
+        order = {patch: n for n, (patch, _) in enumerate(self.patches)}
+        found = [change for path in sorted(wanted) for change in self._known.get(path, ())]
+        yield from sorted(found, key=lambda c: order[c.patch])
 
-    def lines(self, blob: BlobId, definition: bodies.Definition | None) -> Counter[str]:
-        if definition is None:
-            return Counter()
-        lines = self.text(blob).decode("utf-8", "replace").splitlines()[definition.start - 1 : definition.end]
-        return Counter(line.strip() for line in lines if line.strip())
+    def _of_file(self, patch: str, change: PathChange) -> Iterator[_Change]:
+        if change.old is None:
+            return
+        old, new = self.contents[change.old.blob], self.contents[change.new.blob] if change.new else b""
+        for name, before, after in bodies.changed(change.path, old, new):
+            mine, theirs = _lines(old, before), _lines(new, after)
+            tokens = before.tokens if before else ()
+            yield _Change(patch, change.path, name, theirs - mine, mine - theirs, after is None, tokens)
+
+
+def _lines(source: bytes, definition: bodies.Definition | None) -> Counter[str]:
+    if definition is None:
+        return Counter()
+    lines = source.decode("utf-8", "replace").splitlines()[definition.start - 1 : definition.end]
+    return Counter(line.strip() for line in lines if line.strip())
 
 
 def shared_in_sets(project: Project, names: Sequence[str] = (), *, offline: bool = False) -> list[Shared]:
@@ -90,8 +114,8 @@ def shared_in_sets(project: Project, names: Sequence[str] = (), *, offline: bool
     """
     found: dict[Shared, None] = {}
     with project.locked("check"):
-        seen: dict[tuple[str, str], Carried | None] = {}
-        files = _Files(project.store)
+        seen: dict[tuple[str, str], _Stack | None] = {}
+        packages = {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
         for set_name in project.lock.sets:
             there = []
             for stack in project.stacks(set_name):
@@ -101,75 +125,57 @@ def shared_in_sets(project: Project, names: Sequence[str] = (), *, offline: bool
                     if stack.names:
                         with suppress(PatchqError):
                             bases_of(project, [stack], {stack.pin.upstream: None}, offline)
-                            (seen[key],) = carried_stacks(project, [stack], set_name)
-                if carried := seen[key]:
-                    there.append(carried)
-            packages = {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
-            found.update(dict.fromkeys(shared_definitions(project.store, there, packages, files)))
+                            (carried,) = carried_stacks(project, [stack], set_name)
+                            seen[key] = _Stack(project.store, carried)
+                if here := seen[key]:
+                    there.append(here)
+            found.update(dict.fromkeys(_shared(there, packages)))
     return [s for s in found if not names or s.upstream in names]
 
 
 def shared_definitions(
-    store: Git, stacks: Sequence[Carried], packages: Mapping[str, str] | None = None, files: _Files | None = None
-) -> list[Shared]:
+    store: Git, stacks: Sequence[Carried], packages: Mapping[str, str] | None = None
+) -> list[Shared]:  # fmt: skip
     """Where two patches of a stack, or of stacks that are built together, change one definition.
 
     A later patch that says ``Requires:`` of the earlier one knows it, and isn't told.
 
     :param packages: of import names of Python packages the upstream; for what is replaced at run time.
     """
-    files = files or _Files(store)
-    found: list[Shared] = []
-    by_stack = {}
-    for carried in stacks:
-        changes = list(_changes(files, carried, every=len(stacks) > 1))
-        by_stack[carried.stack.pin.upstream] = changes
-        found += _within(carried, changes)
-    for number, carried in enumerate(stacks):
+    return list(_shared([_Stack(store, carried) for carried in stacks], packages or {}))
+
+
+def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
+    """The same with the other patches of each, those of one definition that all stand put together."""
+    together: dict[tuple[str, ...], tuple[Shared, dict[str, None]]] = {}
+    for n, one in enumerate(found):
+        alike = not one.wins and one.patch.startswith(one.upstream + "/") and one.other.startswith(one.upstream + "/")
+        key = (one.upstream, one.ref, one.path, one.definition) if alike else (str(n),)
+        _, others = together.setdefault(key, (one, {}))
+        others |= {one.other: None, **({together[key][0].patch: None} if together[key][0] != one else {})}
+        together[key] = (one, others)
+    return [(one, tuple(n for n in others if n != one.patch)) for one, others in together.values()]
+
+
+def _shared(stacks: Sequence[_Stack], packages: Mapping[str, str]) -> Iterator[Shared]:
+    for number, stack in enumerate(stacks):
+        yield from _within(stack)
         for other in stacks[number + 1 :]:
-            pair = [by_stack[c.stack.pin.upstream] for c in (carried, other)]
-            found += _copies(carried, other, *pair)
-        found += _replaced(files, carried, by_stack, packages or {})
-    return found
+            yield from _copies(stack, other)
+        yield from _replaced(stack, stacks, packages)
 
 
-def _changes(files: _Files, carried: Carried, *, every: bool) -> Iterator[_Change]:
-    """What each patch does to each definition, in order; of files that only one patch touches only with ``every``."""
-    upstream, names = carried.stack.pin.upstream, [name for name, _ in carried.commits]
-    changed = files.store.changes_of([info.commit for _, info in carried.commits])
-    count = Counter(c.path for changes in changed for c in changes)
-    for patch, changes in zip(names, changed, strict=True):
-        for change in changes:
-            path = change.path
-            if not bodies.language_of(path) or change.old is None or (count[path] < 2 and not every):
-                continue
-            before = files.definitions(path, change.old.blob)
-            after = files.definitions(path, change.new.blob) if change.new else {}
-            differ = [
-                n for n in {**before, **after}
-                if (before[n].tokens if n in before else None) != (after[n].tokens if n in after else None)
-            ]  # fmt: skip
-            for name in differ:
-                if any(other.startswith(name + ".") for other in differ):
-                    continue  # it only holds the one that changes
-                old = files.lines(change.old.blob, before.get(name))
-                new = files.lines(change.new.blob, after.get(name)) if change.new else Counter()
-                tokens = before[name].tokens if name in before else ()
-                yield _Change(upstream, patch, path, name, new - old, old - new, name not in after, tokens)
-
-
-def _within(carried: Carried, changes: Sequence[_Change]) -> Iterator[Shared]:
-    pin = carried.stack.pin
-    knows = _known(carried)
+def _within(stack: _Stack) -> Iterator[Shared]:
+    knows = _known(stack.carried)
     earlier: dict[tuple[bytes, str], list[_Change]] = {}
-    for change in changes:
+    for change in stack.of(path for path, count in stack.touched.items() if count > 1):
         before = earlier.setdefault((change.path, change.name), [])
         for other in before:
             if other.patch in knows.get(change.patch, ()):
                 continue
             undone = sum((other.added & change.removed).values())
             again = sum((other.removed & change.added).values())
-            wins = f"{pin.upstream}/{change.patch}" if undone or again or change.gone else ""
+            later = f"{stack.upstream}/{change.patch}"
             if change.gone:
                 said = "the later one takes it away"
             elif undone or again:
@@ -179,8 +185,8 @@ def _within(carried: Carried, changes: Sequence[_Change]) -> Iterator[Shared]:
             else:
                 said = "both stand, in different lines of it"
             yield Shared(
-                pin.upstream, pin.ref, show_path(change.path), change.name, f"{pin.upstream}/{change.patch}",
-                f"{pin.upstream}/{other.patch}", wins, said,
+                stack.upstream, stack.ref, show_path(change.path), change.name, later,
+                f"{stack.upstream}/{other.patch}", later if undone or again or change.gone else "", said,
             )  # fmt: skip
         before.append(change)
 
@@ -195,64 +201,63 @@ def _known(carried: Carried) -> dict[str, set[str]]:
     return found
 
 
-def _copies(one: Carried, other: Carried, mine: Sequence[_Change], theirs: Sequence[_Change]) -> Iterator[Shared]:
+def _copies(one: _Stack, other: _Stack) -> Iterator[Shared]:
     """A definition that two upstreams have copies of, and a patch of each changes."""
-    by_name: dict[tuple[bytes, str], list[_Change]] = {}
-    for change in mine:
-        by_name.setdefault((change.path.rpartition(b"/")[2], change.name), []).append(change)
+    names = [{path.rpartition(b"/")[2] for path in stack.touched} for stack in (one, other)]
+    both = names[0] & names[1]
+    mine, theirs = (list(s.of(p for p in s.touched if p.rpartition(b"/")[2] in both)) for s in (one, other))
     for change in theirs:
-        for twin in by_name.get((change.path.rpartition(b"/")[2], change.name), ()):
+        for twin in mine:
+            if (twin.name, twin.path.rpartition(b"/")[2]) != (change.name, change.path.rpartition(b"/")[2]):
+                continue
             if not change.before or not twin.before:
                 continue
-            if difflib.SequenceMatcher(None, change.before, twin.before, autojunk=False).ratio() < _ALIKE:
-                continue
-            yield Shared(
-                one.stack.pin.upstream, one.stack.pin.ref, show_path(twin.path), twin.name,
-                f"{twin.upstream}/{twin.patch}", f"{change.upstream}/{change.patch}", "",
-                f"{other.stack.pin.upstream} has a copy of it in {show_path(change.path)}: each is built from its own",
-            )  # fmt: skip
+            if difflib.SequenceMatcher(None, change.before, twin.before, autojunk=False).ratio() >= _ALIKE:
+                yield Shared(
+                    one.upstream, one.ref, show_path(twin.path), twin.name, f"{one.upstream}/{twin.patch}",
+                    f"{other.upstream}/{change.patch}", "",
+                    f"{other.upstream} has a copy of it in {show_path(change.path)}: each is built from its own",
+                )  # fmt: skip
 
 
-def _replaced(
-    files: _Files, carried: Carried, by_stack: Mapping[str, Sequence[_Change]], packages: Mapping[str, str]
-) -> Iterator[Shared]:
+def _replaced(stack: _Stack, stacks: Sequence[_Stack], packages: Mapping[str, str]) -> Iterator[Shared]:
     """A definition of a sibling's package that a patch assigns anew at run time, and a patch of the sibling changes."""
-    pin = carried.stack.pin
-    foreign = {package: name for package, name in packages.items() if name != pin.upstream and name in by_stack}
+    by_name = {s.upstream: s for s in stacks if s is not stack}
+    foreign = {package: by_name[name] for package, name in packages.items() if name in by_name}
     if not foreign:
         return
-    changed = files.store.changes_of([info.commit for _, info in carried.commits])
-    for (patch, _), changes in zip(carried.commits, changed, strict=True):
-        for change in changes:
-            if not change.path.endswith(b".py") or change.new is None:
+    python = [(p, c) for p, cs in stack.patches for c in cs if c.path.endswith(b".py") and c.new]
+    stack.read({e.blob for _, c in python for e in (c.old, c.new) if e})
+    for patch, change in python:
+        assert change.new
+        new, old = stack.contents[change.new.blob], stack.contents[change.old.blob] if change.old else b""
+        known = set(old.splitlines())
+        if not any(_ASSIGNMENT.match(line) for line in new.splitlines() if line not in known):
+            continue
+        for target in dict.fromkeys(_assigned(new)) if any(p.encode() in new for p in foreign) else ():
+            theirs = foreign.get(target.partition(".")[0])
+            if not theirs or target in _assigned(old):
                 continue
-            text = files.text(change.new.blob)
-            if not any(package.encode() in text for package in foreign):
-                continue
-            already = set(_assigned(files.text(change.old.blob))) if change.old else set()
-            for target in dict.fromkeys(_assigned(text)):
-                upstream = foreign.get(target.partition(".")[0])
-                if target in already or not upstream:
-                    continue
-                for theirs in by_stack[upstream]:
-                    if target.endswith("." + theirs.name) and _module(theirs.path) in target:
-                        yield Shared(
-                            upstream, "", show_path(theirs.path), theirs.name, f"{pin.upstream}/{patch}",
-                            f"{upstream}/{theirs.patch}", f"{pin.upstream}/{patch}",
-                            f"{pin.upstream}/{patch} wins: {show_path(change.path)} assigns it anew at run time",
-                        )  # fmt: skip
+            for hit in theirs.of(p for p in theirs.touched if _module(p) in target):
+                if target.endswith("." + hit.name):
+                    winner = f"{stack.upstream}/{patch}"
+                    yield Shared(
+                        theirs.upstream, theirs.ref, show_path(hit.path), hit.name, winner,
+                        f"{theirs.upstream}/{hit.patch}", winner,
+                        f"{winner} wins: {show_path(change.path)} assigns it anew at run time",
+                    )  # fmt: skip
 
 
 def _module(path: bytes) -> str:
     return path.decode("utf-8", "replace").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _assigned(source: bytes) -> Iterator[str]:
+def _assigned(source: bytes) -> list[str]:
     """The dotted names that a Python file assigns to, imports written out: ``flashinfer.decode.plan``."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return
+        return []
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -260,12 +265,13 @@ def _assigned(source: bytes) -> Iterator[str]:
                          for a in node.names)  # fmt: skip
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.update((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
+    found = []
     for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        for target in targets:
+        for target in node.targets if isinstance(node, ast.Assign) else []:
             if isinstance(target, ast.Attribute) and (dotted := _dotted(target)):
                 first, _, rest = dotted.partition(".")
-                yield f"{names.get(first, first)}.{rest}"
+                found.append(f"{names.get(first, first)}.{rest}")
+    return found
 
 
 def _dotted(node: ast.expr) -> str:

@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 def _shared(project: Project, names: tuple[str, ...], offline: bool) -> list[Finding]:
     """Definitions that two patches change, as warnings."""
-    from patchq.drift.shared import shared_in_sets
+    from patchq.drift.shared import grouped, shared_in_sets
     from patchq.stacks.check import Finding
 
     return [
         Finding(
             s.upstream, s.ref, s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
-            "one-definition", f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.said}",
-            f"look at both; if {s.patch} is written for it, `Requires: {s.other}` says so", "warning",
+            "one-definition", f"{s.definition} in {s.path} is changed by {', '.join(others)} and by {s.patch}: "
+            + (s.said if len(others) == 1 else s.said.replace("both", "all")),
+            f"look at them; if {s.patch} is written for it, `Requires: {others[0]}` says so", "warning",
         )
-        for s in shared_in_sets(project, names, offline=offline)
+        for s, others in grouped(shared_in_sets(project, names, offline=offline))
     ]  # fmt: skip
 
 
