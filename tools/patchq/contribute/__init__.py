@@ -1,3 +1,3 @@
 """A patch leaves for its upstream: selected, tried, proposed, sent."""
 
-__all__ = ["bugreport", "dossier", "gates", "proposal", "propose", "publish", "selection", "submit", "trials"]
+__all__ = ["bugreport", "dossier", "follow", "gates", "proposal", "propose", "publish", "selection", "submit", "trials"]

@@ -10,7 +10,7 @@ import configparser
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -186,6 +186,62 @@ def _pushed(store: Git, folder: Path, to: Remote, *options: str, refs: Mapping[s
         env = {**SAFE_TRANSPORTS, "GIT_DIR": str(beside.folder)}
         code, _, said = _ask(library.Git(str(beside.folder)), "push", *argv, env=env)
     return code, said
+
+
+def changed(folder: Path, *paths: str) -> list[str]:
+    """The files at or below paths, relative to ``folder``, that differ from the last commit, new ones too.
+
+    :raises UserError: if there is no repository, or it is broken.
+    """
+    with _opened(folder) as repo:
+        argv = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", *paths)
+        out = _answer(repo, folder, *argv)
+    return [show_path(entry[3:]) for entry in out.split(b"\0") if entry]
+
+
+def branch(folder: Path) -> str:
+    """The branch that is checked out, or an empty text.
+
+    :raises UserError: if there is no repository, or it is broken.
+    """
+    with _opened(folder) as repo:
+        code, out, _ = _ask(repo.git, "symbolic-ref", "--quiet", "--short", "HEAD")
+    return "" if code else out.decode("utf-8", "replace").strip()
+
+
+def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
+    """A commit of what lies at or below paths now, on top of the last one; nothing that is checked out or staged moves.
+
+    :param who: its author, where git's configuration has nobody.
+    :raises UserError: if there is no repository, or it is broken.
+    """
+    with _opened(folder) as repo, tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        env = {"GIT_INDEX_FILE": str(Path(text) / "index"), "LC_ALL": "C.UTF-8"}
+        for name in ("AUTHOR", "COMMITTER"):
+            env[f"GIT_{name}_NAME"], env[f"GIT_{name}_EMAIL"] = who.name, who.email
+        found = ""
+        own = type(repo.git)(str(folder))
+        for argv in (("read-tree", "HEAD"), ("add", "--all", "--", *paths), ("write-tree",), ("commit-tree",)):
+            more = ("-p", "HEAD", "-m", message, found) if argv == ("commit-tree",) else ()
+            code, out, said = _ask(own, *argv, *more, env=env)
+            if code:
+                raise _unusable(folder, said)
+            found = out.decode().strip()
+        return found
+
+
+def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: str) -> None:
+    """Push a commit of the project's own repository as a branch.
+
+    :param expected: what the branch is there now; empty for none.
+    :raises SourceError: with what git, a hook or the remote said.
+    """
+    with _opened(folder) as repo:
+        ref = f"refs/heads/{branch}"
+        argv = ("push", "--quiet", f"--force-with-lease={ref}:{expected}", "--", to.name or to.url, f"{commit}:{ref}")
+        code, _, said = _ask(repo.git, *argv, env=SAFE_TRANSPORTS)
+    if code:
+        raise SourceError(f"{to.name or to.url} doesn't take {branch}: {said}", hint="look at what the remote has")
 
 
 def has_repository(folder: Path) -> bool:

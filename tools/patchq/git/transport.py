@@ -102,6 +102,15 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     return None
 
 
+def tags(url: str, *, timeout: float) -> list[str]:
+    """The names of a remote's tags.
+
+    :raises Unreachable: if the host doesn't answer.
+    """
+    out = _ls_remote(url, options=("--tags", "--refs"), timeout=timeout)
+    return [name.removeprefix("refs/tags/") for _, name in (line.split("\t") for line in out.splitlines())]
+
+
 def default_branch(url: str, *, timeout: float) -> str:
     """The branch that a remote's ``HEAD`` is.
 

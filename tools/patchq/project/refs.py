@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Pin, Upstream
-from patchq.git.transport import default_branch
+from patchq.git.transport import default_branch, tags
 from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.pins import REACH_TIMEOUT, is_local_archive, local_folder, pin_git
@@ -68,6 +68,30 @@ def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, s
             pass
     pins = list(project.lock.upstreams[pin.upstream].pins.values())
     return max(pins, key=age), "the newest of the pins" + (f"; {trouble}" if trouble else "")
+
+
+def newest_release(project: Project, pin: Pin) -> str:
+    """The newest release of an upstream, as a ref: of its archive, else of its git host's tags that are versions.
+
+    What comes before a release (``rc1``) is none.
+
+    :raises SourceError: if neither says what there is.
+    """
+    from packaging.version import InvalidVersion, Version
+
+    if pin.archive and not pin.subdir and not is_local_archive(pin.archive):
+        if found := releases_of(pin, ""):
+            return found[-1]
+    elif pin.url:
+        folder = local_folder(project.layout, pin.url)
+        versions: dict[Version, str] = {}
+        for tag in tags(str(folder) if folder else pin.url, timeout=REACH_TIMEOUT):
+            with suppress(InvalidVersion):
+                versions[Version(tag)] = tag
+        final = [v for v in versions if not v.is_prerelease]
+        if final:
+            return versions[max(final)]
+    raise SourceError(f"no release of {pin.upstream} is known", hint="--onto REF names one")
 
 
 def age(pin: Pin) -> tuple[int, Version] | tuple[int]:

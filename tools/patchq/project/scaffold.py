@@ -41,6 +41,55 @@ jobs:
         uses: actions/upload-artifact@v4
         with: {name: report, path: report}
 """
+_REBASES = """\
+# On a new release of an upstream: one pull request that carries the stack onto it. It is edited in place, and never
+# opened again once somebody closed it. Allow Actions to create pull requests in the repository's settings.
+name: rebases
+on:
+  schedule: [{cron: "43 4 * * *"}]
+  workflow_dispatch:
+    inputs:
+      name: {description: "an upstream; all by default", default: ""}
+      onto: {description: "a ref; the newest release by default", default: ""}
+permissions: {contents: write, pull-requests: write}
+concurrency: {group: rebases, cancel-in-progress: false}
+jobs:
+  follow:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: ./.github/actions/follow
+        with:
+          name: ${{ inputs.name }}
+          onto: ${{ inputs.onto }}
+"""
+_ACTION = """\
+name: follow
+description: Carries the stacks of a patchq project onto a new release, as a pull request
+inputs:
+  name: {description: "an upstream; all that have patches by default", default: ""}
+  onto: {description: "a ref; the newest release by default", default: ""}
+  options: {description: "more options of patchq follow, separated by blanks", default: ""}
+  patchq: {description: "what to install", default: "patchq"}
+  token:
+    description: "may write contents and pull requests; of GitHub's own no workflow is started by what it opens"
+    default: ${{ github.token }}
+runs:
+  using: composite
+  steps:
+    - uses: actions/setup-python@v5
+      with: {python-version: "3.11"}
+    - shell: bash
+      env: {PATCHQ: "${{ inputs.patchq }}"}
+      run: python -m pip install "$PATCHQ"
+    - shell: bash
+      env:
+        GITHUB_TOKEN: ${{ inputs.token }}
+        NAME: ${{ inputs.name }}
+        ONTO: ${{ inputs.onto }}
+        OPTIONS: ${{ inputs.options }}
+      run: patchq follow ${NAME:+"$NAME"} ${ONTO:+--onto "$ONTO"} $OPTIONS
+"""
 
 
 def init(folder: Path) -> list[str]:
@@ -56,6 +105,8 @@ def init(folder: Path) -> list[str]:
         (LOCK_NAME, EMPTY),
         (".gitattributes", _ATTRIBUTES.encode()),
         (".github/workflows/patches.yml", _WORKFLOW.encode()),
+        (".github/workflows/rebases.yml", _REBASES.encode()),
+        (".github/actions/follow/action.yml", _ACTION.encode()),
         ("patches/.gitkeep", b""),
         ("tests/stacks/.gitkeep", b""),
     ):

@@ -91,7 +91,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     trouble = []
     for url in urls:
         try:
-            with _session(url) as session, PyPISimple(url, session=session) as client:
+            with session(url) as own, PyPISimple(url, session=own) as client:
                 packages = client.get_project_page(project, timeout=TIMEOUT).packages
         except NoSuchProjectError:
             continue
@@ -194,8 +194,8 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> 
     digest, size, begun = hashlib.sha256(), 0, time.monotonic()
     fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
     try:
-        with os.fdopen(fd, "wb") as out, _session(file.url) as session:
-            with session.get(file.url, stream=True, timeout=TIMEOUT) as response:
+        with os.fdopen(fd, "wb") as out, session(file.url) as own:
+            with own.get(file.url, stream=True, timeout=TIMEOUT) as response:
                 response.raise_for_status()
                 plain = "Content-Encoding" not in response.headers
                 total = int(response.headers.get("Content-Length") or 0) if plain else 0
@@ -241,7 +241,7 @@ def _is_here(url: str) -> bool:
     return urlsplit(url).scheme not in ("http", "https")
 
 
-def _session(url: str) -> Any:
+def session(url: str) -> Any:
     """A requests session; one that begins at a ``file:`` URL reads those, as pip does, and is led to no other one."""
     import requests
     from requests_file import FileAdapter
@@ -256,12 +256,12 @@ def _session(url: str) -> Any:
                 response.headers["Content-Type"] = "text/html"
             return response
 
-    session = requests.Session()
+    found = requests.Session()
     if cert := pip_settings().get("cert"):
-        session.verify = cert[0]
+        found.verify = cert[0]
     if _is_here(url):
-        session.mount("file://", FolderAdapter())
-    return session
+        found.mount("file://", FolderAdapter())
+    return found
 
 
 def _linked_files(links: list[str]) -> Iterator[Path]:

@@ -1,0 +1,353 @@
+"""`follow`: the rebase pull request, against a server that speaks the few calls, and as a dry run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from kit import ROOT, Patchq, commit_files, git, numbered
+from patchq.sources.forge import Forge
+
+
+class Host(BaseHTTPRequestHandler):
+    """As much of a forge as `follow` talks to: pull requests in memory, commits of a bare repository."""
+
+    pulls: list[dict[str, Any]]
+    calls: list[tuple[str, str]]
+    origin: Path
+    token = "secret"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def answer(self, status: int, body: object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def handle_call(self, method: str) -> None:
+        url = urlsplit(self.path)
+        self.calls.append((method, url.path))
+        length = int(self.headers.get("Content-Length") or 0)
+        sent = json.loads(self.rfile.read(length)) if length else {}
+        path = url.path.removeprefix("/repos/team/fork/")
+        if self.headers.get("Authorization") != f"Bearer {self.token}":
+            self.answer(401, {"message": "Bad credentials"})
+        elif (method, path) == ("GET", "pulls"):
+            query = parse_qs(url.query)
+            assert query["state"] == ["all"]
+            found = [p for p in self.pulls if f"team:{p['head']['ref']}" == query["head"][0]]
+            self.answer(200, found)
+        elif (method, path) == ("POST", "pulls"):
+            head = {"ref": sent["head"], "repo": {"full_name": "team/fork"}}
+            pull = {**sent, "head": head, "number": len(self.pulls) + 1, "state": "open"}
+            pull["html_url"] = f"https://example.org/team/fork/pull/{pull['number']}"
+            self.pulls.append(pull)
+            self.answer(201, pull)
+        elif method == "PATCH" and re.fullmatch(r"pulls/\d+", path):
+            assert set(sent) == {"body"}
+            self.pulls[int(path[6:]) - 1].update(sent)
+            self.answer(200, self.pulls[int(path[6:]) - 1])
+        elif method == "GET" and path.startswith("git/commits/"):
+            self.answer(200, {"message": git(self.origin, "log", "-1", "--format=%B", path.rpartition("/")[2])})
+        else:
+            self.answer(404, {"message": "Not Found"})
+
+    def do_GET(self) -> None:
+        self.handle_call("GET")
+
+    def do_POST(self) -> None:
+        self.handle_call("POST")
+
+    def do_PATCH(self) -> None:
+        self.handle_call("PATCH")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Host]]:
+    class This(Host):
+        origin = tmp_path / "origin.git"
+
+    This.pulls, This.calls = [], []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), This)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("GITHUB_API_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "team/fork")
+    monkeypatch.setenv("GITHUB_TOKEN", This.token)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield This
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+PROOF = """\
+import os, pathlib
+
+def test_the_line() -> None:
+    text = (pathlib.Path(os.environ["PATCHQ_TREES"]) / "up" / "{file}").read_text()
+    assert "changed" == text.splitlines()[{line} - 1]
+"""
+
+
+@pytest.fixture
+def project(stack: Patchq, tmp_path: Path) -> Patchq:
+    """The stack with a proof each, committed and pushed to its origin."""
+    for name, file, line in (("first", "a.txt", 5), ("second", "a.txt", 30), ("third", "b.txt", 10)):
+        proof = stack.root / "tests" / "stacks" / "up" / f"test_{name}.py"
+        proof.parent.mkdir(parents=True, exist_ok=True)
+        proof.write_text(PROOF.format(file=file, line=line))
+        path = stack.patch_file(name)
+        path.write_text(
+            path.read_text().replace("Topic: test\n", f"Topic: test\nProof: tests/stacks/up/{proof.name}\n")
+        )  # fmt: skip
+    git(stack.root, "init", "-q")
+    git(stack.root, "add", "-A")
+    git(stack.root, "commit", "-q", "-m", "project")
+    git(tmp_path, "init", "-q", "--bare", "origin.git")
+    git(stack.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    git(stack.root, "push", "-q", "origin", "main")
+    return stack
+
+
+def release(upstream: Path, tag: str, files: dict[str, bytes | None]) -> None:
+    commit_files(upstream, files, tag)
+    git(upstream, "tag", tag)
+
+
+def with_lines(changed: dict[int, bytes]) -> bytes:
+    lines = numbered(40).splitlines(keepends=True)
+    for line, text in changed.items():
+        lines[line - 1] = text
+    return b"".join(lines)
+
+
+#: The first conflicts, the second is upstream's, the third lands.
+V2: dict[str, bytes | None] = {"a.txt": with_lines({5: b"otherwise\n", 30: b"changed\n"})}
+BRANCH = "patchq/up-v2"
+
+
+def followed(patchq: Patchq, *args: str) -> dict[str, Any]:
+    (found,) = json.loads(patchq.ok("follow", *args, "--json"))["followed"]
+    assert isinstance(found, dict)
+    return found
+
+
+def owned(patchq: Patchq) -> dict[str, bytes]:
+    """Every file of the user's; what is fetched stays in the store."""
+    return {name: data for name, data in patchq.snapshot().items() if name != "refs"}
+
+
+def test_a_new_release_is_one_pull_request(project: Patchq, upstream: Path, host: type[Host], tmp_path: Path) -> None:
+    release(upstream, "v2", V2)
+    release(upstream, "v3rc1", {"new.txt": b"new\n"})
+    before, tree = owned(project), git(project.root, "status", "--porcelain")
+    found = followed(project)
+    assert (found["state"], found["onto"], found["branch"]) == ("opened", "v2", BRANCH)
+    assert found["url"] == "https://example.org/team/fork/pull/1"
+    (pull,) = host.pulls
+    assert (pull["head"]["ref"], pull["base"]) == (BRANCH, "main")
+    said = "1 lands, 1 upstream has, 1 needs a person (1 hunk, 1 file)"
+    assert pull["title"] == f"Carry up v1 to v2: {said}"
+    for words in (
+        f"**up v1 → v2:** {said}.".replace("(", r"\(").replace(")", r"\)"),
+        "| first | conflict |", "| second | upstream has it | passed on the bare upstream |", "| third | clean | proven |",
+        "- first: a.txt", "```mermaid\npie showData", "`patchq use default-up-v2`",
+    ):  # fmt: skip
+        assert words in pull["body"], pull["body"]
+    # The branch holds what landed, on top of main, and nothing else; the project is as it was.
+    origin = host.origin
+    assert git(origin, "rev-parse", BRANCH) == found["pushed"]
+    assert git(origin, "rev-parse", f"{BRANCH}^") == git(origin, "rev-parse", "main")
+    names = git(origin, "diff", "--name-only", "main", BRANCH).split()
+    assert names == ["patches/up/ledger.jsonl", "patches/up/v2/series", "patches/up/v2/third.patch", "upstream.lock"]
+    assert (owned(project), git(project.root, "status", "--porcelain")) == (before, tree)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "-b", BRANCH, str(origin), str(clone))
+    Patchq(clone).ok("apply", "--set", "default-up-v2")
+
+
+def test_it_is_edited_in_place_and_only_where_it_says_something_new(
+    project: Patchq, upstream: Path, host: type[Host]
+) -> None:
+    release(upstream, "v2", V2)
+    first = followed(project)["pushed"]
+    host.calls.clear()
+    assert followed(project)["state"] == "same"
+    assert host.calls == [("GET", "/repos/team/fork/pulls")]
+    assert git(host.origin, "rev-parse", BRANCH) == first
+    host.pulls[0]["body"] = "Mine.\n\n" + host.pulls[0]["body"] + "\n\nMore of mine."
+    path = project.root / "upstream.lock"
+    path.write_text("# a remark\n" + path.read_text())
+    git(project.root, "commit", "-qam", "a remark")
+    git(project.root, "push", "-q", "origin", "main")
+    found = followed(project)
+    assert (found["state"], len(host.pulls)) == ("edited", 1)
+    body = host.pulls[0]["body"]
+    assert body.startswith("Mine.\n\n<!-- patchq:begin ")
+    assert body.endswith("<!-- patchq:end -->\n\nMore of mine.")
+    assert git(host.origin, "rev-parse", BRANCH) == found["pushed"] != first
+    assert git(host.origin, "rev-parse", f"{BRANCH}^") == git(host.origin, "rev-parse", "main")
+    host.pulls[0]["body"] = "All mine."
+    path.write_text("# another\n" + path.read_text())
+    git(project.root, "commit", "-qam", "another")
+    assert "stays as it is" in followed(project)["notes"][0]
+    assert host.pulls[0]["body"] == "All mine."
+
+
+def test_what_a_person_closed_stays_closed(project: Patchq, upstream: Path, host: type[Host]) -> None:
+    release(upstream, "v2", V2)
+    tip = followed(project)["pushed"]
+    host.pulls[0]["state"] = "closed"
+    host.calls.clear()
+    assert "was closed; it stays so" in project.ok("follow", "up")
+    assert host.calls == [("GET", "/repos/team/fork/pulls")]
+    assert git(host.origin, "rev-parse", BRANCH) == tip
+    # The next release is another one.
+    release(upstream, "v3", {"new.txt": b"new\n"})
+    found = followed(project)
+    assert (found["state"], found["branch"], len(host.pulls)) == ("opened", "patchq/up-v3", 2)
+
+
+def test_a_branch_on_which_somebody_works_is_not_moved(
+    project: Patchq, upstream: Path, host: type[Host], tmp_path: Path
+) -> None:
+    release(upstream, "v2", V2)
+    followed(project)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "-b", BRANCH, str(host.origin), str(clone))
+    commit_files(clone, {"mine.txt": b"mine"}, "The first, resolved")
+    git(clone, "push", "-q")
+    path = project.root / "upstream.lock"
+    path.write_text("# a remark\n" + path.read_text())
+    git(project.root, "commit", "-qam", "a remark")
+    found = followed(project)
+    assert (found["state"], found["pushed"]) == ("edited", "")
+    assert "somebody works on it" in found["notes"][0]
+    assert git(host.origin, "rev-parse", BRANCH) == git(clone, "rev-parse", "HEAD")
+
+
+def test_nothing_newer_nothing_sent(project: Patchq, upstream: Path, host: type[Host]) -> None:
+    assert "v1 is no newer release" in project.ok("follow")
+    assert host.calls == []
+    release(upstream, "v2", V2)
+    project.ok("rebase", "up", "--onto", "v2", "--leave-out")
+    assert "v2 is there already" in project.ok("follow")
+    assert host.calls == []
+
+
+def test_what_is_not_committed_is_not_sent(project: Patchq, upstream: Path, host: type[Host]) -> None:
+    release(upstream, "v2", V2)
+    path = project.root / "upstream.lock"
+    path.write_text("# a remark\n" + path.read_text())
+    assert "upstream.lock isn't as in the last commit" in project.fails(1, "follow")
+    assert host.calls == []
+
+
+def test_a_host_that_says_no_is_told_and_leaves_the_project(
+    project: Patchq, upstream: Path, host: type[Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release(upstream, "v2", V2)
+    before = owned(project)
+    monkeypatch.setenv("GITHUB_TOKEN", "wrong")
+    said = project.fails(1, "follow")
+    assert "401 Bad credentials" in said
+    assert "wrong" not in said
+    assert owned(project) == before
+    assert "is no OWNER/NAME" in project.fails(1, "follow", "--repository", "../x")
+
+
+def test_a_token_is_sent_over_https_only(project: Patchq) -> None:
+    said = project.fails(1, "follow", "--repository", "team/fork", "--api", "http://example.org")
+    assert "http://example.org is not https" in said
+    assert "secret" not in repr(Forge("team/fork", token="secret"))
+
+
+def test_a_dry_run_writes_what_it_would_send(project: Patchq, upstream: Path, tmp_path: Path) -> None:
+    release(upstream, "v2", V2)
+    before = owned(project)
+    assert "nothing was pushed or sent" in project.ok("follow", "--dry-run", str(tmp_path / "out"))
+    sent = json.loads((tmp_path / "out" / "up" / "requests.json").read_text())["calls"]
+    assert [(c["method"], c["url"].partition("?")[0].rpartition("/")[2]) for c in sent] == [
+        ("GET", "pulls"), ("POST", "pulls"),
+    ]  # fmt: skip
+    body = (tmp_path / "out" / "up" / "body.md").read_text()
+    assert body in sent[1]["body"]["body"]
+    assert "| third | clean | proven |" in body
+    assert owned(project) == before
+    assert git(tmp_path / "origin.git", "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+
+
+def test_a_changed_patch_is_shown(project: Patchq, upstream: Path, tmp_path: Path) -> None:
+    lines = with_lines({8: b"``` and @somebody | else\n"})
+    release(upstream, "v2", {"a.txt": lines})
+    project.ok("follow", "--no-proof", "--dry-run", str(tmp_path / "out"))
+    body = (tmp_path / "out" / "up" / "body.md").read_text()
+    assert "1 of 3 are written anew" in body
+    assert "````diff\n" in body
+    assert "| first | merged | not run |" in body
+
+
+# What `init` writes
+
+
+def test_the_workflow_and_the_action_are_what_they_should_be(empty: Patchq) -> None:
+    folder = empty.root / ".github"
+    workflow = yaml.safe_load((folder / "workflows" / "rebases.yml").read_text())
+    assert workflow["permissions"] == {"contents": "write", "pull-requests": "write"}
+    used = [step["uses"] for step in workflow["jobs"]["follow"]["steps"]]
+    assert used == ["actions/checkout@v4", "./.github/actions/follow"]
+    action = yaml.safe_load((folder / "actions" / "follow" / "action.yml").read_text())
+    assert set(workflow["jobs"]["follow"]["steps"][1]["with"]) <= set(action["inputs"])
+    for step in action["runs"]["steps"]:
+        # An input is no part of a command: it would be run.
+        assert "${{" not in step.get("run", "")
+        assert "shell" in step or "uses" in step
+
+
+def test_the_actions_command_runs(project: Patchq, upstream: Path, host: type[Host], tmp_path: Path) -> None:
+    release(upstream, "v2", V2)
+    release(upstream, "v3", {"new.txt": b"new\n"})
+    action = yaml.safe_load((project.root / ".github" / "actions" / "follow" / "action.yml").read_text())
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "patchq").write_text(f'#!/bin/sh\nexec {sys.executable} -m patchq "$@"\n')
+    (tmp_path / "bin" / "patchq").chmod(0o755)
+    env = {
+        **os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "tools"),
+        "NAME": "up", "ONTO": "v2", "OPTIONS": "--no-proof --base main",
+    }  # fmt: skip
+    command = action["runs"]["steps"][-1]["run"]
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=project.root, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [p["head"]["ref"] for p in host.pulls] == [BRANCH]
+
+
+def test_renovate_finds_the_refs_of_a_set() -> None:
+    """Its regular expressions on this project's lock; RE2 has no look-around, and JavaScript's groups are (?<name>…)."""
+    config = json.loads((ROOT / "docs" / "ci" / "renovate.json").read_text())
+    (manager,) = config["customManagers"]
+    assert manager["matchStringsStrategy"] == "recursive"
+    outer, inner = (text.replace("(?<", "(?P<") for text in manager["matchStrings"])
+    lock = (ROOT / "upstream.lock").read_text()
+    (found,) = re.findall(outer, lock)
+    refs = {m["depName"]: m["currentValue"] for m in re.finditer(inner, found)}
+    assert refs == {"vllm": "v0.13.0", "flashinfer": "v0.6.1", "cutlass": "v4.2.1"}
+    (pattern,) = manager["managerFilePatterns"]
+    assert re.search(pattern.strip("/"), "upstream.lock")

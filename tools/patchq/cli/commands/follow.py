@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
+from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from patchq.contribute.follow import Followed
+    from patchq.proofs.judge import Verdict
+    from patchq.sources.forge import Call
+
+
+@click.command("follow")
+@click.argument("names", nargs=-1)
+@click.option("--onto", default="", metavar="REF", help="[default: the newest release]")
+@click.option("--repository", envvar="GITHUB_REPOSITORY", default="", metavar="OWNER/NAME", help="Of this project.")
+@click.option("--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="[default: GitHub's]")
+@click.option("--remote", default="origin", metavar="REMOTE", help="Where the branch goes.  [default: origin]")
+@click.option("--base", default="", metavar="BRANCH", help="What it is to be merged into.  [default: this branch]")
+@click.option("--no-proof", is_flag=True, help="Don't run the proofs of what lands; its text says so.")
+@click.option(
+    "--dry-run", type=click.Path(path_type=Path), metavar="DIR", help="Write there what would be sent; send nothing."
+)
+@set_option
+@json_option
+def command(
+    names: tuple[str, ...], onto: str, repository: str, api: str, remote: str, base: str, no_proof: bool,
+    dry_run: Path | None, set_name: str, as_json: bool,
+) -> None:  # fmt: skip
+    """On a new release, a pull request that carries a stack onto it.
+
+    One for each release, in the project's own repository: its branch has what lands, its text what became of each
+    patch. It is edited in place, and never opened again once a person closed it. The token is GITHUB_TOKEN. Without
+    NAMES, for each upstream of the set that has patches.
+    """
+    from patchq.contribute.follow import Target, follow
+    from patchq.proofs.prove import prove_at
+    from patchq.sources.forge import API, Forge
+
+    project = open_project(as_json)
+    chosen = names or tuple(s.pin.upstream for s in project.stacks(project.choose_set(set_name)) if s.names)
+    if onto and len(chosen) != 1:
+        raise click.UsageError("--onto is for one upstream: NAME")
+    if not repository and not dry_run:
+        raise click.UsageError("--repository OWNER/NAME, or GITHUB_REPOSITORY")
+    found = []
+    for name in chosen:
+        token = os.environ.get("GITHUB_TOKEN", "")
+        forge = Forge(repository or "owner/project", api or API, token, dry_run=dry_run is not None)
+        one = follow(
+            project, name, Target(forge, remote, base), prove=partial(prove_at, project),
+            verdicts=partial(_verdicts, project, no_proof), onto=onto, set_name=set_name,
+        )  # fmt: skip
+        if dry_run:
+            _write(dry_run / name, one, forge.calls)
+        found.append(one)
+        if not as_json:
+            _show(one)
+    if as_json:
+        emit("follow", {"followed": [asdict(f) for f in found]})
+
+
+def _verdicts(project: Project, no_proof: bool, set_name: str, patches: Sequence[str]) -> Sequence[Verdict]:
+    from patchq.proofs.prove import run_proofs
+
+    return [] if no_proof else run_proofs(project, patches, set_name=set_name, prove=True)
+
+
+def _write(folder: Path, found: Followed, calls: Sequence[Call]) -> None:
+    from patchq.system import fsio
+
+    folder.mkdir(parents=True, exist_ok=True)
+    fsio.write_atomic(folder / "requests.json", fsio.dump_json({"calls": [asdict(c) for c in calls]}))
+    fsio.write_atomic(folder / "body.md", found.body.encode())
+
+
+def _show(found: Followed) -> None:
+    head = f"{found.upstream} {found.from_ref}"
+    for note in found.notes:
+        echo(note)
+    words = {
+        "nothing": f"{head}: {found.onto} is no newer release",
+        "there": f"{head}: {found.onto} is there already",
+        "closed": f"{head} onto {found.onto}: {found.url} was closed; it stays so",
+        "same": f"{head} onto {found.onto}: {found.url} says so already",
+        "dry run": f"{found.title}\nnothing was pushed or sent",
+    }
+    echo(words.get(found.state, f"{found.title}\n{found.state} {found.url}"))
+    if found.pushed:
+        echo(f"{found.branch} is at {found.pushed[:12]}")

@@ -1,0 +1,245 @@
+"""``follow``: on a new release, one pull request in the project's own repository that carries a stack onto it.
+
+It is made once, edited in place, and left alone when a person has closed it or works on its branch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from patchq.carry import rebase
+from patchq.carry.landing import ABSORBED
+from patchq.carry.state import Result, Step
+from patchq.carry.stops import Prove
+from patchq.errors import UserError
+from patchq.formats.header import Ident
+from patchq.formats.render import render
+from patchq.git import person
+from patchq.project.project import Project
+from patchq.project.refs import newest_release, older_first, pin_at
+from patchq.proofs.judge import Verdict
+from patchq.sources.forge import Forge, Pull
+from patchq.stacks.rangediff import CHANGED, compare
+from patchq.system.paths import LOCK_NAME, ref_to_folder
+
+#: What is between them is patchq's; what a person writes around them stays.
+BEGIN, END = "<!-- patchq:begin", "<!-- patchq:end -->"
+_OURS = re.compile(re.escape(BEGIN) + r" ([0-9a-f]{64}) -->\n.*?" + re.escape(END), re.DOTALL)
+#: Of a commit that this wrote: its branch is moved only from one of those.
+TRAILER = "Patchq-Follow:"
+#: Characters of a body, and of all diffs in it: a forge takes 65,536.
+MOST, MOST_DIFF = 60_000, 40_000
+NOBODY = Ident("patchq", "patchq@localhost", 0, "+0000")
+
+Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A patch in the body."""
+
+    patch: str
+    outcome: str
+    proof: str
+    said: str
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What came of it.
+
+    :ivar state: ``nothing`` newer, ``there`` already, ``closed`` (a person closed the pull request), ``same`` (it
+        says so already), ``opened``, ``edited``, ``dry run``.
+    :ivar pushed: the branch's commit, where it was moved; empty where it was not.
+    """
+
+    upstream: str
+    from_ref: str
+    onto: str
+    state: str
+    branch: str = ""
+    url: str = ""
+    pushed: str = ""
+    title: str = ""
+    body: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where it goes: the remote and branch of the project's repository, and the forge that has it."""
+
+    forge: Forge
+    remote: str = "origin"
+    base: str = ""
+
+
+def follow(
+    project: Project, upstream: str, target: Target, *, prove: Prove, verdicts: Verdicts, onto: str = "",
+    set_name: str = "",
+) -> Followed:  # fmt: skip
+    """Carry a set's stack onto upstream's newest release, and keep the pull request of it up to date.
+
+    What stops is left out; what upstream has is retired if its proof passes without it. The project is as it was
+    afterwards: what came of it is on the branch. In a dry run of the forge nothing is pushed or sent.
+
+    :param onto: another ref than the newest release.
+    :param verdicts: runs the proofs of patches in a set.
+    :raises UserError: if what would be committed isn't as in the last commit.
+    :raises SourceError: if upstream, the remote or the forge doesn't answer.
+    """
+    root, forge = project.layout.root, target.forge
+    set_name = project.choose_set(set_name)
+    project.check_names(project.lock.pins_of(set_name), [upstream], set_name)
+    pin = next(p for p in project.lock.pins_of(set_name) if p.upstream == upstream)
+    ref = onto or newest_release(project, pin)
+    if ref == pin.ref or (not onto and older_first([pin, pin_at(project, pin, ref)])[-1] == pin):
+        return Followed(upstream, pin.ref, ref, "nothing")
+    if project.layout.stack(upstream, ref).joinpath("series").exists():
+        return Followed(upstream, pin.ref, ref, "there")
+    mine = [LOCK_NAME, f"patches/{upstream}"]
+    if changed := person.changed(root, *mine):
+        raise UserError(f"{changed[0]} isn't as in the last commit", hint="commit it first")
+    branch = f"patchq/{upstream}-{ref_to_folder(ref).replace('%', '-')}"
+    pull = forge.pull_of(branch)
+    if pull and pull.state != "open":
+        return Followed(upstream, pin.ref, ref, "closed", branch, pull.url)
+    done = rebase.start(project, upstream, ref, prove=prove, set_name=set_name, retire=True, leave_out=True)
+    if done.state == "nothing":
+        return Followed(upstream, pin.ref, ref, "there", branch, pull.url if pull else "")
+    try:
+        title, body = _text(project, done, set_name, verdicts)
+        if forge.dry_run:
+            forge.open(title, branch, _base(project, target), _marked(body, _digest(project, upstream, body)))
+            return Followed(upstream, done.from_ref, ref, "dry run", branch, "", "", title, body, done.notes)
+        return _send(project, target, done, pull, branch, title, body, mine)
+    finally:
+        with project.locked("follow"):
+            project.journal.undo()
+        project.__dict__.pop("lock", None)
+
+
+def _send(
+    project: Project, target: Target, done: Result, pull: Pull | None, branch: str, title: str, body: str,
+    paths: Sequence[str],
+) -> Followed:  # fmt: skip
+    """Push the branch and bring the pull request up to date."""
+    root, forge = project.layout.root, target.forge
+    marked = _marked(body, _digest(project, done.upstream, body))
+    about = (done.upstream, done.from_ref, done.onto)
+    notes = list(done.notes)
+    ours = _OURS.search(pull.body) if pull else None
+    if pull and ours and ours[0] == marked:
+        return Followed(*about, "same", branch, pull.url, "", title, body, tuple(notes))
+    remote = person.find_remote(root, target.remote)
+    there = person.refs_at(root, remote, f"refs/heads/{branch}").get(f"refs/heads/{branch}", "")
+    pushed = ""
+    if there and TRAILER not in forge.message_of(there):
+        notes.append(f"{branch} is at {there[:12]}, which isn't patchq's: somebody works on it; it stays as it is")
+        if not pull:
+            raise UserError(notes[-1], hint=f"open a pull request of it, or delete {branch} there")
+    else:
+        who = person.author(root) or NOBODY
+        pushed = person.commit(root, paths, f"{title}\n\n{_plain(body)}\n\n{TRAILER} {done.upstream} {done.onto}", who)
+        person.push_own(root, remote, pushed, branch, expected=there)
+    if pull is None:
+        opened = forge.open(title, branch, _base(project, target), marked)
+        return Followed(*about, "opened", branch, opened.url if opened else "", pushed, title, body, tuple(notes))
+    if ours is None:
+        notes.append("its text has no part of patchq's any more; it stays as it is")
+    else:
+        forge.edit(pull, pull.body[: ours.start()] + marked + pull.body[ours.end() :])
+    return Followed(*about, "edited", branch, pull.url, pushed, title, body, tuple(notes))
+
+
+def _base(project: Project, target: Target) -> str:
+    base = target.base or person.branch(project.layout.root)
+    if not base:
+        raise UserError("no branch is checked out to open it against", hint="--base BRANCH")
+    return base
+
+
+def _plain(body: str) -> str:
+    """The first line of a body without its markup."""
+    return re.sub(r"[*\\]", "", body.split("\n", 1)[0])
+
+
+def _marked(body: str, digest: str) -> str:
+    return f"{BEGIN} {digest} -->\n{body}{END}"
+
+
+def _digest(project: Project, upstream: str, body: str) -> str:
+    """Of what the pull request holds; not of the ledger, whose lines have a time."""
+    digest = hashlib.sha256(body.encode())
+    root = project.layout.root
+    files = sorted(p for p in (root / "patches" / upstream).rglob("*") if p.is_file() and p.name != "ledger.jsonl")
+    for path in [root / LOCK_NAME, *files]:
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+# The text
+
+
+def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> tuple[str, str]:
+    """Title and body: tally, verdicts, what needs a person, how the patches changed."""
+    kept = [s for s in done.steps if s.commit]
+    judged = {}
+    if kept:
+        names = [f"{done.upstream}/{s.patch}" for s in kept]
+        judged = {v.proof.name: v for v in verdicts(done.set_name, names)}
+    rows = [_row(step, judged.get(f"{done.upstream}/{step.patch}")) for step in done.steps]
+    pairs = []
+    if kept:
+        old, new = (f"{done.upstream}@{ref}" for ref in (done.from_ref, done.onto))
+        pairs = [p for p in compare(project, old, new, set_name) if p.kind == CHANGED]
+    shown, size = [], 0
+    for pair in pairs:
+        size += len(pair.text)
+        if size <= MOST_DIFF:
+            runs = re.findall("`+", pair.text)
+            shown.append({"name": pair.new, "text": pair.text, "fence": "`" * max([3, *(len(r) + 1 for r in runs)])})
+    left = len(pairs) - len(shown)
+    counts = Counter(row.outcome for row in rows)
+    body = render(
+        "follow/body.md.j2", upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, tally=tally(done.steps),
+        counts=sorted(counts.items()), total=len(rows), rows=rows, open=[r for r in rows if r.open], changed=shown,
+        kept=len(kept), set_name=done.set_name, set_option=f" --set {set_name}" if set_name else "",
+        left_out_text=f"{left} more differ; `patchq diff {done.upstream}@{done.from_ref} {done.upstream}@{done.onto}` "
+        "shows all." if left else "",
+    )  # fmt: skip
+    if len(body) > MOST:
+        body = body[:MOST] + "\n\n… it is longer than a forge takes; `patchq ledger` has all of it.\n"
+    return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {tally(done.steps)}", body
+
+
+def _row(step: Step, verdict: Verdict | None) -> Row:
+    files = ", ".join(f"{path} ({hunks})" if hunks > 1 else path for path, hunks in step.files)
+    if step.commit:
+        proof = verdict.state if verdict else step.proof or "not run"
+        told = verdict.said if verdict and not verdict.ok else step.how
+        return Row(step.patch, step.outcome, proof, told)
+    if step.outcome == ABSORBED and step.proof:
+        return Row(step.patch, "upstream has it", step.proof, step.evidence)
+    has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade else ""
+    return Row(step.patch, step.outcome, "", "; ".join(filter(None, (files, has, step.proof))), open=True)
+
+
+def tally(steps: Sequence[Step]) -> str:
+    """In a line: ``25 land, 1 upstream has, 1 needs a person (2 hunks, 1 file)``."""
+    lands = sum(bool(s.commit) for s in steps)
+    retired = sum(not s.commit and s.outcome == ABSORBED and bool(s.proof) for s in steps)
+    work = [s for s in steps if not s.commit and not (s.outcome == ABSORBED and s.proof)]
+    words = [f"{lands} {'lands' if lands == 1 else 'land'}"] if lands else []
+    words += [f"{retired} upstream has"] if retired else []
+    if not work:
+        return ", ".join([*words, "none needs a person"])
+    hunks = sum(max(1, count) for s in work for _, count in s.files)
+    files = len({path for s in work for path, _ in s.files})
+    where = f"{hunks} hunk{'s' * (hunks != 1)}, {files} file{'s' * (files != 1)}"
+    return ", ".join([*words, f"{len(work)} {'needs' if len(work) == 1 else 'need'} a person ({where})"])
