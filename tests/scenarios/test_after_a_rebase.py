@@ -149,7 +149,7 @@ def test_rebase_tells_each_patch_and_each_proof_as_it_goes(stack: Patchq, upstre
     git(upstream, "tag", "v2")
     done = stack.run("rebase", "up", "--onto", "v2", "--retire")
     assert done.exit_code == 0, done.output
-    assert done.stderr.splitlines()[1:] == [  # it was fetched
+    assert done.stderr.splitlines()[2:] == [  # it was fetched, and from where it is carried
         "1/3 first: merged",
         "  the proof of second on the bare up v2 …",
         "  the proof of second: passed",

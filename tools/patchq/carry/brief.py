@@ -6,20 +6,18 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from patchq.carry import candidates, stops
+from patchq.carry.history import at_hand, fetched
 from patchq.carry.resolving import stopped
 from patchq.carry.state import Progress, Stop, load, stop_worktree
 from patchq.formats.header import Header, parse_trailers
-from patchq.formats.lock import Pin
-from patchq.git.repository import Git, bare_repository, scratch
+from patchq.git.repository import Git, bare_repository
 from patchq.git.transport import fetch_history
 from patchq.names import CommitId, show_path
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
-from patchq.sources.pins import is_repository, local_folder
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.deps import dependents
 from patchq.system import runner
@@ -121,7 +119,9 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
         stop = stopped(progress)
         header = _header(project, progress, stop)
         files = _files(project, stop)
-        history, causes = _causes(project, progress, files, fetch)
+        if fetch:
+            _fetch_history(project, progress)
+        history, causes = _causes(project, progress, files)
         hint = "" if history else f"`patchq conflict {upstream} --history` fetches it from {_host(project, progress)}"
         return Brief(
             upstream, progress.from_ref, progress.onto.ref, stop.patch, stop.outcome, header.subject, _why(header),
@@ -194,56 +194,38 @@ def _host(project: Project, progress: Progress) -> str:
     return progress.onto.url or project.lock.upstreams[progress.upstream].url
 
 
-@contextmanager
-def _history(project: Project, progress: Progress, fetch: bool) -> Iterator[tuple[Git, str] | None]:
-    """Upstream's history where it is at hand, and in words what that is."""
-    own = project.layout.private / "history" / f"{progress.upstream}.git"
-    source, url = stops.source_pin(project, progress), _host(project, progress)
-    if fetch:
-        repository = bare_repository(own)
-        for ref in (source.ref, progress.onto.ref):
-            fetch_history(repository, url, ref)
-    found = [Git(own)] if (own / "HEAD").exists() else []
-    folder = local_folder(project.layout, url) if url else None
-    if folder and is_repository(folder):
-        found += [Git(place) for place in (folder / ".git", folder) if (place / "objects").is_dir()][:1]
-    if not found:
-        yield None
-        return
-    with scratch(project.store, *found) as git:
-        yield git, "what was fetched of its history" if found[0].folder == own else url
+def _fetch_history(project: Project, progress: Progress) -> None:
+    repository = bare_repository(fetched(project, progress.upstream))
+    for ref in (progress.from_ref, progress.onto.ref):
+        fetch_history(repository, _host(project, progress), ref)
 
 
-def _causes(
-    project: Project, progress: Progress, files: Sequence[Disputed], fetch: bool
-) -> tuple[str, tuple[Cause, ...]]:
+def _causes(project: Project, progress: Progress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
     """What history was asked, and the commits between the refs that made or removed what collides."""
-    pins: list[Pin] = [stops.source_pin(project, progress), progress.onto]
-    with _history(project, progress, fetch) as at_hand:
-        if at_hand is None or not all(p.commit for p in pins):
+    with at_hand(project, progress.upstream) as history:
+        pins = stops.source_pin(project, progress), progress.onto
+        old, new = (history.commit(pin) if history else None for pin in pins)
+        if history is None or not old or not new:
             return "", ()
-        git, said = at_hand
-        between = f"{pins[0].commit}..{pins[1].commit}"
-        paths: dict[str, list[str]] = {}
+        git, paths = history.git, dict[str, list[str]]()
         try:
             for file in files:
-                for commit in _made(git, between, file):
+                for commit in _made(git, f"{old}..{new}", file):
                     paths.setdefault(commit, []).append(file.path)
-            if not paths:
-                return said, ()
-            infos = git.log("--no-walk=unsorted", *(CommitId(c) for c in list(paths)[:_TOLD]))
-            dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *list(paths)[:_TOLD]).decode().split("\n")
-        except runner.CommandError:  # a commit isn't there, or what leads to it isn't
+            told = [CommitId(c) for c in list(paths)[:_TOLD]]
+            infos = git.log("--no-walk=unsorted", *told) if told else []
+            dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *told).decode() if told else ""
+        except runner.CommandError:  # what leads to a commit isn't there
             return "", ()
-        on = dict(line.split(" ") for line in dates if line)
-        causes = []
-        for info in sorted(infos, key=lambda i: on[i.commit]):
-            subject = info.message.split("\n", 1)[0]
-            number = _PULL_REQUEST.search(subject)
-            pull = next(filter(None, number.groups()), "") if number else ""
-            author = f"{info.author.name} <{info.author.email}>"
-            causes.append(Cause(info.commit, author, on[info.commit], subject, pull, tuple(paths[info.commit])))
-        return said, tuple(causes)
+    on = dict(line.split(" ") for line in dates.split("\n") if line)
+    causes = []
+    for info in sorted(infos, key=lambda i: on[i.commit]):
+        subject = info.message.split("\n", 1)[0]
+        number = _PULL_REQUEST.search(subject)
+        pull = next(filter(None, number.groups()), "") if number else ""
+        author = f"{info.author.name} <{info.author.email}>"
+        causes.append(Cause(info.commit, author, on[info.commit], subject, pull, tuple(paths[info.commit])))
+    return f"{progress.upstream} {pins[0].ref}..{pins[1].ref}", tuple(causes)
 
 
 def _made(git: Git, between: str, file: Disputed) -> list[str]:
