@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from moe_binding import ask, build
 
 Load = Callable[[str], ModuleType]
 
@@ -46,3 +48,18 @@ def moe_module(
         return module.gen_cutlass_fused_moe_sm120_module()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def moe_binding(
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., list[str]]:
+    """What the module's binding makes of cases; see moe_binding.cu. Compiled once for each choice of flags."""
+    made: dict[tuple[str, ...], Path] = {}
+
+    def say(cases: Sequence[str], *flags: str) -> list[str]:
+        if flags not in made:
+            made[flags] = build(trees, nvcc, tmp_path_factory.mktemp("binding"), flags)
+        return ask(made[flags], cases)
+
+    return say

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from moe_unit import compiler_options
+from waits_for_grid import asked
 
 Load = Callable[[str], ModuleType]
 LAUNCHER = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers/moe_gemm_tma_ws_launcher.inl"
@@ -60,3 +61,24 @@ def test_pdl_where_the_kernel_waits_and_only_there(ptx: str) -> None:
     assert "kind::mxf8f6f4" in ptx, "the kernel was compiled to a stub"
     (value,) = re.findall(r"launched_with_pdl\w* = (\d+);", ptx)
     assert (value == "77") is ("griddepcontrol.wait" in ptx), "launched to overlap a grid that it doesn't wait for"
+
+
+SM90, SM100 = "-DCUTLASS_ENABLE_GDC_FOR_SM90", "-DCUTLASS_ENABLE_GDC_FOR_SM100"
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "waits"),
+    [
+        ([], 450, "0 0 0 0"),
+        ([SM90], 421, "0 0 0 0"),
+        ([SM90], 429, "0 0 0 0"),
+        ([SM90], 430, "1 0 0 0"),
+        ([SM100], 421, "0 1 1 0"),
+        ([SM100], 429, "0 1 1 0"),
+        ([SM100], 430, "0 1 1 1"),
+        ([SM90, SM100], 421, "0 1 1 0"),
+        ([SM90, SM100], 450, "1 1 1 1"),
+    ],
+)
+def test_which_kernels_wait(trees: Path, tmp_path: Path, flags: list[str], version: int, waits: str) -> None:
+    assert asked(trees, tmp_path, flags, version) == waits

@@ -100,3 +100,27 @@ def test_a_profile_that_isnt_one_is_an_error(moe_module: Make) -> None:
         assert "mxfp4_minimal" in str(error)
     else:
         pytest.fail("a misspelt profile built the full module")
+
+
+#: Activations, weights and results, and the switches for groupwise scales, MXFP8 scales and packed weights.
+DTYPES = [
+    f"dtypes {act} {weight} {out} {w4} {mxfp8} {packed}"
+    for act in ("fp8", "bf16", "fp16", "fp32")
+    for weight in ("mxfp4", "fp8", "uint8", "bf16")
+    for out in ("bf16", "fp16")
+    for w4, mxfp8, packed in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 0, 1))
+]
+
+
+@pytest.mark.nvcc
+def test_the_minimal_binding_does_what_the_full_one_does_and_refuses_the_rest(moe_binding: Make) -> None:
+    """The real binding, over a runner that says its type and what intermediate size it is handed."""
+    full, minimal = moe_binding(DTYPES), moe_binding(DTYPES, "-DFLASHINFER_MOE_MXFP4_ONLY")
+    for case, whole, small in zip(DTYPES, full, minimal, strict=True):
+        if case.startswith("dtypes fp8 mxfp4"):
+            assert small == whole == f"__nv_fp8_e4m3,___nv_fp4_e2m1,_{TYPES[case.split()[3]]},___nv_fp8_e4m3 inter 1024"
+        else:
+            assert "mxfp4_minimal" in small, case
+
+
+TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half"}

@@ -21,6 +21,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"kv_data_type": torch.float8_e4m3fn},
     {"head_dim_qk": 128, "head_dim_vo": 128},
     {"head_dim_qk": 192},
+    {"head_dim_vo": 128},
     {"window_left": 127},
     {"pos_encoding_mode": "ROPE_LLAMA"},
     {"use_fp16_qk_reduction": True},
@@ -57,10 +58,42 @@ def test_the_same_module_keeps_its_name(jit_of: Callable[..., Any]) -> None:
     assert jit_of(window_left=127)[0][0] == jit_of(window_left=255)[0][0]
 
 
-def test_the_name_is_the_one_of_the_ahead_of_time_build(
-    jit_of: Callable[..., Any], upstream_import: Callable[[str], ModuleType]
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_the_name_and_the_module_are_of_the_same(
+    jit_of: Callable[..., Any], upstream_import: Callable[[str], ModuleType], changes: dict[str, Any]
 ) -> None:
+    """The name is the one that the ahead-of-time build gives to what the wrapper compiles."""
     uri = upstream_import("flashinfer.jit.attention").get_batch_prefill_attention_sink_uri
-    types = (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.int32)
-    assert jit_of()[0][0] == uri("fa2", *types, 64, 64, 0, False)
-    assert len(inspect.signature(uri).parameters) >= 9
+    (name, *compiled), options = jit_of(**changes)
+    rotary = {"NONE": 0, "ROPE_LLAMA": 1}[changes.get("pos_encoding_mode", "NONE")]
+    window = changes.get("window_left", -1) >= 0
+    half = changes.get("use_fp16_qk_reduction", False)
+    given = (changes.get("backend", "fa2"), *compiled[:6], rotary, window)
+    try:
+        expected = uri(*given, half)
+    except TypeError:  # as it was, which knows no such reduction
+        expected = uri(*given)
+    assert name == expected
+    assert options.get("use_fp16_qk_reduction", False) == half
+    query = {**BASE, **changes}
+    assert compiled[:6] == [
+        query["q_data_type"], query["kv_data_type"], query["q_data_type"], torch.int32, query["head_dim_qk"],
+        query["head_dim_vo"],
+    ]  # fmt: skip
+
+
+PARAMETERS: list[tuple[Any, Any]] = [
+    ("fa2", "fa3"), *[(torch.bfloat16, torch.float16)] * 3, (torch.int32, torch.int64), (64, 128), (64, 128), (0, 1),
+    (False, True), (False, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(PARAMETERS)))
+def test_each_parameter_is_in_the_name(upstream_import: Callable[[str], ModuleType], number: int) -> None:
+    uri = upstream_import("flashinfer.jit.attention").get_batch_prefill_attention_sink_uri
+    count = len(inspect.signature(uri).parameters)
+    assert count == len(PARAMETERS), "a parameter that the module is compiled for isn't named"
+    given = [one for one, _ in PARAMETERS]
+    given[number] = PARAMETERS[number][1]
+    assert uri(*given) != uri(*(one for one, _ in PARAMETERS))
+    assert uri(*(one for one, _ in PARAMETERS)) == uri(*(one for one, _ in PARAMETERS[:-1]))

@@ -1,6 +1,7 @@
-"""SM120's NVFP4 kernels with the finalize step fused fit into a thread block's shared memory.
+"""SM120's kernels with the finalize step fused fit into a thread block's shared memory; all others are as they were.
 
-Compiled for sm_121f; nothing is run. Past the capacity cudaFuncSetAttribute fails at the first launch.
+The real launcher, compiled for sm_121f with an adapter that tells each kernel's stages and bytes; nothing is launched.
+Past the capacity cudaFuncSetAttribute fails at the first launch.
 """
 
 from __future__ import annotations
@@ -11,24 +12,64 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from moe_unit import compiler_options, write_unit
+from moe_unit import COMMON_SOURCES, LAUNCHERS, compiler_options
 
 pytestmark = pytest.mark.nvcc
-SMEM_CAPACITY = Path(__file__).with_name("smem_capacity.h")
+ADAPTER = Path(__file__).with_name("recording_adapter.h")
+CAPACITY = 101376
+FP4, MIXED, BF16 = "SafeFP4, SafeFP4", "__nv_fp8_e4m3, SafeFP4", "__nv_bfloat16, __nv_bfloat16"
+#: Architecture, inputs, output, fusion, tile; and the stages that it has without the patch, or, of the two tiles
+#: that need more than a block has, with it.
+KERNELS: dict[tuple[str, str, str, str, tuple[int, int, int]], int] = {
+    ("Sm120", FP4, "float", "NONE", (128, 128, 256)): 2,  # fits to the byte
+    ("Sm120", FP4, "__nv_bfloat16", "FINALIZE", (128, 256, 128)): 2,
+    ("Sm120", FP4, "__nv_bfloat16", "FINALIZE", (256, 128, 128)): 2,
+    ("Sm120", MIXED, "__nv_bfloat16", "FINALIZE", (128, 128, 128)): 2,
+    ("Sm90", BF16, "__nv_bfloat16", "NONE", (128, 128, 64)): 6,
+    ("Sm90", BF16, "__nv_bfloat16", "FINALIZE", (128, 128, 64)): 6,
+}
+CALL = """{{ size_t said = 0;
+  tma_warp_specialized_generic_moe_gemm_kernelLauncher<cutlass::arch::{arch}, {inputs}, {output}, void,
+      tensorrt_llm::cutlass_extensions::EpilogueOpDefault, EpilogueFusion::{fusion}, cute::Shape<{tile}>,
+      cute::Shape<cute::_1, cute::_1, cute::_1>, {mx}, false, false, false>(
+      Input{{}}, 8, 48, cudaStream_t{{}}, nullptr, &said, {{}}, {{}});
+  std::printf("%zu\\n", said); }}"""
 
 
-@pytest.mark.parametrize("fusion", ["NONE", "FINALIZE"])
-@pytest.mark.parametrize("tile", [(256, 128), (128, 256)])
-def test_the_kernel_fits(
-    trees: Path,
-    nvcc: Callable[..., subprocess.CompletedProcess[str]],
-    tmp_path: Path,
-    tile: tuple[int, int],
-    fusion: str,
+def unit(folder: Path) -> Path:
+    """A source with all kernels, and a main that asks each."""
+    kernels, calls = [], []
+    for arch, inputs, output, fusion, tile in KERNELS:
+        mx = str(inputs == MIXED).lower()
+        m, n, k = tile
+        kernels.append(
+            f"INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM({arch}, {inputs}, {output}, void, EpilogueOpDefault, {fusion}, "
+            f"{m}, {n}, {k}, 1, 1, 1, {mx}, false, false, false);"
+        )
+        shape = ", ".join(f"cute::Int<{size}>" for size in tile)
+        calls.append(CALL.format(arch=arch, inputs=inputs, output=output, fusion=fusion, tile=shape, mx=mx))
+    opening = "namespace tensorrt_llm {\nnamespace kernels {\nnamespace cutlass_kernels_oss {\n"
+    source = folder / "stages.cu"
+    source.write_text(
+        f'#include <cstdio>\n#include "{LAUNCHERS}/moe_gemm_tma_ws_launcher.inl"\n{opening}' + "\n".join(kernels)
+        + "\nusing Input = TmaWarpSpecializedGroupedGemmInput;\nvoid ask() {\n" + "\n".join(calls)
+        + "\n}\n}\n}\n}\nint main() { tensorrt_llm::kernels::cutlass_kernels_oss::ask(); }\n"
+    )  # fmt: skip
+    return source
+
+
+def test_what_didnt_fit_does_and_the_others_keep_their_stages(
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    unit = write_unit(trees, tmp_path, "generic", [(tile, fusion, swap_ab) for swap_ab in (False, True)], nvfp4=True)
-    options = [*compiler_options(trees, tmp_path), "-include", str(SMEM_CAPACITY), "-arch=sm_121f"]
-    done = nvcc(*options, "-ptx", "-o", str(tmp_path / "out.ptx"), str(unit))
+    program = tmp_path / "stages"
+    options = [*compiler_options(trees, tmp_path), "-DCOMPILE_HOPPER_TMA_GROUPED_GEMMS", "-include", str(ADAPTER)]
+    sources = [unit(tmp_path), *(trees / "flashinfer" / source for source in COMMON_SOURCES)]
+    target = "-gencode=arch=compute_121f,code=sm_121f"
+    done = nvcc("-include", "cmath", *options, target, "-x", "cu", *map(str, sources), "-o", str(program))
     needed = re.findall(r"(?:Needed<|SharedStorageSize=)(\d+)", done.stderr)
     wrong = [line for line in done.stderr.splitlines() if "error" in line]
-    assert done.returncode == 0, f"bytes needed of 101376: {sorted(set(needed))}; {wrong}"
+    assert done.returncode == 0, f"bytes needed of {CAPACITY}: {sorted(set(needed))}; {wrong}"
+    said = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    found = {kernel: divmod(int(number), 1_000_000) for kernel, number in zip(KERNELS, said, strict=True)}
+    assert {kernel: stages for kernel, (stages, _) in found.items()} == KERNELS
+    assert all(size <= CAPACITY for (arch, *_), (_, size) in found.items() if arch == "Sm120")

@@ -124,3 +124,25 @@ def test_a_failure_says_what_failed_where_and_why(built: SimpleNamespace) -> Non
         "8 groups",
     ):
         assert part in said, said
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("launcher", ["namespace", "generic"])
+def test_each_operand_comes_with_its_own_strides_scales_and_layout(
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, launcher: str
+) -> None:
+    """Both launchers' host code, over an adapter that notes what a kernel would be given."""
+    unit = write_unit(trees, tmp_path, launcher, [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)])
+    adapter = Path(__file__).with_name("recording_adapter.h")
+    operands = Path(__file__).with_name("launcher_operands.cu")
+    program = tmp_path / "operands"
+    sources = [unit, operands, *(trees / "flashinfer" / source for source in COMMON_SOURCES)]
+    options = [TARGET, *compiler_options(trees, tmp_path), "-include", "cmath", "-include", str(adapter)]
+    done = nvcc(*options, "-x", "cu", *map(str, sources), "-o", str(program))
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = subprocess.run([program], capture_output=True, check=True, timeout=300).stdout.decode("utf-8", "replace")
+    standard, swapped = (line.split() for line in said.splitlines()[-2:])
+    kinds = ["", "_stride", "_scales", "_layout"]
+    assert standard[:8] == [f"{operand}{kind}" for kind in kinds for operand in ("act", "weight")]
+    assert swapped[:8] == [f"{operand}{kind}" for kind in kinds for operand in ("weight", "act")]
+    assert standard[8] == swapped[8] == "0", "launched to overlap a grid that it doesn't wait for"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moe_unit import COMMON_SOURCES, compiler_options
 from test_sm120_mixed_candidates import build_heuristic, offered
 
 Make = Callable[..., Any]
@@ -94,3 +95,60 @@ def test_prewarm_builds_without_loading(
     monkeypatch.setattr(spec_type, "load", lambda *_: pytest.fail("loaded"))
     assert prewarm().name == "fused_moe_120.so"
     assert built == ["fused_moe_120"]
+
+
+FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x64s,128x32s,128x128s"
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(
+    ("rows", "top_k", "experts", "chosen"),
+    [
+        (1, 4, 128, "128x32s 128x32s"),  # an expert has a row
+        (8, 4, 1, "128x32s 128x32s"),  # 32 fit
+        (33, 1, 1, "128x64s 128x64s"),
+        (64, 4, 4, "128x64s 128x64s"),
+        (65, 1, 1, "128x128 128x128"),
+        (2048, 4, 128, "128x64s 128x64s"),
+        (4096, 4, 128, "128x128 128x128"),
+        (33, 4, 4, "128x64s 128x64s"),  # rounded up
+    ],
+)
+def test_untuned_the_smallest_tile_that_the_rows_of_an_expert_fit_into_is_taken(
+    moe_binding: Make, rows: int, top_k: int, experts: int, chosen: str
+) -> None:
+    """The real binding: what it sets without tuned tactics."""
+    (said,) = moe_binding([f"tactics {FIRST} {SECOND} {rows} {top_k} {experts} -1 -1"])
+    assert said == chosen
+
+
+@pytest.mark.nvcc
+def test_untuned_without_small_tiles_or_with_tuned_ones_it_is_as_it_was(moe_binding: Make) -> None:
+    assert moe_binding(
+        [
+            "tactics 128x128,128x128s 128x128s,128x128 1 4 128 -1 -1",
+            f"tactics {FIRST} {SECOND} 1 4 128 0 -1",
+            f"tactics {FIRST} {SECOND} 1 4 128 4 -1",
+            f"tactics {FIRST} - 1 4 128 -1 -1",
+        ]
+    ) == ["128x128 128x128s", "128x128 128x32s", "128x64 128x32s", "128x32s 128x32s"]
+
+
+DISPATCH = Path(__file__).with_name("sm120_dispatch.cu")
+
+
+@pytest.mark.nvcc
+def test_each_offered_tile_is_dispatched_to_its_kernel(
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """The real dispatch, over launchers that say which one they are."""
+    both = ["-DFLASHINFER_SM120_MOE_TILE_N32", "-DFLASHINFER_SM120_MOE_TILE_N64"]
+    asked = [f"{m}x{n}x128{swap}" for m, n in ((128, 128), (128, 64), (128, 32)) for swap in ("", "s")]
+    for flags, small in ((both, asked[2:]), ([], [])):
+        program = tmp_path / f"dispatch{len(flags)}"
+        done = nvcc("-arch=sm_90a", *flags, *compiler_options(trees, tmp_path), str(DISPATCH), "-o", str(program), *(
+            str(trees / "flashinfer" / source) for source in COMMON_SOURCES if source.endswith(".cpp")
+        ), "-include", "cmath")  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        said = subprocess.run([program, *asked], capture_output=True, text=True, check=True).stdout.splitlines()
+        assert [line for line in said if line != "none"] == asked[:2] + small

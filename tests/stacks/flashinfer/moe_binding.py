@@ -1,0 +1,41 @@
+"""FlashInfer's binding of the fused MoE, compiled for the host over a runner that says what it is handed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import tvm_ffi
+from moe_unit import compiler_options
+
+Nvcc = Callable[..., subprocess.CompletedProcess[str]]
+HERE = Path(__file__).parent
+BINDING = "csrc/fused_moe/cutlass_backend"
+
+
+def build(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> Path:
+    """The program of moe_binding.cu, with these flags of the module's."""
+    package = Path(tvm_ffi.__file__).parent
+    tree = trees / "flashinfer"
+    includes = [tree / BINDING, tree / "csrc", package / "include", package / "3rdparty/dlpack/include"]
+    program = folder / "binding"
+    done = nvcc(
+        *flags, "-include", "cmath", *compiler_options(trees, folder), "-arch=sm_90a", "-DUSING_OSS_CUTLASS_MOE_GEMM",
+        *(f"-I{path}" for path in includes), str(HERE / "moe_binding.cu"),
+        "-o", str(program), f"-L{package / 'lib'}", "-ltvm_ffi", f"-Xlinker=-rpath={package / 'lib'}",
+        *(str(tree / f"csrc/nv_internal/cpp/common/{name}.cpp") for name in ("logger", "stringUtils", "tllmException")),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return program
+
+
+def ask(program: Path, cases: Sequence[str]) -> list[str]:
+    """What the program says to each case; see the head of moe_binding.cu."""
+    done = subprocess.run(
+        [program], input=("\n".join(cases) + "\n").encode(), capture_output=True, timeout=120, check=False
+    )
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(lines) == len(cases), lines
+    return [line.strip() for line in lines]

@@ -1,0 +1,59 @@
+"""Built ahead of time, SM121 gets the MoE and FP4 GEMM modules that SM120 gets; all else is as it was.
+
+The real list of modules, each maker of which notes its name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+Load = Callable[[str], ModuleType]
+SHARED = ["gen_cutlass_fused_moe_sm120_module", "gen_gemm_sm120_module", "gen_gemm_sm120_module_cutlass_fp4"]
+OWN = {"sm120": "gen_fp4_quantization_sm120_module", "sm121": "gen_fp4_quantization_sm121_module"}
+
+
+@pytest.fixture
+def listed(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """The names of the makers that are asked for SM12x's modules on these architectures."""
+    aot = upstream_import("flashinfer.aot")
+    for name in dir(aot):
+        if name.startswith("gen_") and name != "gen_all_modules":
+            lists = name in ("gen_attention", "gen_xqa")
+            monkeypatch.setattr(aot, name, lambda *_, _name=name, _lists=lists, **__: [] if _lists else Named(_name))
+
+    def ask(*archs: str, add_moe: bool = True) -> list[str]:
+        given = {name: [] for name in inspect.signature(aot.gen_all_modules).parameters}
+        given |= {name: False for name in given if name.startswith("add_")}  # type: ignore[misc]
+        specs = aot.gen_all_modules(**given | {"add_moe": add_moe, "sm_capabilities": dict.fromkeys(archs, True)})
+        return [spec.name for spec in specs if "sm12" in spec.name]
+
+    return ask
+
+
+class Named:
+    """A module's specification, by its maker."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_sm121_alone_gets_what_sm120_gets(listed: Callable[..., list[str]]) -> None:
+    assert sorted(listed("sm121")) == sorted([*SHARED, OWN["sm121"]])
+    assert sorted(listed("sm120")) == sorted([*SHARED, OWN["sm120"]])
+
+
+def test_both_get_one_of_each(listed: Callable[..., list[str]]) -> None:
+    assert sorted(listed("sm120", "sm121")) == sorted([*SHARED, *OWN.values()])
+
+
+@pytest.mark.parametrize("archs", [(), ("sm90",), ("sm100", "sm103")])
+def test_others_get_none(listed: Callable[..., list[str]], archs: tuple[str, ...]) -> None:
+    assert listed(*archs) == []
+
+
+def test_without_the_moe_there_is_none(listed: Callable[..., list[str]]) -> None:
+    assert listed("sm120", "sm121", add_moe=False) == []
