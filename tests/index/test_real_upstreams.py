@@ -165,6 +165,7 @@ ELSEWHERE = {
     "--releases": "brings more archives; tests/scenarios/test_upstreams.py has an index of its own",
     "verify-installed": "test_the_wheels_install_and_hold_what_was_patched",
     "doctor --arch": "tests/scenarios/test_doctor_arch.py",
+    "--kernels": "hours of nvcc: tests/scenarios/test_kernels.py",
     "build flashinfer --set gb10-next": "the build of the other set",
 }
 #: What a reader fills in.

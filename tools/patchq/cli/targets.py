@@ -28,13 +28,26 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
     except UserError:
         return dict.fromkeys(distributions, ""), ""
     builds = {u.build.distribution: u.build.package for u in project.lock.upstreams.values() if u.build}
+    builds_alone = set(builds)
+    builds |= kernel_packages()
     unknown = [d for d in distributions if d not in builds]
     if unknown:
         raise UserError(
             f"no upstream builds {unknown[0]}", hint=f"upstream.lock has {', '.join(builds) or 'no builds'}"
         )
-    chosen = {d: p for d, p in builds.items() if not distributions or d in distributions}
+    chosen = {d: p for d, p in builds.items() if d in (distributions or builds_alone)}
     return chosen, applied_stack_id(project, set_name)
+
+
+def kernel_packages() -> dict[str, str]:
+    """The distributions of kernels that the project builds ahead, and their import names; none without a project."""
+    from patchq.kernels.wanted import every_wanted
+
+    try:
+        project = Project.find(Path(click.get_current_context().obj["project"]))
+    except UserError:
+        return {}
+    return {wanted.distribution: wanted.package for wanted in every_wanted(project).values()}
 
 
 def look(
@@ -59,5 +72,5 @@ def look(
     else:
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)
-    verdict = verify(python, packages, expected or wanted, wheels)
+    verdict = verify(python, packages, expected or wanted, wheels, {} if distributions else kernel_packages())
     return replace(verdict, notes=(*verdict.notes, *wrong))

@@ -377,6 +377,7 @@ def files(asked: Facts) -> Facts:
     for distribution in [d for d, package in wanted.items() if not package]:
         theirs = [p for name, p in attests.items() if canonical(name) == canonical(distribution)]
         wanted[distribution] = theirs[0] if theirs else distribution.replace("-", "_")
+    more = {d: p for d, p in asked.get("optional", {}).items() if p in attests.values()}
     distributions = installed(path)
     cache = os.path.join(os.environ.get("FLASHINFER_WORKSPACE_BASE", os.path.expanduser("~")), ".cache", "flashinfer")
     below = {version: os.walk(os.path.join(cache, version)) for version in listed(cache)}
@@ -385,7 +386,7 @@ def files(asked: Facts) -> Facts:
         "python": sys.executable,
         "stdlib": os.path.dirname(os.__file__),
         "distributions": [[canonical(d["name"]), d["version"]] for d in distributions],
-        "packages": [look(d, p, asked, distributions) for d, p in (wanted or attests).items()],
+        "packages": [look(d, p, asked, distributions) for d, p in {**(wanted or attests), **more}.items()],
         "startup": startup(path, distributions),
         "jit_cache": {"folder": cache, "kernels": {v: n for v, n in kernels.items() if n}},
     }

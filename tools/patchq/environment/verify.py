@@ -40,7 +40,11 @@ class Verdict:
 
 
 def verify(
-    python: str, packages: Mapping[str, str], expected: str = "", references: Sequence[Reference] = ()
+    python: str,
+    packages: Mapping[str, str],
+    expected: str = "",
+    references: Sequence[Reference] = (),
+    optional: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Look at the environment of the interpreter ``python``, as its imports would find things.
 
@@ -52,17 +56,18 @@ def verify(
     :param expected: the stack id, or its beginning, that each package must be of; empty to take
         any, as long as all are of the same.
     :param references: wheels that the packages may have come from.
+    :param optional: more of the same, looked at where they are there and carry a manifest: kernels, for one.
     :raises UserError: if the interpreter can't be run.
     """
     python = interpreter(python)
-    wanted = dict(packages)
+    wanted, more = dict(packages), dict(optional or {})
     start = _ask(python, (), _PROBE, {"look": "start", "packages": wanted}, START_S)
     if not _is_start(start):
         raise UserError(
             f"{python} does not tell its path: something else answers at its start",
             hint="look at the .pth files and sitecustomize of that environment",
         )
-    told = _ask(python, ("-I", "-S"), _PROBE, {"look": "files", "packages": wanted, **start}, FILES_S)
+    told = _ask(python, ("-I", "-S"), _PROBE, {"look": "files", "packages": wanted, "optional": more, **start}, FILES_S)
     _judge_caches(python, start, told["packages"])
     versions: dict[str, list[str]] = {}
     for name, version in told["distributions"]:
@@ -149,8 +154,9 @@ def _judge_caches(python: str, start: Mapping[str, Any], packages: Sequence[dict
 def _notes(found: Mapping[str, Any], seen: Sequence[Package]) -> list[str]:
     notes = []
     flashinfer = next((p for p in seen if p.distribution == "flashinfer-python"), None)
+    own_kernels = {p.distribution for p in seen if p.stack_id}
     for name, version in found["distributions"]:
-        if name in ("flashinfer-cubin", "flashinfer-jit-cache"):
+        if name in ("flashinfer-cubin", "flashinfer-jit-cache") and name not in own_kernels:
             what = "kernels compiled from unpatched sources" if name.endswith("jit-cache") else "prebuilt cubins"
             own = "FlashInfer refuses it beside a patched version by its own check"
             notes.append(f"{name} {version} is installed: {what}; {own}")

@@ -72,7 +72,8 @@ def build_kernels(
     wanted, tools = read_wanted(project, upstream), find_toolchain(platform or platforms.here())
     (parent,) = build(project, [upstream], set_name=set_name, isolation=isolation, offline=offline)
     root = _root(project, parent)
-    plans = [p for p in _plan(wanted, arch, root, tools) if not only or any(text in p.name for text in only)]
+    every = _plan(wanted, arch, root, tools)
+    plans = [p for p in every if not only or any(text in p.name for text in only)]
     if not plans:
         raise UserError(f"no module of {upstream} has {' or '.join(only)} in its name", hint="--only TEXT")
     folder = cache_folder() / "kernels"
@@ -83,7 +84,7 @@ def build_kernels(
     tally = compiling.compile_units(units, root, tools, cache, jobs=jobs, gib=gib, say=project.say)
     modules = _link(plans, tally, root / "ops" / f"{arch}-{tools.platform}", tools)
     contents = packing.Contents(
-        modules, arch, tools.platform, tools.identity, {plan.name: len(plan.sources) for plan in plans}
+        modules, arch, tools.platform, tools.identity, {p.name: len(p.sources) for p in plans}, [p.name for p in every]
     )
     built = _pack(project, upstream, parent, wanted, contents)
     return Ahead(built, len(plans), tally.compiled, tally.found, tally.seconds, tally.largest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ class Contents:
     platform: str
     tools: str
     units: Mapping[str, int]
+    wanted: Sequence[str]
 
 
 def check_modules(contents: Contents) -> None:
@@ -69,6 +70,7 @@ def pack(job: Job, item: Applied, config: BuildConfig, contents: Contents) -> Pa
     init = _INIT.format(parent=item.build.distribution, version=version, arch=contents.arch).encode()
     about = {
         "version": 1, "arch": contents.arch, "platform": contents.platform, "tools": contents.tools,
+        "wanted": list(contents.wanted),
         "modules": [
             {"name": name, "units": contents.units[name], "targets": sorted(linking.targets(data))}
             for name, data in sorted(contents.modules.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from patchq.errors import FormatError, UserError
@@ -124,6 +123,7 @@ def arch_list(arch: str) -> str:
     return f"{found[1]}.{found[2]}{found[3]}"
 
 
-def own_file(project: Project) -> list[Path]:
-    """The files of a project that say which kernels are wanted."""
-    return sorted((project.layout.root / "kernels").glob("*.toml"))
+def every_wanted(project: Project) -> dict[str, Wanted]:
+    """What each upstream's file in ``kernels/`` says."""
+    folder = project.layout.root / "kernels"
+    return {path.stem: read_wanted(project, path.stem) for path in sorted(folder.glob("*.toml"))}

@@ -52,6 +52,11 @@ def command(
     else:
         found = examine(project)
     verdict = look(python, set_name=set_name) if python and not mounted else None
+    if verdict and project:
+        from patchq.kernels.left import judge_left
+        from patchq.kernels.wanted import every_wanted
+
+        found += [judge_left(name, wanted, verdict.packages) for name, wanted in every_wanted(project).items()]
     bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
     if as_json:
         emit("doctor", {

@@ -1,0 +1,207 @@
+"""Units: compiled once for the same inputs, again for others, within the memory that there is, and kept when one fails."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from patchq.errors import BuildError, FormatError, UserError
+from patchq.kernels import linking
+from patchq.kernels.cache import Cache, headers_in
+from patchq.kernels.compiling import Budget, Tally, Unit, compile_units
+from patchq.kernels.toolchain import Toolchain
+from patchq.kernels.wanted import arch_list, parse_wanted
+
+#: Takes its arguments as nvcc does; the object is the source and its header, the log one line a call.
+COMPILER = """#!/bin/sh
+set -e
+while [ $# -gt 0 ]; do
+  case $1 in
+    --dependency-output) depends=$2; shift;;
+    -o) out=$2; shift;;
+    -c) source=$2; shift;;
+  esac
+  shift
+done
+echo "$source" >> "$LOG"
+grep -q BROKEN "$source" && { echo "$source: error: broken" >&2; exit 1; }
+cat "$source" include/a.h > "$out"
+printf '%s: %s \\\\\\n include/a.h\\n' "$out" "$source" > "$depends"
+"""
+
+
+class Bench:
+    """A root with two sources, a compiler, a cache, and what was compiled."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.root, self.log = folder / "root", folder / "log"
+        (self.root / "include").mkdir(parents=True)
+        (self.root / "include" / "a.h").write_text("int h;\n")
+        for name in ("one", "two"):
+            (self.root / f"{name}.cu").write_text(f"int {name};\n")
+        nvcc = folder / "cuda" / "bin" / "nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text(COMPILER)
+        nvcc.chmod(0o755)
+        cache.mkdir(exist_ok=True)
+        self.tools = Toolchain("aarch64", str(nvcc), "g++", folder / "cuda", "13.0", "nvcc V13; g++ 12")
+        self.cache_folder = cache
+
+    def compile(self, flags: tuple[str, ...] = ("-O3",), tools: Toolchain | None = None) -> Tally:
+        units = [Unit("m", f"{name}.cu", flags, 1.0) for name in ("one", "two")]
+        tools = tools or self.tools
+        cache = Cache(self.cache_folder, self.root, tools.places)
+        return compile_units(units, self.root, tools, cache, jobs=1, gib=4.0, say=lambda _: None)
+
+    @property
+    def compiled(self) -> list[str]:
+        found = self.log.read_text().split() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return sorted(found)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    return Bench(tmp_path, tmp_path / "cache")
+
+
+def test_the_same_inputs_are_compiled_once(bench: Bench) -> None:
+    first = bench.compile()
+    assert (first.compiled, first.found) == (2, 0)
+    assert bench.compiled == ["one.cu", "two.cu"]
+    again = bench.compile()
+    assert (again.compiled, again.found) == (0, 2)
+    assert bench.compiled == []
+    assert again.objects == first.objects
+    assert again.objects["m", "one.cu"].read_text() == "int one;\nint h;\n"
+
+
+def test_what_an_input_is(bench: Bench) -> None:
+    from dataclasses import replace
+
+    bench.compile()
+    assert bench.compiled == ["one.cu", "two.cu"]
+    (bench.root / "one.cu").write_text("int uno;\n")
+    bench.compile()
+    assert bench.compiled == ["one.cu"], "its source"
+    bench.compile(("-O2",))
+    assert bench.compiled == ["one.cu", "two.cu"], "its flags"
+    bench.compile(tools=replace(bench.tools, identity="nvcc V14"))
+    assert bench.compiled == ["one.cu", "two.cu"], "the compiler"
+    (bench.root / "include" / "a.h").write_text("long h;\n")
+    assert bench.compile().objects["m", "two.cu"].read_text() == "int two;\nlong h;\n"
+    assert bench.compiled == ["one.cu", "two.cu"], "a header that it reads"
+    (bench.root / "include" / "a.h").write_text("int h;\n")
+    assert bench.compile().objects["m", "two.cu"].read_text() == "int two;\nint h;\n"
+    assert bench.compiled == [], "and back"
+    (bench.root / "include" / "b.h").write_text("")
+    bench.compile()
+    assert bench.compiled == ["one.cu", "two.cu"], "a header that could stand in front of another"
+
+
+def test_another_folder_is_no_other_input(bench: Bench, tmp_path: Path) -> None:
+    bench.compile()
+    assert bench.compiled
+    other = Bench(tmp_path / "elsewhere", bench.cache_folder)
+    assert other.compile().found == 2
+    assert bench.compiled == []
+
+
+def test_a_damaged_object_is_compiled_again(bench: Bench) -> None:
+    path = bench.compile().objects["m", "one.cu"]
+    assert bench.compiled
+    path.write_bytes(b"no object")
+    assert bench.compile().objects["m", "one.cu"].read_text() == "int one;\nint h;\n"
+    assert bench.compiled == ["one.cu"]
+    for entry in (bench.cache_folder / "units").rglob("*.json"):
+        entry.write_text("[")
+    assert bench.compile().compiled == 2
+
+
+def test_what_was_done_before_one_failed_is_kept(bench: Bench) -> None:
+    (bench.root / "two.cu").write_text("BROKEN\n")
+    with pytest.raises(BuildError, match=r"two\.cu: error: broken"):
+        bench.compile()
+    assert bench.compiled == ["one.cu", "two.cu"]
+    (bench.root / "two.cu").write_text("int two;\n")
+    bench.compile()
+    assert bench.compiled == ["two.cu"], "the first isn't compiled again"
+    assert not list(bench.cache_folder.glob("unit-*")), "nothing half done lies there"
+
+
+def test_compilers_wait_for_memory() -> None:
+    budget = Budget(10)
+    assert budget.take(6) == 6
+    second = threading.Event()
+
+    def want() -> None:
+        budget.take(6)
+        second.set()
+
+    thread = threading.Thread(target=want, daemon=True)
+    thread.start()
+    assert not second.wait(0.05), "there is no room for two of six"
+    budget.give(6)
+    assert second.wait(10)
+    budget.give(6)
+    assert budget.take(99) == 10, "one alone runs whatever it takes"
+    thread.join()
+
+
+def test_depfiles() -> None:
+    assert headers_in("x.o: a.cu \\\n b.h /c/d\\ e.h\n") == ["a.cu", "b.h", "/c/d e.h"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("version = 2", "version is not 1"),
+        ("version = 1\ndistribution = '../x'\npackage = 'x'", "distribution is no name"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'", "names no modules"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'os.system'", "is no generator"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.os.system'", "is no generator"),
+        (
+            "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nargs = ['$(id)']",
+            "is no argument",
+        ),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {LD_PRELOAD = 'x'}", "more than FLASHINFER_"),
+        ("version = 1\nmore = 1", "more means nothing"),
+        ("[", "kernels/x.toml"),
+    ],
+)
+def test_what_says_which_kernels_is_data_alone(text: str, why: str) -> None:
+    with pytest.raises(FormatError, match=why):
+        parse_wanted(text.encode(), "kernels/x.toml")
+
+
+def test_this_projects_own() -> None:
+    path = Path(__file__).parents[3] / "kernels" / "flashinfer.toml"
+    wanted = parse_wanted(path.read_bytes(), path.name)
+    names = {m.call.rpartition(".")[2] for m in wanted.on("sm_121f")}
+    assert "gen_cutlass_fused_moe_sm120_module" in names
+    assert "gen_cutlass_fused_moe_sm90_module" not in names
+    assert arch_list("sm_121f") == "12.1f"
+    with pytest.raises(UserError, match="is no architecture"):
+        arch_list("gb10")
+
+
+def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> None:
+    (tmp_path / "x.c").write_text("int cudaFree(void *); int f(void) { return cudaFree(0); }\n")
+    os.system(f"gcc -fPIC -c {tmp_path}/x.c -o {tmp_path}/x.o")
+    from patchq.build import platforms
+
+    tools = Toolchain(platforms.here(), "nvcc", "g++", tmp_path, "13.0", "")
+    target = tmp_path / "m.so"
+    linking.link([tmp_path / "x.o"], ["-lnvrtc"], target, tools)
+    data = target.read_bytes()
+    assert linking.machine(data) == platforms.here()
+    assert linking.targets(data) == set()
+    for name in (b"libcudart.so.13\0", b"libcuda.so.1\0", b"libnvrtc.so.13\0", b"cudaFree\0"):
+        assert name in data
+    with pytest.raises(BuildError, match="isn't known here"):
+        linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
+    assert linking.machine(b"PK") == "nothing that runs"
