@@ -1,3 +1,16 @@
 """What people have, taken over: patches of any tool, edited files, scripts, pull requests."""
 
-__all__ = ["adopt", "diffs", "fit", "folders", "found", "gather", "headers", "mails", "recipe"]
+__all__ = [
+    "adopt",
+    "diffs",
+    "fit",
+    "folders",
+    "found",
+    "gather",
+    "headers",
+    "hosts",
+    "mails",
+    "overlay",
+    "recipe",
+    "stgit",
+]

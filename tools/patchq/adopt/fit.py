@@ -21,6 +21,7 @@ from patchq.stacks.engine import Engine, Incoming
 
 _NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
+_FUZZ = "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
 #: What becomes of an item: those that are taken, and those that are not.
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
 
@@ -57,7 +58,10 @@ class Fitter:
     def fit_all(self, found: Sequence[Found]) -> list[tuple[Item, TreeId]]:
         """What becomes of each, and the tree after it. One that doesn't fit leaves the tree as it was."""
         plain = [f for f in found if not f.left_out]
-        if plain and all(f.trees is None and f.diff.startswith(b"diff --git a/") and self._as_given(f) for f in plain):
+        if plain and all(
+            f.trees is None and not f.problem and f.diff.startswith(b"diff --git a/") and self._as_given(f)
+            for f in plain
+        ):
             try:
                 return self._at_once(found)
             except PatchqError:
@@ -90,6 +94,9 @@ class Fitter:
         """Put one on the tree, if it fits."""
         if patch.left_out:
             return self._left_out(patch), self.tree
+        if patch.problem:
+            self.errors.append(patch.problem)
+            return Item(patch.name, patch.where, "unreadable", patch.problem.message), self.tree
         try:
             item, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
             if tip is None:
@@ -213,12 +220,11 @@ class Fitter:
         ends = self._other_ends(text)
         if ends:
             hints.append(ends)
-        elif self._applied(text, "-C1")[0]:
-            hints.append(
-                "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
-            )
-        elif not self.reading.three_way and self._merged(text) is not None:
-            hints.append("--3way merges it: what it was made against is in the store")
+        else:
+            if not self.reading.three_way and self._merged(text) is not None:
+                hints.append("--3way merges it: what it was made against is in the store")
+            if self._applied(text, "-C1")[0]:
+                hints.append(_FUZZ)
         if not hints and "is not there" in said and "a file of that name" not in said:
             hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
         return "conflict", "; ".join([said, *hints])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from patchq.errors import PatchqError
 from patchq.formats.header import Ident
 from patchq.names import TreeId
 
@@ -17,6 +18,7 @@ class Found:
     :ivar trees: in place of a diff, the trees before and after it.
     :ivar date: when it was made, where it has no author to say that of.
     :ivar origin: where it was before, for its ``Origin:``.
+    :ivar problem: why it can't be read.
     :ivar said: what a person should know of how it was read; with ``left_out`` it is no patch, and that is said.
     """
 
@@ -33,6 +35,7 @@ class Found:
     date: str = ""
     origin: str = ""
     topic: str = ""
+    problem: PatchqError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ from pathlib import Path
 from patchq.adopt.folders import places
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.headers import settle
+from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, parse_address
 from patchq.adopt.mails import read_data
-from patchq.errors import UserError
+from patchq.adopt.overlay import from_overlay, from_site_packages
+from patchq.adopt.stgit import has_stgit, stgit_patches
+from patchq.errors import PatchqError, UserError
 from patchq.formats.header import Ident, clean_message, clean_subject
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.command import author_ident
@@ -18,6 +21,7 @@ from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.project.project import Project
+from patchq.sources.pins import local_folder
 from patchq.stacks.edit import Loaded
 from patchq.stacks.export import slug
 from patchq.system import runner
@@ -31,11 +35,17 @@ class Request:
     """From where to adopt.
 
     :ivar paths: files and folders, ``-`` for ``stdin``; with ``git_range`` one repository.
+    :ivar urls: of pull requests and commits; ``pull_requests`` are numbers at the upstream's own host.
+    :ivar overlay: a folder of whole files; ``site_packages`` one that an edited package is installed in.
     """
 
     paths: Sequence[Path] = ()
     stdin: bytes = b""
     git_range: str = ""
+    urls: Sequence[str] = ()
+    pull_requests: Sequence[int] = ()
+    overlay: Path | None = None
+    site_packages: Path | None = None
     reading: Reading = field(default_factory=Reading)
 
 
@@ -44,9 +54,54 @@ def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
 
     :raises UserError: if there is none.
     """
+    store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     if request.git_range:
         return from_range(project, request.paths, request.git_range)
-    return from_files(request.paths, request.stdin, request.reading)
+    stacks = [p for p in request.paths if has_stgit(p)]
+    files = [p for p in request.paths if p not in stacks]
+    found = [f for path in stacks for f in from_stgit(project, path)]
+    found += from_files(files, request.stdin, request.reading) if files else []
+    url = str(local_folder(project.layout, loaded.stack.pin.url) or loaded.stack.pin.url)
+    if request.pull_requests and not url:
+        raise UserError(
+            f"{loaded.stack.pin.upstream} has no git host", hint="`patchq pin --url URL`, or the request's URL"
+        )
+    for number in request.pull_requests:
+        found += from_host(project, Address(url, number))
+    for text in request.urls:
+        address = parse_address(text)
+        if not address:
+            raise UserError(f"{text} is the address of no pull request or commit", hint="…/pull/N or …/commit/ID")
+        found += from_host(project, address)
+    if request.overlay:
+        found.append(from_overlay(store, base, request.overlay, request.reading.folder))
+    if request.site_packages:
+        build = project.lock.upstreams[loaded.stack.pin.upstream].build
+        name = build.distribution if build else loaded.stack.pin.upstream
+        found.append(from_site_packages(store, base, request.site_packages, name))
+    return found
+
+
+def from_stgit(project: Project, folder: Path) -> list[Found]:
+    """The applied patches of the StGit stack that a repository's branch has, by their names there."""
+    first, last, names = stgit_patches(folder)
+    found = of_commits(
+        project, borrow(project.store, folder.resolve(), first, last), str(folder), folder.resolve().name
+    )
+    return [replace(f, name=slug(name)) for f, name in zip(found, names, strict=True)]
+
+
+def from_host(project: Project, address: Address) -> list[Found]:
+    """The commits of a pull request, or one commit, of a host.
+
+    :raises SourceError: if it doesn't give them.
+    """
+    url = address.repository
+    if address.commit:
+        return of_commits(project, fetch_commit_of(project.store, url, address.commit), url, url)
+    commits, said = fetch_pull_request(project.store, url, address.number)
+    found = of_commits(project, commits, f"{url}#{address.number}", f"{url}#{address.number}")
+    return [replace(f, said=(*f.said, f"{f.where}: {said}")) for f in found] if said else found
 
 
 def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | None = None) -> list[Found]:
@@ -62,7 +117,10 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | Non
             found += _of(read_data(stdin, "standard input", "patch", 1), "", reading, "")
             continue
         for place in places(path):
-            read = read_data(place.data, place.where, place.name, place.strip)
+            try:
+                read = read_data(place.data, place.where, place.name, place.strip)
+            except PatchqError as error:
+                read = [Found(place.name, place.where, None, "", problem=error)]
             found += _of(read, place.folder, reading, place.origin)
     if all(f.left_out for f in found):
         told = [*dict.fromkeys(said for f in found for said in f.said)] or [f"{paths[0]} holds no diff"]

@@ -145,6 +145,19 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
     )
 
 
+def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
+    """Bring a ref, or a commit, into ``into`` as ``name``, with so many commits of its history (0: all).
+
+    :raises SourceError: if the host has none such, or doesn't answer.
+    """
+    check_ref(ref, "a ref")
+    shallow = (into.folder / "shallow").exists()
+    options = [f"--depth={depth}"] if depth else ["--unshallow"] if shallow else []
+    if said := _fetch(into, url, f"+{ref}:{name}", *options):
+        last = re.sub(r"^fatal: ", "", said.splitlines()[-1])
+        raise SourceError(f"{url} doesn't give {ref}: {last}", hint="check the address and the network")
+
+
 def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = False) -> str | None:
     """Bring a tag into the store as the ref ``into``; returns the id of its tag object.
 

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("name")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="[PATH|URL]...")
 @click.option("--range", "git_range", default="", metavar="A..B", help="PATH is a repository: adopt these commits.")
+@click.option("--pr", "requests", type=int, multiple=True, metavar="N", help="Pull request N of upstream's own host.")
+@click.option(
+    "--overlay", type=click.Path(path_type=Path), metavar="DIR", help="Whole files, put over the pinned tree."
+)
+@click.option(
+    "--from-site-packages", "site", type=click.Path(path_type=Path), metavar="DIR", help="What was edited of it there."
+)
 @click.option("-p", "--strip", type=click.IntRange(0, 99), help="patch's -p, for all.  [default: found by the files]")
 @click.option("--directory", default="", metavar="DIR", help="Where in the tree the patches' files lie.")
 @click.option("--3way", "three_way", is_flag=True, help="Merge what doesn't apply, where its base is in the store.")
@@ -29,22 +36,27 @@ if TYPE_CHECKING:
 @set_option
 @json_option
 def command(
-    name: str, paths: tuple[Path, ...], git_range: str, strip: int | None, directory: str, three_way: bool, dry: bool,
+    name: str, paths: tuple[str, ...], git_range: str, requests: tuple[int, ...], overlay: Path | None,
+    site: Path | None, strip: int | None, directory: str, three_way: bool, dry: bool,
     partial: bool, topic: str, author: str, signoff: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Adopt patches from elsewhere.
 
     Mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe, - for what is
-    piped in; with --range the commits of a repository.
+    piped in, the URL of a commit or pull request; with --range the commits of a repository.
     """
     from patchq.adopt.adopt import Wish, import_patches
     from patchq.adopt.found import Reading
     from patchq.adopt.gather import STDIN, Request
 
-    if not paths:
-        raise click.UsageError("Missing argument 'PATHS...'.")
-    stdin = sys.stdin.buffer.read() if STDIN in paths else b""
-    request = Request(paths, stdin, git_range, Reading(strip, directory, three_way))
+    if not (paths or requests or overlay or site):
+        raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
+    urls = [p for p in paths if "://" in p]
+    files = [Path(p) for p in paths if p not in urls]
+    stdin = sys.stdin.buffer.read() if STDIN in files else b""
+    request = Request(
+        files, stdin, git_range, urls, requests, overlay, site, Reading(strip, directory, three_way)
+    )  # fmt: skip
     wish = Wish(topic, author, signoff, partial, dry)
     done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
     _show(done, as_json)

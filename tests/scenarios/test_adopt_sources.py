@@ -1,0 +1,278 @@
+"""Every kind of place that patches lie in: each gives the tree that its own tool gives."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kit import Patchq, commit_files, edit, git, numbered
+from patchq.cli import cli
+
+ME = ("--author", "me")
+
+
+@pytest.fixture
+def branch(upstream: Path) -> Path:
+    """Two commits on top of v1, on a branch of their own; the upstream's own stays at v1."""
+    git(upstream, "checkout", "-q", "-b", "ours")
+    commit_files(
+        upstream, {"a.txt": numbered(40).replace(b"line 3\n", b"line three\n")}, "Spell three\n\nIt reads better."
+    )
+    commit_files(upstream, {"pkg/mod.py": b"def f():\n    return 2\n"}, "Return two\n\nOne is too few.")
+    git(upstream, "checkout", "-q", "main")
+    return upstream
+
+
+def names(patchq: Patchq) -> list[str]:
+    return [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]]
+
+
+def same_tree(patchq: Patchq, branch: Path, count: int = 2) -> None:
+    patchq.ok("apply")
+    assert git(patchq.tree(), "rev-parse", "HEAD^{tree}") == git(branch, "rev-parse", "ours^{tree}")
+    assert len(names(patchq)) == count
+    assert "nothing changed" in patchq.ok("export", "up")
+
+
+def mails(branch: Path, folder: Path) -> list[Path]:
+    git(branch, "format-patch", "-q", "-o", str(folder), "v1..ours")
+    return sorted(folder.iterdir())
+
+
+def test_what_format_patch_wrote(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    git(branch, "format-patch", "-q", "--cover-letter", "-o", str(tmp_path / "out"), "v1..ours")
+    assert "is a cover letter" in patchq.ok("import", "up", str(tmp_path / "out"))
+    same_tree(patchq, branch)
+
+
+def test_electron(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    files = mails(branch, tmp_path / "patches")
+    for file, name in zip(files, ("zz.patch", "aa.patch"), strict=True):
+        file.rename(file.with_name(name))
+    (tmp_path / "patches/.patches").write_text("zz.patch\naa.patch\n")
+    patchq.ok("import", "up", str(tmp_path / "patches"))
+    assert names(patchq) == ["zz", "aa"]
+    same_tree(patchq, branch)
+
+
+@pytest.mark.parametrize("where", ["debian/patches", "patches"])
+def test_a_tree_that_quilt_works_in(patchq: Patchq, branch: Path, tmp_path: Path, where: str) -> None:
+    files = mails(branch, tmp_path / "tree" / where)
+    (tmp_path / "tree" / where / "series").write_text("".join(f"{f.name} # note\n" for f in files))
+    patchq.ok("import", "up", str(tmp_path / "tree"))
+    same_tree(patchq, branch)
+
+
+def test_openwrt(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    mails(branch, tmp_path / "package/patches")
+    (tmp_path / "package/Makefile").write_text("PKG_NAME:=up\n")
+    patchq.ok("import", "up", str(tmp_path / "package"))
+    same_tree(patchq, branch)
+
+
+def test_a_debian_package(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    files = mails(branch, tmp_path / "out")
+    with tarfile.open(tmp_path / "up_1-1.debian.tar.xz", "w:xz") as tar:
+        series = "".join(f"{f.name}\n" for f in files).encode()
+        for name, data in [("series", series), *((f.name, f.read_bytes()) for f in files)]:
+            info = tarfile.TarInfo(f"debian/patches/{name}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    (tmp_path / "up_1-1.dsc").write_text(f"Format: 3.0 (quilt)\nFiles:\n {'0' * 32} 1 up_1-1.debian.tar.xz\n")
+    patchq.ok("import", "up", str(tmp_path / "up_1-1.dsc"))
+    same_tree(patchq, branch)
+    assert (
+        b"Origin: up_1-1.debian.tar.xz: debian/patches/0001-Spell-three.patch"
+        in patchq.patch_file("spell-three").read_bytes()
+    )
+
+
+def test_a_yocto_recipe(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "up_1.0.bb"
+    files = mails(branch, tmp_path / "up")
+    inner = git(branch, "diff", "--relative=pkg", "--no-prefix", "ours~1", "ours") + "\n"
+    (tmp_path / "up/two.patch").write_text(inner)
+    recipe.write_text(
+        'SRC_URI = "https://example.org/${BP}.tar.gz \\\n    file://'
+        + files[0].name
+        + ' \\\n    file://conf.txt \\\n"\n'
+        'SRC_URI:append = " file://two.patch;striplevel=0;patchdir=pkg"\n'
+        'SRC_URI:append:mips = " file://not.patch"\nSRC_URI += "file://off.patch;apply=no"\n'
+    )
+    patchq.ok("import", "up", str(recipe), *ME)
+    assert names(patchq) == ["spell-three", "two"]
+    same_tree(patchq, branch)
+
+
+def test_standard_input(patchq: Patchq, branch: Path) -> None:
+    box = git(branch, "format-patch", "--stdout", "v1..ours") + "\n"
+    done = CliRunner().invoke(cli, ["--project", str(patchq.root), "import", "up", "-"], input=box)
+    assert done.exit_code == 0, done.output
+    same_tree(patchq, branch)
+
+
+def test_stgit(patchq: Patchq, branch: Path) -> None:
+    git(branch, "checkout", "-q", "ours")
+    ids = git(branch, "rev-list", "--reverse", "v1..ours").split()
+    stack = {
+        "version": 5,
+        "head": ids[-1],
+        "applied": ["spell", "two"],
+        "patches": {"spell": {"oid": ids[0]}, "two": {"oid": ids[1]}},
+    }
+    blob = git(branch, "hash-object", "-w", "--stdin", data=json.dumps(stack).encode())
+    tree = git(branch, "mktree", data=f"100644 blob {blob}\tstack.json\n".encode())
+    git(branch, "update-ref", "refs/stacks/ours", git(branch, "commit-tree", tree, "-m", "stack"))
+    patchq.ok("import", "up", str(branch))
+    assert names(patchq) == ["spell", "two"]
+    same_tree(patchq, branch)
+
+
+def test_a_repository_asks_for_the_range(patchq: Patchq, branch: Path) -> None:
+    assert f"`patchq import NAME {branch} --range A..B`" in patchq.fails(1, "import", "up", str(branch))
+
+
+def test_a_pull_request(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    git(branch, "update-ref", "refs/pull/7/head", "ours")
+    commit_files(branch, {"b.txt": b"moved on\n"}, "Meanwhile")
+    patchq.ok("import", "up", "--pr", "7")
+    assert names(patchq) == ["spell-three", "return-two"]
+    same_tree(patchq, branch)
+    assert b"Origin: " in patchq.patch_file("spell-three").read_bytes()
+    patchq.ok("undo")
+    patchq.ok("undo")
+    patchq.ok("import", "up", f"{branch.as_uri()}/pull/7/files")
+    same_tree(patchq, branch)
+    assert f"Origin: {branch.as_uri()}#7@".encode() in patchq.patch_file("spell-three").read_bytes()
+    assert "has no pull request 8" in patchq.fails(1, "import", "up", "--pr", "8")
+
+
+def test_a_pull_request_with_a_merge_is_one_patch(patchq: Patchq, branch: Path) -> None:
+    commit_files(branch, {"b.txt": b"moved on\n"}, "Meanwhile")
+    git(branch, "checkout", "-q", "ours")
+    git(branch, "merge", "-q", "--no-ff", "-m", "Merge main", "main")
+    commit_files(branch, {"b.txt": b"moved on\nand on\n"}, "Go on")
+    git(branch, "update-ref", "refs/merge-requests/3/head", "ours")
+    git(branch, "checkout", "-q", "main")
+    git(branch, "tag", "v2")
+    patchq.ok("pin", "up", "--ref", "v2")
+    assert "commits with merges among them, taken as one" in patchq.ok("import", "up", "--pr", "3")
+    same_tree(patchq, branch, 1)
+
+
+def test_a_commit_of_a_host(patchq: Patchq, branch: Path) -> None:
+    git(branch, "config", "uploadpack.allowAnySHA1InWant", "true")
+    for commit in git(branch, "rev-list", "--reverse", "v1..ours").split():
+        patchq.ok("import", "up", f"{branch.as_uri()}/commit/{commit}")
+    same_tree(patchq, branch)
+
+
+def test_files_of_a_container(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    place = tmp_path / "overlay/usr/lib/python3/dist-packages/pkg"
+    place.mkdir(parents=True)
+    (place / "mod.py").write_bytes(b"def f():\n    return 2\n")
+    (place / "new.py").write_bytes(b"new = 1\n")
+    patchq.ok("import", "up", "--overlay", str(tmp_path / "overlay"), *ME)
+    patchq.ok("apply")
+    assert (patchq.tree() / "pkg/new.py").read_bytes() == b"new = 1\n"
+    assert (
+        git(patchq.tree(), "show", "--stat=80", "--format=", "HEAD").split("\n")[-1].strip()
+        == "2 files changed, 2 insertions(+), 1 deletion(-)"
+    )
+    assert "changes nothing" in patchq.fails(1, "import", "up", "--overlay", str(branch / "pkg"), *ME)
+
+
+def test_an_installed_package_that_was_edited(patchq: Patchq, tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    (site / "pkg").mkdir(parents=True)
+    (site / "pkg/mod.py").write_bytes(b"def f():\n    return 3\n")
+    (site / "up-1.0.dist-info").mkdir()
+    (site / "up-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: up\nVersion: 1.0\n")
+    (site / "up-1.0.dist-info/RECORD").write_text("pkg/mod.py,sha256=AAAA,9\nup-1.0.dist-info/RECORD,,\n")
+    said = patchq.ok("import", "up", "--from-site-packages", str(site), *ME)
+    assert "1.0 of up is edited in pkg/mod.py" in said
+    assert names(patchq) == ["up-as-edited"]
+    assert "has no other" in patchq.fails(1, "import", "up", "--from-site-packages", str(tmp_path)).replace(
+        "no up", "no other"
+    )
+
+
+def test_names_of_scratch_folders_and_depths(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    plain = git(branch, "diff", "--no-prefix", "v1", "ours") + "\n"
+    for at, prefix in enumerate(("", "/root/work/", "vllm-0.1/")):
+        text = "\n".join(
+            f"{line[:4]}{prefix}{line[4:]}\t2026-01-02 03:04:05" if line.startswith(("--- ", "+++ ")) else line
+            for line in plain.split("\n") if not line.startswith(("diff ", "index "))
+        )  # fmt: skip
+        (tmp_path / f"x{at}.diff").write_text(text)
+        said = patchq.ok("import", "up", str(tmp_path / f"x{at}.diff"), *ME)
+        assert ("is read with -p" in said) == (at != 2)
+        same_tree(patchq, branch, 1)
+        patchq.ok("undo")
+        patchq.ok("undo")
+
+
+def test_names_below_a_folder_of_the_tree(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.diff").write_text(git(branch, "diff", "--relative=pkg", "ours~1", "ours") + "\n")
+    assert "is read with --directory pkg" in patchq.ok("import", "up", str(tmp_path / "x.diff"), *ME)
+    patchq.ok("undo")
+    patchq.ok("import", "up", str(tmp_path / "x.diff"), "--directory", "pkg", *ME)
+    assert "is not there" in patchq.fails(
+        3, "import", "up", str(tmp_path / "x.diff"), "-p", "1", "--directory", "a", *ME
+    )
+
+
+def test_a_batch_is_tried_whole(stack: Patchq, branch: Path, tmp_path: Path) -> None:
+    """The stack changes line 5 of a.txt, which these lie around."""
+    edit(branch / "b.txt", 30)
+    commit_files(branch, {}, "Change b")
+    git(branch, "format-patch", "-q", "-o", str(tmp_path / "in"), "main~1..main")
+    mails(branch, tmp_path / "in")
+    (tmp_path / "in/0003-there.patch").write_text((stack.root / "patches/up/v1/third.patch").read_text())
+    (tmp_path / "in/0004-returns.patch").write_bytes(
+        b"--- a/b.txt\n+++ b/b.txt\n@@ -1,3 +1,3 @@\n-line 1\r\n+line one\r\n line 2\r\n line 3\r\n"
+    )
+    (tmp_path / "in/0005-nothing.patch").write_text("hello\n")
+    before = stack.snapshot()
+    done = json.loads(stack.fails(3, "import", "up", str(tmp_path / "in"), "--dry-run", "--json"))
+    told = {Path(i["where"].split(" (")[0]).name: i for i in done["items"]}
+    assert {name: i["outcome"] for name, i in told.items()} == {
+        "0001-Change-b.patch": "applies", "0001-Spell-three.patch": "conflict", "0002-Return-two.patch": "applies",
+        "0003-there.patch": "there", "0004-returns.patch": "conflict", "0005-nothing.patch": "unreadable",
+    }  # fmt: skip
+    picture = told["0001-Spell-three.patch"]["conflicts"][0]
+    assert "line 5" in picture["expected"]
+    assert "changed" in picture["found"]
+    assert "CR LF" in told["0004-returns.patch"]["detail"]
+    said = stack.fails(3, "import", "up", str(tmp_path / "in"), "--dry-run")
+    assert "upstream has, at line" in said
+    assert "2 of 6 would be adopted" in said
+    said = stack.fails(3, "import", "up", str(tmp_path / "in"), *ME)
+    for name in ("0001-Spell-three", "0003-there", "0004-returns", "0005-nothing"):
+        assert f"{name}.patch" in said
+    assert stack.snapshot() == before
+    said = stack.ok("import", "up", str(tmp_path / "in"), "--partial", *ME)
+    assert names(stack)[3:] == ["change-b", "return-two"]
+    assert "0003-there.patch was left: there" in said.replace(f"{tmp_path}/in/", "")
+
+
+def test_fuzz_is_named_and_never_used(stack: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "x.diff").write_text(
+        "--- a/a.txt\n+++ b/a.txt\n@@ -5,7 +5,7 @@\n line 5\n line 6\n line 7\n-line 8\n+line eight\n line 9\n line 10\n line 11\n"
+    )
+    assert "applies only with fuzz" in stack.fails(3, "import", "up", str(tmp_path / "x.diff"), "--dry-run")
+
+
+def test_three_ways(stack: Patchq, branch: Path, tmp_path: Path) -> None:
+    files = mails(branch, tmp_path / "in")
+    assert "--3way merges it" in stack.fails(3, "import", "up", str(files[0]), "--dry-run")
+    stack.ok("import", "up", str(files[0]), "--3way")
+    stack.ok("apply")
+    text = (stack.tree() / "a.txt").read_bytes()
+    assert b"line three\n" in text
+    assert b"changed\n" in text

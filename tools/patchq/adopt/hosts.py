@@ -1,0 +1,103 @@
+"""Commits and pull requests of a host, by address or number: through git's own refs there.
+
+A host keeps a pull request as ``refs/pull/N/head`` (GitHub, Gitea) or ``refs/merge-requests/N/head`` (GitLab).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import SourceError, UserError
+from patchq.git.borrow import Borrowed, borrow
+from patchq.git.repository import Git, scratch
+from patchq.git.transport import default_branch, fetch_ref
+from patchq.names import CommitId
+
+_URL = re.compile(
+    r"(?P<repository>(?:https?|ssh|git|file)://[^\s?#]+?)/(?:-/)?"
+    r"(?P<kind>pull|pulls|merge_requests|commit|commits)/(?P<which>[0-9a-f]+)(?:\.patch|\.diff)?(?:/[\w-]*)?/?"
+)
+_DEEP = (50, 1000, 0)
+_TIMEOUT = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URL names: a pull request by ``number``, or a commit."""
+
+    repository: str
+    number: int = 0
+    commit: str = ""
+
+
+def parse_address(text: str) -> Address | None:
+    """The commit or pull request that a URL is of, None for any other text.
+
+    >>> parse_address("https://git.example.org/a/b/pull/12/files")
+    Address(repository='https://git.example.org/a/b', number=12, commit='')
+    >>> parse_address("https://git.example.org/a/b/-/commit/0123456789").commit
+    '0123456789'
+    """
+    match = _URL.fullmatch(text)
+    if not match:
+        return None
+    if match["kind"].startswith("commit"):
+        return Address(match["repository"], 0, match["which"])
+    return Address(match["repository"], int(match["which"])) if match["which"].isdigit() else None
+
+
+def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed], str]:
+    """The commits of a pull request that its target lacks, oldest first; their trees are in the store.
+
+    A request with merges in it is one commit, of all that it changes.
+
+    :returns: them, and what to say of them.
+    :raises SourceError: if the host has no such request, or doesn't answer.
+    """
+    branch = default_branch(url, timeout=_TIMEOUT)
+    with scratch() as beside:
+        head = _fetch_one(beside, url, (f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head"), number)
+        for depth in _DEEP:
+            for ref, name in ((head, "head"), (f"refs/heads/{branch}", "target")):
+                fetch_ref(beside, url, ref, f"refs/patchq/{name}", depth=depth)
+            base = beside.ask("merge-base", "refs/patchq/target", "refs/patchq/head")
+            if not base.returncode:
+                break
+        else:
+            raise SourceError(
+                f"{url}: request {number} has nothing in common with {branch}", hint="is it the right URL?"
+            )
+        first = base.stdout.decode().strip()
+        found = borrow(store, beside.folder, first, "refs/patchq/head")
+        if all(len(b.info.parents) == 1 for b in found):
+            return found, ""
+        trees = beside.tree_of([first])
+        last = found[-1]
+        joined = Borrowed(replace(last.info, parents=(CommitId(first),)), trees[0])
+        return [joined], f"{len(found)} commits with merges among them, taken as one"
+
+
+def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
+    """One commit of a host, its tree and its parent's in the store.
+
+    :raises SourceError: if the host doesn't give it.
+    :raises UserError: if the id isn't whole.
+    """
+    if not re.fullmatch(r"[0-9a-f]{40}", commit):
+        raise UserError(f"{commit} is no whole commit id", hint="a host gives commits by all 40 digits")
+    with scratch() as beside:
+        fetch_ref(beside, url, commit, "refs/patchq/head", depth=2)
+        return borrow(store, beside.folder, "refs/patchq/head~1", "refs/patchq/head")
+
+
+def _fetch_one(into: Git, url: str, refs: Sequence[str], number: int) -> str:
+    said = ""
+    for ref in refs:
+        try:
+            fetch_ref(into, url, ref, "refs/patchq/head", depth=1)
+            return ref
+        except SourceError as error:
+            said = said or error.message
+    raise SourceError(f"{url} has no pull request {number} ({said})", hint="`--pr N` is of the pinned upstream's host")

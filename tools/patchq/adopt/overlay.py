@@ -1,0 +1,164 @@
+"""Whole files that were edited elsewhere, as what they change: a container's overlay, an installed package."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Collection, Mapping
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from patchq.adopt.found import Found
+from patchq.errors import UserError
+from patchq.formats.treepath import is_tree_path
+from patchq.git.repository import Git
+from patchq.names import TreeId, show_path
+from patchq.stacks.export import slug
+
+#: Not somebody's edits.
+_NOT = {".git", "__pycache__", ".DS_Store"}
+
+
+def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Found:
+    """The files below a folder, put over the pinned tree; a file of the tree that isn't there stays.
+
+    Where they lie in the tree is ``under``, or found by their names.
+
+    :raises UserError: if none of them lies in the tree, or they could lie in more than one place.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files as they are to be")
+    files = {os.fsencode(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if _is_file(p, folder)}
+    if not files:
+        raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files as they are to be")
+    known = store.list_tree(base)
+    cut, prefix = (0, under.strip("/").encode()) if under else _place(folder, files, known)
+    placed = {_moved(name, cut, prefix): path for name, path in files.items() if name.count(b"/") >= cut}
+    outside = [show_path(name) for name in files if name.count(b"/") < cut]
+    after = put_over(store, base, placed)
+    said = [f"{folder} lies over {prefix.decode() or 'the whole tree'}"] if prefix or cut else []
+    said += [f"not of the tree, and left out: {', '.join(outside[:5])}"] if outside else []
+    if after == base:
+        raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
+    name = slug(folder.resolve().name)
+    return Found(name, str(folder), None, "", trees=(base, after), origin=f"files of {folder.name}", said=tuple(said))
+
+
+def _is_file(path: Path, folder: Path) -> bool:
+    if _NOT.intersection(path.relative_to(folder).parts) or path.suffix == ".pyc":
+        return False
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+
+def _moved(name: bytes, cut: int, prefix: bytes) -> bytes:
+    rest = b"/".join(name.split(b"/")[cut:])
+    return prefix + b"/" + rest if prefix else rest
+
+
+def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> tuple[int, bytes]:
+    """How many folders of their names to cut, and what to put before, so that most of them are files of the tree.
+
+    :raises UserError: if none is.
+    """
+    tails: dict[bytes, list[bytes]] = {}
+    for path in known:
+        tails.setdefault(path.rsplit(b"/", 1)[-1], []).append(path)
+    votes: dict[tuple[int, bytes], int] = {}
+    for name in files:
+        for path in tails.get(name.rsplit(b"/", 1)[-1], []):
+            ours, theirs = name.split(b"/"), path.split(b"/")
+            same = 0
+            while same < min(len(ours), len(theirs)) and ours[-same - 1] == theirs[-same - 1]:
+                same += 1
+            place = (len(ours) - same, b"/".join(theirs[: len(theirs) - same]))
+            votes[place] = votes.get(place, 0) + 1
+    best = sorted(votes, key=lambda p: (-votes[p], p[0], len(p[1])))
+    if not best:
+        raise UserError(
+            f"no file of {folder} is one of the tree's", hint="--directory DIR says where in the tree they belong"
+        )
+    if len(best) > 1 and votes[best[0]] == votes[best[1]] and best[0] != (0, b""):
+        names = ", ".join(show_path(p[1]) or "the tree itself" for p in best[:3])
+        raise UserError(f"{folder} may lie over {names}", hint="--directory DIR says which")
+    return best[0]
+
+
+def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
+    """The tree ``base`` with these files in it, each of the mode that it has there, if it is there."""
+    known = store.list_tree(base)
+    lines = []
+    for path, file in files.items():
+        if not is_tree_path(path):
+            raise UserError(f"{show_path(path)} can't be a file of a tree", hint="leave it out")
+        if file.is_symlink():
+            mode, data = b"120000", os.fsencode(os.readlink(file))
+        else:
+            old = known.get(path)
+            new = b"100755" if file.stat().st_mode & 0o100 else b"100644"
+            # Copied out of a container, and into one, modes get lost.
+            mode, data = old.mode if old and old.mode in (b"100644", b"100755") else new, file.read_bytes()
+        blob = store.run("hash-object", "-w", "--stdin", data=data).strip()
+        lines.append(b"%s %s\t%s\0" % (mode, blob, path))
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        env = {"GIT_INDEX_FILE": str(Path(text) / "index")}
+        store.run("read-tree", base, env=env)
+        store.run("update-index", "-z", "--index-info", data=b"".join(lines), env=env)
+        return TreeId(store.run("write-tree", env=env).decode().strip())
+
+
+def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> Found:
+    """What was edited in an installed package: files that aren't what its RECORD says, and ones beside them.
+
+    :param folder: the ``site-packages``, or ``dist-packages``, that it is in.
+    :raises UserError: if it isn't there, or nothing was edited.
+    """
+    found = _installed(folder, package)
+    record = found.read_text("RECORD") or ""
+    listed = {row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) > 1}
+    if not listed:
+        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR takes files as they are")
+    tops = {name.split("/", 1)[0] for name in listed if name.endswith(".py") and "/" in name}
+    edited = {name for name, digest in listed.items() if digest and _differs(folder / name, digest)}
+    added = {
+        p.relative_to(folder).as_posix() for top in tops for p in sorted((folder / top).rglob("*.py"))
+        if p.relative_to(folder).as_posix() not in listed and _is_file(p, folder)
+    }  # fmt: skip
+    gone = [name for name in listed if name.endswith(".py") and not (folder / name).exists()]
+    names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))
+    if not names:
+        raise UserError(f"{package} in {folder} is as it was installed", hint="is it the environment that was edited?")
+    known = store.list_tree(base)
+    src = b"src/" if not any(os.fsencode(n) in known for n in names) else b""
+    after = put_over(store, base, {src + os.fsencode(n): folder / n for n in names})
+    said = [f"{found.version} of {package} is edited in {', '.join(names[:8])}"]
+    said += [f"gone there, and left as they are here: {', '.join(gone[:5])}"] if gone else []
+    if after == base:
+        raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
+    origin = f"{package} {found.version}, as installed and edited"
+    return Found(
+        f"{slug(package)}-as-edited", str(folder), None, "", trees=(base, after), origin=origin, said=tuple(said)
+    )
+
+
+def _installed(folder: Path, package: str) -> Distribution:
+    wanted = slug(package)
+    for found in distributions(path=[str(folder)]):
+        if slug(found.metadata["Name"] or "") == wanted:
+            return found
+    raise UserError(
+        f"{folder} has no {package}", hint="name the site-packages folder: `python -m pip show -f NAME` tells it"
+    )
+
+
+def _differs(path: Path, digest: str) -> bool:
+    """Whether a file isn't what RECORD says of it; one that is gone or can't be told is none of ours."""
+    kind, _, value = digest.partition("=")
+    if kind != "sha256" or not path.is_file():
+        return False
+    there = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+    return there != value

@@ -1,0 +1,41 @@
+"""A repository's StGit stack: which commits it is made of, and what they are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from patchq.errors import FormatError
+from patchq.git.repository import Foreign
+from patchq.system import runner
+
+
+def has_stgit(folder: Path) -> bool:
+    """Whether a folder is a repository whose branch StGit keeps a stack of."""
+    if not ((folder / ".git").exists() or (folder / "refs").is_dir()):
+        return False
+    return Foreign(folder).ref_or_none(_stack_ref(folder)) is not None
+
+
+def _stack_ref(folder: Path) -> str:
+    branch = Foreign(folder).line("symbolic-ref", "--short", "-q", "HEAD", ok_codes=(0, 1))
+    return f"refs/stacks/{branch or 'HEAD'}"
+
+
+def stgit_patches(folder: Path) -> tuple[str, str, list[str]]:
+    """The commit below the applied patches, the last one's, and their names in order.
+
+    :raises FormatError: for a stack that can't be read, or has none applied.
+    """
+    git = Foreign(folder)
+    try:
+        stack = json.loads(git.run("cat-file", "blob", f"{_stack_ref(folder)}:stack.json"))
+        names = [str(name) for name in stack["applied"]]
+        ids = [str(stack["patches"][name]["oid"]) for name in names]
+    except (runner.CommandError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"{folder} has a StGit stack that can't be read: {error}", hint="`stg export --dir DIR`, and import DIR"
+        ) from None
+    if not ids:
+        raise FormatError(f"{folder}: StGit has no patch applied there", hint="`stg push --all`")
+    return f"{ids[0]}~1", ids[-1], names
