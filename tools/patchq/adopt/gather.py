@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from patchq.adopt.folders import places
+from patchq.adopt.folders import origin_of, places
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.headers import settle
 from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, parse_address
 from patchq.adopt.mails import read_data
 from patchq.adopt.overlay import from_overlay, from_site_packages
+from patchq.adopt.scripts import run_steps
+from patchq.adopt.shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
 from patchq.adopt.stgit import has_stgit, stgit_patches
 from patchq.errors import PatchqError, UserError
 from patchq.formats.header import Ident, clean_message, clean_subject
@@ -22,12 +24,14 @@ from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.project.project import Project
 from patchq.sources.pins import local_folder
-from patchq.stacks.edit import Loaded
+from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
-from patchq.system import runner
+from patchq.system import fsio, runner
 
 #: The name of standard input.
 STDIN = Path("-")
+#: Bytes of a script.
+MOST_SCRIPT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Request:
 
     :ivar paths: files and folders, ``-`` for ``stdin``; with ``git_range`` one repository.
     :ivar urls: of pull requests and commits; ``pull_requests`` are numbers at the upstream's own host.
+    :ivar commands: shell commands, as of ``--run``.
     :ivar overlay: a folder of whole files; ``site_packages`` one that an edited package is installed in.
     """
 
@@ -44,6 +49,7 @@ class Request:
     git_range: str = ""
     urls: Sequence[str] = ()
     pull_requests: Sequence[int] = ()
+    commands: Sequence[str] = ()
     overlay: Path | None = None
     site_packages: Path | None = None
     reading: Reading = field(default_factory=Reading)
@@ -58,9 +64,12 @@ def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
     if request.git_range:
         return from_range(project, request.paths, request.git_range)
     stacks = [p for p in request.paths if has_stgit(p)]
-    files = [p for p in request.paths if p not in stacks]
+    scripts = [p for p in request.paths if p.is_file() and (is_dockerfile(p) or _is_script(p))]
+    files = [p for p in request.paths if p not in (*stacks, *scripts)]
     found = [f for path in stacks for f in from_stgit(project, path)]
     found += from_files(files, request.stdin, request.reading) if files else []
+    if scripts or request.commands:
+        found += from_scripts(project, loaded, scripts, request.commands)
     url = str(local_folder(project.layout, loaded.stack.pin.url) or loaded.stack.pin.url)
     if request.pull_requests and not url:
         raise UserError(
@@ -80,6 +89,34 @@ def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
         name = build.distribution if build else loaded.stack.pin.upstream
         found.append(from_site_packages(store, base, request.site_packages, name))
     return found
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return is_script(path, file.read(2))
+
+
+def from_scripts(project: Project, loaded: Loaded, paths: Sequence[Path], commands: Sequence[str]) -> list[Found]:
+    """What scripts, Dockerfiles and commands change, a patch each; they are run on top of the stack, walled in."""
+    tip = loaded.state.tip
+    steps: list[Step] = []
+    for path in paths:
+        data = fsio.read_limited(path, MOST_SCRIPT) or b""
+        if is_dockerfile(path):
+            steps += dockerfile_steps(data, str(path), project.store.list_tree(tip))
+        else:
+            steps += script_steps(data, str(path))
+    for number, text in enumerate(commands, 1):
+        steps += steps_of(text, f"--run {number}" if len(commands) > 1 else "--run")
+    beside = paths[0].resolve().parent if paths else None
+    found = run_steps(project.store, tip, steps, project.say, beside)
+    # Whoever runs a command is who makes what it makes.
+    return [replace(f, author=user_ident(project), origin=_origin(f.where)) for f in found]
+
+
+def _origin(where: str) -> str:
+    path, _, line = where.rpartition(":")
+    return f"{origin_of(Path(path))}:{line}" if not path.startswith("--run") else ""
 
 
 def from_stgit(project: Project, folder: Path) -> list[Found]:

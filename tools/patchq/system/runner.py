@@ -62,11 +62,13 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
     ok_codes: Sequence[int] = (0,),
+    inherit: bool = True,
 ) -> Done:
     """Run ``argv`` and return its output as bytes.
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
     :param ok_codes: exit codes that are answers, not failures.
+    :param inherit: False for a command that isn't to hold the project's lock.
     :raises CommandError: for any other exit code, or a program that isn't there (127) or can't be run (126).
     """
     try:
@@ -77,7 +79,7 @@ def run(
             capture_output=True,
             env=clean_environment(env),
             timeout=timeout,
-            pass_fds=tuple(inherited_fds),
+            pass_fds=tuple(inherited_fds) if inherit else (),
             check=False,
         )
     except FileNotFoundError as error:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, metavar="[PATH|URL]...")
 @click.option("--range", "git_range", default="", metavar="A..B", help="PATH is a repository: adopt these commits.")
 @click.option("--pr", "requests", type=int, multiple=True, metavar="N", help="Pull request N of upstream's own host.")
+@click.option("--run", "commands", multiple=True, metavar="COMMAND", help="What it edits, run walled in on a copy.")
 @click.option(
     "--overlay", type=click.Path(path_type=Path), metavar="DIR", help="Whole files, put over the pinned tree."
 )
@@ -36,26 +37,28 @@ if TYPE_CHECKING:
 @set_option
 @json_option
 def command(
-    name: str, paths: tuple[str, ...], git_range: str, requests: tuple[int, ...], overlay: Path | None,
+    name: str, paths: tuple[str, ...], git_range: str, requests: tuple[int, ...],
+    commands: tuple[str, ...], overlay: Path | None,
     site: Path | None, strip: int | None, directory: str, three_way: bool, dry: bool,
     partial: bool, topic: str, author: str, signoff: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Adopt patches from elsewhere.
 
     Mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe, - for what is
-    piped in, the URL of a commit or pull request; with --range the commits of a repository.
+    piped in, the URL of a commit or pull request; with --range the commits of a repository. Scripts and Dockerfiles
+    are run on a copy, without a network: each command that edits the tree becomes a patch.
     """
     from patchq.adopt.adopt import Wish, import_patches
     from patchq.adopt.found import Reading
     from patchq.adopt.gather import STDIN, Request
 
-    if not (paths or requests or overlay or site):
+    if not (paths or requests or commands or overlay or site):
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
     urls = [p for p in paths if "://" in p]
     files = [Path(p) for p in paths if p not in urls]
     stdin = sys.stdin.buffer.read() if STDIN in files else b""
     request = Request(
-        files, stdin, git_range, urls, requests, overlay, site, Reading(strip, directory, three_way)
+        files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way)
     )  # fmt: skip
     wish = Wish(topic, author, signoff, partial, dry)
     done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)

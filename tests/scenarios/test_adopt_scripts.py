@@ -1,0 +1,134 @@
+"""Commands become patches of what they change; they can change nothing else, and reach nobody."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit import Patchq, git, numbered
+from patchq.system.sandbox import run_isolated
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
+
+
+def names(patchq: Patchq) -> list[str]:
+    return [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]]
+
+
+def test_commands(patchq: Patchq) -> None:
+    said = patchq.ok("import", "up", "--run", "sed -i 's/line 3$/line three/' a.txt && echo 'new = 1' > pkg/new.py")
+    assert said.index("--run:1: sed -i") < said.index("added edit-a")
+    assert names(patchq) == ["edit-a", "edit-new"]
+    patchq.ok("apply")
+    assert (patchq.tree() / "a.txt").read_bytes() == numbered(40).replace(b"line 3\n", b"line three\n")
+    assert (patchq.tree() / "pkg/new.py").read_text() == "new = 1\n"
+    assert "    sed -i 's/line 3$/line three/' a.txt\n" in patchq.patch_file("edit-a").read_text()
+    assert "nothing changed" in patchq.ok("export", "up")
+
+
+def test_a_command_without_an_effect_is_an_error(patchq: Patchq) -> None:
+    patchq.ok("apply")
+    before = patchq.snapshot()
+    said = patchq.fails(1, "import", "up", "--run", "sed -i s/line/LINE/ a.txt", "--run", "sed -i s/nowhere/x/ b.txt")
+    assert "--run 2:1: `sed -i s/nowhere/x/ b.txt` changes nothing" in said
+    said = patchq.fails(1, "import", "up", "--run", "sed -i s/a/b/ not-there.txt")
+    assert "ended with 2" in said
+    assert "not-there.txt" in said
+    assert patchq.snapshot() == before
+
+
+def test_a_dockerfile(patchq: Patchq, tmp_path: Path) -> None:
+    place = tmp_path / "image"
+    place.mkdir()
+    (place / "eight.diff").write_text(
+        "--- a/b.txt\n+++ b/b.txt\n@@ -7,3 +7,3 @@\n line 7\n-line 8\n+line eight\n line 9\n"
+    )
+    (place / "mod.py").write_text("def f():\n    return 9\n")
+    (place / "Dockerfile").write_text(
+        "FROM base\nARG WHAT=three\nRUN apt-get update && pip install up\nWORKDIR /usr/lib/python3/dist-packages\n"
+        '# Spell three out\nRUN sed -i "s/line 3$/line $WHAT/" /usr/lib/python3/dist-packages/a.txt && \\\n    rm -rf /var/lib/apt\n'
+        "COPY eight.diff /tmp/eight.diff\nRUN patch -p1 < /tmp/eight.diff\nCOPY mod.py pkg/mod.py\n"
+        "RUN <<EOF\npython3 - <<'X'\nfrom pathlib import Path\np = Path('b.txt')\n"
+        "p.write_text(p.read_text().replace('line 20', 'line twenty'))\nX\nEOF\nRUN echo done\n"
+    )
+    said = patchq.ok("import", "up", str(place / "Dockerfile"))
+    assert "Dockerfile:6: sed -i" in said
+    assert "pip install" not in said
+    assert names(patchq) == ["spell-three-out", "edit-b", "edit-mod", "edit-b-2"]
+    patchq.ok("apply")
+    assert b"line three\n" in (patchq.tree() / "a.txt").read_bytes()
+    text = (patchq.tree() / "b.txt").read_text()
+    assert "line eight\n" in text
+    assert "line twenty\n" in text
+    assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return 9\n"
+    assert "Origin: " in patchq.patch_file("edit-mod").read_text()
+
+
+def test_scripts(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "fix.sh").write_text(
+        "#!/bin/bash -e\nFILE=a.txt\ncd /nowhere/pkg/.. 2>/dev/null || true\n# Spell it\nsed -i 's/line 3$/three/' $FILE\n"
+    )
+    (tmp_path / "fix.py").write_text("open('b.txt', 'a').write('end\\n')\n")
+    patchq.fails(1, "import", "up", str(tmp_path / "fix.sh"))
+    (tmp_path / "fix.sh").write_text("#!/bin/bash -e\nFILE=a.txt\n# Spell it\nsed -i 's/line 3$/three/' $FILE\n")
+    patchq.ok("import", "up", str(tmp_path / "fix.sh"), str(tmp_path / "fix.py"))
+    assert names(patchq) == ["spell-it", "edit-b"]
+
+
+def test_nothing_else_can_be_written_or_reached(
+    patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    server.setblocking(False)
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    mine = tmp_path / "mine"
+    mine.write_text("mine\n")
+    port = server.getsockname()[1]
+    evil = f"""
+        echo x > {mine}; echo x > {patchq.layout.lock}; echo x > /usr/x; echo x > /etc/x; echo x > /x
+        mount -o remount,rw /usr && echo x > /usr/x
+        unshare -rm sh -c 'mount -o remount,bind,rw /usr && echo x > /usr/x'
+        mkdir /tmp/up; mount --bind /usr /tmp/up
+        echo x > /proc/sys/kernel/domainname
+        python3 -c "import socket; socket.create_connection(('127.0.0.1', {port}), 2); open('/src/reached', 'w')"
+        for fd in /proc/self/fd/*; do case ${{fd##*/}} in 0|1|2) ;; *) eval "echo x >&${{fd##*/}}";; esac; done
+        ls -A / /tmp {mine} > /src/seen 2>&1; env >> /src/seen; echo x >> /src/a.txt; true
+    """
+    patchq.ok("apply")
+    before = (patchq.layout.lock.read_bytes(), (patchq.root / ".patchq/lock").read_bytes(), mine.read_bytes())
+    patchq.ok(
+        "import", "up", "--run", f"sh -c '{evil.replace(chr(39), chr(39) + chr(92) + chr(39) + chr(39))}' 2>/dev/null"
+    )
+    patchq.ok("apply")
+    seen = (patchq.tree() / "seen").read_text()
+    assert "secret" not in seen
+    assert "src" in seen.split()
+    assert "work" not in seen.split()
+    assert not (patchq.tree() / "reached").exists()
+    assert (patchq.layout.lock.read_bytes(), (patchq.root / ".patchq/lock").read_bytes(), mine.read_bytes()) == before
+    assert not Path("/usr/x").exists()
+    with pytest.raises(BlockingIOError):
+        server.accept()
+    server.close()
+
+
+def test_where_it_cannot_be_walled_in_nothing_runs(
+    patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/unshare").write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+    (tmp_path / "bin/unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    said = patchq.fails(1, "import", "up", "--run", "echo x > a.txt")
+    assert "here it can't: unshare failed: Operation not permitted" in said
+    assert "`patchq new`" in said
+
+
+def test_a_command_that_goes_on_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    assert run_isolated(["sh", "-c", "sleep 1000 & exec sleep 1000"], tmp_path, timeout=2).code == 124
+    assert git(tmp_path, "hash-object", "f")

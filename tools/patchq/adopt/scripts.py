@@ -1,0 +1,157 @@
+"""Commands as patches: each is run in a copy of the stack's tree, walled in, and what it changed is what it was for."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from patchq.adopt.found import Found
+from patchq.adopt.shell import Step
+from patchq.errors import UserError
+from patchq.formats.diff import GITLINK
+from patchq.git.objects import blob_id
+from patchq.git.repository import Git, copy_tree
+from patchq.names import CommitId, TreeId, show_path
+from patchq.stacks.export import slug
+from patchq.system.sandbox import SOURCE, run_isolated
+
+_PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
+
+
+def run_steps(
+    store: Git, tip: CommitId, steps: Sequence[Step], say: Callable[[str], None], beside: Path | None = None
+) -> list[Found]:
+    """What each command changes in the tree of ``tip``, after those before it.
+
+    All are told before any is run.
+
+    :raises UserError: for one that fails, or changes nothing, and where none can be walled in.
+    """
+    if not steps:
+        raise UserError("no command in it edits a file of the tree", hint="--run 'COMMAND' names one")
+    tree = store.tree_of([tip])[0]
+    files = store.list_tree(tip)
+    moved = find_moves(steps, files)
+    for old, new in moved.items():
+        say(f"{old} is read as the tree{f's {new}' if new else ''}")
+    for step in steps:
+        say(f"{step.where}: {_short(step.text)}")
+    found = []
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        copy = Path(text) / "tree"
+        copy_tree(store, tip, copy)
+        for step in steps:
+            after = _run(store, step, copy, moved, beside, tree)
+            names = [show_path(c.path) for c in store.changes(tree, after)]
+            found.append(_found(step, names, tree, after))
+            tree = after
+    return found
+
+
+def _short(text: str) -> str:
+    first, *rest = text.strip().split("\n")
+    return first + (f" … ({len(rest) + 1} lines)" if rest else "")
+
+
+def _run(
+    store: Git, step: Step, copy: Path, moved: dict[str, str], beside: Path | None, before: TreeId
+) -> TreeId:  # fmt: skip
+    script = "\n".join([*(_inside(s, moved) for s in step.setup), _inside(step.text, moved)]) + "\n"
+    ran = run_isolated(
+        [*step.program, "-"] if step.program != ("bash",) else ["bash", "-s"], copy, beside=beside, data=script.encode()
+    )
+    if ran.code:
+        raise UserError(
+            f"{step.where}: `{_short(step.text)}` ended with {ran.code}: {ran.said or 'it said nothing'}",
+            hint="it is run in a copy of the pinned tree, without a network; nothing was adopted",
+        )
+    after = snapshot(store, copy, before)
+    if after == before:
+        said = f" (it said: {ran.said})" if ran.said else ""
+        raise UserError(
+            f"{step.where}: `{_short(step.text)}` changes nothing{said}; nothing was adopted",
+            hint="what it looks for isn't there: find out what became of it, or leave the command out",
+        )
+    return after
+
+
+def snapshot(store: Git, folder: Path, before: TreeId) -> TreeId:
+    """The tree of a folder's files, byte for byte: no attribute in it has a say, and no name is ignored."""
+    old = store.list_tree(before)
+    there: dict[bytes, tuple[bytes, bytes]] = {}
+    for at, folders, names in os.walk(os.fsencode(folder)):
+        folders[:] = [name for name in folders if name != b".git"]
+        links = [name for name in folders if os.path.islink(os.path.join(at, name))]
+        for name in (*names, *links):
+            path = os.path.join(at, name)
+            mode = os.lstat(path).st_mode
+            key = os.path.relpath(path, os.fsencode(folder))
+            if stat.S_ISLNK(mode):
+                there[key] = b"120000", os.readlink(path)
+            elif stat.S_ISREG(mode):
+                there[key] = b"100755" if mode & 0o100 else b"100644", Path(os.fsdecode(path)).read_bytes()
+    zero = b"0" * 40
+    lines = [b"0 %s\t%s\0" % (zero, path) for path, entry in old.items() if path not in there and entry.mode != GITLINK]
+    for path, (mode, data) in there.items():
+        blob = blob_id(data)
+        if path not in old or (old[path].mode, old[path].blob) != (mode, blob):
+            store.run("hash-object", "-w", "--stdin", data=data)
+            lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), path))
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        env = {"GIT_INDEX_FILE": str(Path(text) / "index")}
+        store.run("read-tree", before, env=env)
+        store.run("update-index", "-z", "--index-info", data=b"".join(lines), env=env)
+        return TreeId(store.run("write-tree", env=env).decode().strip())
+
+
+def _found(step: Step, names: Sequence[str], before: TreeId, after: TreeId) -> Found:
+    stem = Path(names[0]).stem
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    subject = step.comment.strip().rstrip(".") or f"Edit {names[0]}{more}"
+    command = "\n".join(f"    {line}" for line in step.text.strip().split("\n")[:40])
+    name = slug(step.comment) if step.comment else f"edit-{slug(stem)}"
+    message = f"{subject}\n\nWas done by a command:\n\n{command}\n"
+    return Found(name, step.where, None, message, trees=(before, after), origin=step.where)
+
+
+def find_moves(steps: Sequence[Step], files: Collection[bytes]) -> dict[str, str]:
+    """Where commands have the tree's files: folders of absolute paths in them, and what each is in the tree.
+
+    >>> find_moves([Step("sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", "it")], [b"src/pkg/x.py", b"y"])
+    {'/usr/lib/python3/dist-packages': 'src'}
+    """
+    by_name: dict[str, list[list[str]]] = {}
+    for path in files:
+        parts = path.decode("utf-8", "replace").split("/")
+        by_name.setdefault(parts[-1], []).append(parts)
+    found: dict[str, str] = {}
+    words = [w for s in steps for text in (s.text, *s.setup) for w in _PATHS.findall(text)]
+    for word in sorted(words, key=len):
+        if word.startswith((SOURCE + "/", "/context/", "/usr/bin/", "/bin/")) or any(
+            word.startswith(f + "/") for f in found
+        ):
+            continue
+        ours = word[1:].split("/")
+        best: tuple[int, list[str]] = (0, [])
+        for theirs in by_name.get(ours[-1], []):
+            same = 0
+            while same < min(len(ours), len(theirs)) and ours[-same - 1] == theirs[-same - 1]:
+                same += 1
+            if same > best[0]:
+                best = (same, theirs)
+        same, theirs = best
+        if same and same < len(ours) and (same > 1 or len(theirs) == 1):
+            found["/" + "/".join(ours[:-same])] = "/".join(theirs[:-same])
+    return found
+
+
+def _inside(text: str, moved: dict[str, str]) -> str:
+    """A command with the folders of the place that it was for as those of the copy."""
+    for old in sorted(moved, key=len, reverse=True):
+        new = f"{SOURCE}/{moved[old]}".rstrip("/")
+        text = re.sub(rf"(?<![\w.$/-]){re.escape(old)}(?![\w.-])", new, text)
+    return text

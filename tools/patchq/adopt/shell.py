@@ -1,0 +1,208 @@
+"""A shell script's commands, one by one, each with what was set up before it; and those of a Dockerfile."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from patchq.errors import FormatError
+from patchq.system.sandbox import BESIDE
+
+#: Commands that change nothing but what the next ones see.
+_SETTING = {"cd", "pushd", "popd", "set", "umask", "export", "shopt", "source", ".", "alias", "unset"}
+#: Commands that edit files, in a Dockerfile full of others.
+_EDITS = re.compile(
+    r"\b(?:sed|perl)\b[^|;&]*\s-\w*i|\bgit\s+(?:apply|am)\b|\bpatch\b\s+-|\b(?:cp|mv|rm|tee|install|truncate|ln|chmod)\b|"
+    r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b.*inplace|\bed\b\s"
+)
+_WORD = re.compile(r"[\w./+@-]+")
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command as it is written, ``setup`` to run before it, and the comment above it.
+
+    :ivar where: its file and line.
+    :ivar program: what reads it: a shell, or a script's own interpreter.
+    """
+
+    text: str
+    where: str
+    setup: tuple[str, ...] = ()
+    comment: str = ""
+    program: tuple[str, ...] = ("bash",)
+
+
+def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
+    """The commands of a shell script, those joined by ``&&`` and ``;`` one by one; loops and ``||`` are one.
+
+    >>> [s.text for s in steps_of("cd /x && sed -i s/a/b/ f; git apply y || true", "it")]
+    ['sed -i s/a/b/ f', 'git apply y || true']
+    """
+    data = text.encode()
+    root = _parser().parse(data).root_node
+    if root.has_error:
+        return [Step(text, f"{where}:{line}")] if text.strip() else []
+    found: list[Step] = []
+    setup: list[str] = []
+    comments: list[tuple[int, str]] = []
+    for node, told in _flat(root, data):
+        at = node.start_point[0]
+        if node.type == "comment":
+            comments = [c for c in comments if c[0] == at - 1] and comments
+            comments.append((at, told.lstrip("#! ")))
+            continue
+        if not node.is_named:
+            continue
+        if _sets_up(node):
+            setup.append(told)
+            continue
+        above = " ".join(c for _, c in comments) if comments and comments[-1][0] == at - 1 else ""
+        comments = []
+        found.append(Step(told, f"{where}:{line + at}", tuple(setup), above))
+    return found
+
+
+def _parser() -> Any:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _flat(node: Any, data: bytes, end: int = 0) -> Iterator[tuple[Any, str]]:
+    """The commands below a node, each with its text; ``end`` is where the last one's goes to, redirections included."""
+    for child in node.children:
+        last = end if end and child == node.children[-1] else child.end_byte
+        if child.type == "list" and any(c.type == "&&" for c in child.children):
+            yield from _flat(child, data, last)
+        elif child.type == "redirected_statement" and child.children[0].type == "list":
+            # A redirection is of the last command alone, whatever the tree says.
+            yield from _flat(child.children[0], data, last)
+        else:
+            yield child, data[child.start_byte : last].decode()
+
+
+def _sets_up(node: Any) -> bool:
+    if node.type in ("variable_assignment", "variable_assignments", "declaration_command", "function_definition"):
+        return True
+    return node.type == "command" and node.children[0].text.decode() in _SETTING
+
+
+def script_steps(data: bytes, where: str) -> list[Step]:
+    """The commands of a script file; one of another interpreter than a shell is one command."""
+    text = data.decode("utf-8", "replace")
+    first = text.split("\n", 1)[0]
+    program = first.removeprefix("#!").split() if first.startswith("#!") else []
+    if program[:1] == ["/usr/bin/env"]:
+        program = program[1:]
+    name = program[0].rsplit("/", 1)[-1] if program else "python3" if where.endswith(".py") else "bash"
+    if name in ("sh", "bash", "dash"):
+        flags = [w for w in program[1:] if w.startswith("-")]
+        return [replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)) for s in steps_of(text, where)]
+    return [Step(text, f"{where}:1", program=("python3" if name.startswith("python") else name,))]
+
+
+def is_dockerfile(path: Path) -> bool:
+    """By its name: ``Dockerfile``, ``Dockerfile.x``, ``x.dockerfile``, ``Containerfile``."""
+    return bool(re.fullmatch(r"(Dockerfile|Containerfile)([._-].*)?|.*\.(dockerfile|containerfile)", path.name, re.I))
+
+
+def is_script(path: Path, data: bytes) -> bool:
+    """A script, and no patch: by its first line, or its name."""
+    return data.startswith(b"#!") or path.suffix in (".sh", ".bash", ".py")
+
+
+def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[Step]:
+    """The commands of a Dockerfile that edit files of a tree, by their names, with what was set before them.
+
+    A ``COPY`` onto such a file is a command, too; what is copied elsewhere can be read where it was.
+
+    :raises FormatError: for one that can't be read.
+    """
+    known = {path.rsplit(b"/", 1)[-1].decode("utf-8", "replace") for path in files}
+    found: list[Step] = []
+    setup: list[str] = []
+    copied: list[tuple[str, str]] = []
+    comment = ""
+    for word, value, line in _instructions(data, where):
+        if word == "COMMENT":
+            comment = value
+            continue
+        if word == "FROM":
+            setup, copied = [], []
+        elif word in ("ENV", "ARG") and "=" in value:
+            setup.append(f"export {value}")
+        elif word == "WORKDIR":
+            setup.append(f"cd {value}")
+        elif word in ("COPY", "ADD") and not value.startswith("--from") and "://" not in value:
+            names = [w for w in value.split() if not w.startswith("--")]
+            copied += [(target, source) for source, target in _copies(names)]
+            found += [
+                Step(f"cp {BESIDE}/{source} {target}", f"{where}:{line}", tuple(setup), comment)
+                for source, target in _copies(names) if target.rsplit("/", 1)[-1] in known
+            ]  # fmt: skip
+        elif word == "RUN":
+            value = re.sub(r"^(--\S+\s+)+", "", value)
+            for step in steps_of(value, where, line):
+                if _EDITS.search(" " + step.text) and _names_one(step, known, copied):
+                    text = _from_context(step.text, copied)
+                    found.append(replace(step, text=text, setup=(*setup, *step.setup), comment=step.comment or comment))
+        comment = ""
+    return found
+
+
+def _copies(names: list[str]) -> list[tuple[str, str]]:
+    """Of a ``COPY``'s words: each source, and where it goes as a file."""
+    if len(names) < 2:
+        return []
+    target = names[-1]
+    many = len(names) > 2 or target.endswith("/")
+    return [
+        (s.removeprefix("./"), f"{target.rstrip('/')}/{s.rsplit('/', 1)[-1]}" if many else target) for s in names[:-1]
+    ]
+
+
+def _from_context(text: str, copied: list[tuple[str, str]]) -> str:
+    for target, source in sorted(copied, key=lambda pair: -len(pair[0])):
+        text = re.sub(rf"(?<![\w./-]){re.escape(target)}(?![\w/-])", f"{BESIDE}/{source}", text)
+    return text
+
+
+def _names_one(step: Step, known: Collection[str], copied: list[tuple[str, str]]) -> bool:
+    """Whether a command names a file of the tree, or applies a patch."""
+    if re.search(r"\bgit\s+(apply|am)\b|\bpatch\b\s", step.text):
+        return True
+    words = {word.rsplit("/", 1)[-1] for word in _WORD.findall(step.text)}
+    return any(word in known and ("." in word or word == "CMakeLists") for word in words)
+
+
+def _instructions(data: bytes, where: str) -> Iterator[tuple[str, str, int]]:
+    """Each instruction, its value and its line; here-documents are part of it."""
+    from dockerfile_parse import DockerfileParser
+
+    try:
+        structure = DockerfileParser(fileobj=io.BytesIO(data)).structure
+        lines = data.decode().split("\n")
+    except (UnicodeDecodeError, ValueError) as error:
+        raise FormatError(f"{where} can't be read: {error}", hint="name its commands with --run") from None
+    upto = 0
+    for item in structure:
+        start, end = item["startline"], item["endline"]
+        if start < upto:
+            continue  # in a here-document
+        word, value = item["instruction"], item["value"]
+        if word == "RUN" and (here := _HEREDOC.search(value)):
+            stop = next((n for n in range(end + 1, len(lines)) if lines[n].strip() == here[2]), len(lines))
+            body = "\n".join(lines[end + 1 : stop])
+            lone = not value[: here.start()].strip()
+            value = body if lone else f"{value}\n{body}\n{here[2]}"
+            upto = stop + 1
+            yield word, value, start + 2 if lone else start + 1
+        else:
+            yield word, value, start + 1
