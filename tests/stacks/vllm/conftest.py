@@ -24,9 +24,9 @@ def device(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     interface = upstream_import("vllm.platforms.interface")
     touched: list[ModuleType] = []
 
-    def fake(major: int, minor: int, *modules: str) -> Any:
+    def fake(major: int, minor: int, *modules: str, kind: str = "CUDA") -> Any:
         class Faked(interface.Platform):  # type: ignore[name-defined, misc]
-            _enum = interface.PlatformEnum.CUDA
+            _enum = interface.PlatformEnum[kind]
             device_type = "cuda"
 
             @classmethod
@@ -130,9 +130,9 @@ def select(
 
     def on(
         capability: tuple[int, int], cli: str | None = None, lora: bool = False, flashinfer: bool = True,
-        triton: bool = False, **variables: str,
+        triton: bool = False, kind: str = "CUDA", **variables: str,
     ) -> Any:  # fmt: skip
-        device(*capability, MXFP4, "vllm.utils.flashinfer")
+        device(*capability, MXFP4, "vllm.utils.flashinfer", kind=kind)
         for name in (*MXFP4_LEGACY, "VLLM_MXFP4_BACKEND"):
             monkeypatch.delenv(name, raising=False)
         for name, value in variables.items():

@@ -20,6 +20,7 @@ BACKENDS = [
     "flashinfer.FlashInfer",
     "triton_attn.TritonAttention",
     "cpu_attn.CPUAttention",
+    "rocm_attn.RocmAttention",
 ]
 
 

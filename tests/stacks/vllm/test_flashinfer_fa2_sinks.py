@@ -151,9 +151,7 @@ def test_without_graphs_there_are_no_buffers(sm12x: Any) -> None:
 
 @pytest.mark.parametrize("invariant", [False, True])
 @pytest.mark.parametrize("graphs", [False, True])
-def test_everything_that_is_planned(
-    sm12x: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool, graphs: bool
-) -> None:
+def test_everything_that_is_planned(sm12x: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool, graphs: bool) -> None:
     monkeypatch.setattr(sm12x.module, "vllm_is_batch_invariant", lambda: invariant)
     build(sm12x, [WINDOW], [1, 1], [5, 40], kv_cache_dtype="fp8", graphs=graphs)
     (wrapper,) = sm12x.made

@@ -106,6 +106,32 @@ def test_the_second_runners(
     assert model.seen == [expected]
 
 
+@pytest.mark.parametrize("dummy", [False, True])
+def test_the_second_runners_step(
+    upstream_import: Load, context: ModuleType, config: Any, monkeypatch: pytest.MonkeyPatch, dummy: bool
+) -> None:
+    """A step that serves requests is tagged as nothing; one that an idle DP rank takes part in is a dummy."""
+    module = upstream_import("vllm.v1.worker.gpu.model_runner")
+    assert "is_dummy_run" in inspect.signature(context.set_forward_context).parameters, "it knows no dummy runs"
+    model = Model(context)
+    batch = SimpleNamespace(
+        attn_metadata=None, num_tokens_after_padding=8, input_ids=None, positions=torch.zeros(8), num_draft_tokens=0,
+        logits_indices=torch.tensor([0, 4]), idx_mapping=None, idx_mapping_np=None, mrope_positions=None,
+    )  # fmt: skip
+    runner = SimpleNamespace(
+        vllm_config=config, model=model, max_num_reqs=4, input_buffers=None, device="cpu", input_prep_event=None,
+        get_cudagraph_and_dp_padding=lambda scheduled: (module.CUDAGraphMode.NONE, 8, None), lora_config=None,
+        update_states=lambda scheduled: None, prepare_inputs=lambda *a: batch, uses_mrope=False,
+        prepare_dummy_attn_metadata=lambda batch: None,
+        req_states=SimpleNamespace(make_sampling_metadata=lambda *a: None),
+    )  # fmt: skip
+    monkeypatch.setattr(module, "async_barrier", lambda event: contextlib.nullcontext())
+    monkeypatch.setattr(module.InputBatch, "make_dummy", lambda **k: batch)
+    step = SimpleNamespace(total_num_scheduled_tokens=0 if dummy else 8)
+    inspect.unwrap(module.GPUModelRunner.execute_model)(runner, step, dummy_run=dummy)
+    assert model.seen == [(dummy, False)]
+
+
 def test_each_micro_batch(
     upstream_import: Load, context: ModuleType, config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,12 +148,14 @@ def test_each_micro_batch(
     given: dict[str, Any] = dict.fromkeys(list(arguments)[1:])
     given |= {"ubatch_slices": [None, None], "dp_metadata": [None, None]}
     given["cudagraph_runtime_mode"] = module.CUDAGraphMode.NONE
-    for is_dummy in (False, True):
+    for tags in ({}, {"is_dummy_run": True}, {"is_dummy_run": True, "is_profile_run": True}):
         made.clear()
         # It goes on to slice the inputs, of which there are none.
-        with tagged(context, config, is_dummy_run=is_dummy), contextlib.suppress(TypeError, AttributeError, ValueError):
+        with tagged(context, config, **tags), contextlib.suppress(TypeError, AttributeError, ValueError):
             module.UBatchWrapper._make_ubatch_metadata(wrapper, **given)
-        assert [c.is_dummy_run for c in made] == [is_dummy] * 2
+        assert [(c.is_dummy_run, c.is_profile_run) for c in made] == [
+            (tags.get("is_dummy_run", False), tags.get("is_profile_run", False))
+        ] * 2
 
 
 def test_eagles_drafter(upstream_import: Load, context: ModuleType, config: Any) -> None:

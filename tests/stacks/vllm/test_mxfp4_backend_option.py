@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from vllm_kit import MXFP4
 
 Load = Callable[[str], ModuleType]
 LEGACY = {
@@ -101,6 +102,60 @@ def test_auto_is_as_before(
     select: Callable[..., Any], mxfp4_backend: Any, capability: tuple[int, int], options: dict[str, bool], member: str
 ) -> None:
     assert select(capability, **options) is mxfp4_backend[member]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "member"),
+    [
+        ("ROCM", {"triton": True}, "TRITON"),
+        ("ROCM", {}, "NONE"),
+        ("ROCM", {"triton": True, "lora": True}, "NONE"),
+        ("XPU", {}, "MARLIN"),
+        ("XPU", {"triton": True}, "MARLIN"),
+        ("XPU", {"lora": True}, "NONE"),
+        ("CPU", {"triton": True}, "NONE"),
+    ],
+)
+def test_other_platforms_keep_theirs(
+    select: Callable[..., Any], mxfp4_backend: Any, parse: Callable[..., Any], kind: str, options: dict[str, bool],
+    member: str,
+) -> None:  # fmt: skip
+    assert hasattr(parse(), "mxfp4_backend"), "no option, and nothing to ask"
+    assert select((9, 4), kind=kind, **options) is mxfp4_backend[member]
+    if member == "TRITON":
+        assert select((9, 4), "triton", kind=kind, **options) is mxfp4_backend[member]
+        assert "Available: auto, triton." in select((9, 4), "marlin", kind=kind, **options)
+
+
+def test_an_older_torch_has_no_triton(
+    upstream_import: Load, select: Callable[..., Any], mxfp4_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = upstream_import(MXFP4)
+    assert select((9, 0), triton=True) is mxfp4_backend.TRITON
+    monkeypatch.setattr(module, "is_torch_equal_or_newer", lambda version: version != "2.8.0")
+    assert select((9, 0), triton=True) is mxfp4_backend.MARLIN
+
+
+def test_marlin_can_be_had_on_sm100(select: Callable[..., Any], mxfp4_backend: Any) -> None:
+    assert select((10, 0), VLLM_MXFP4_USE_MARLIN="1", triton=True) is mxfp4_backend.MARLIN
+    assert select((10, 0), VLLM_MXFP4_USE_MARLIN="1", triton=True, lora=True) is mxfp4_backend.MARLIN
+
+
+@pytest.mark.parametrize(("capability", "warned"), [((9, 0), True), ((10, 0), True), ((8, 9), False), ((12, 1), False)])
+def test_a_missing_flashinfer_is_said_where_it_matters(
+    select: Callable[..., Any], parse: Callable[..., Any], log: list[str], capability: tuple[int, int], warned: bool
+) -> None:
+    assert hasattr(parse(), "mxfp4_backend")
+    select(capability, flashinfer=False)
+    assert bool([line for line in log if line.startswith("WARNING") and "FlashInfer is not" in line]) is warned
+
+
+def test_which_it_is_and_by_lora_is_said(
+    select: Callable[..., Any], mxfp4_backend: Any, log: list[str], parse: Callable[..., Any]
+) -> None:
+    assert hasattr(parse(), "mxfp4_backend")
+    assert "with LoRA. Available" in select((10, 0), "trtllm", lora=True)
+    assert "with LoRA" not in select((9, 0), "trtllm")
 
 
 def test_the_command_line(parse: Callable[..., Any]) -> None:

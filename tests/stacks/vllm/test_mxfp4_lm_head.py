@@ -5,6 +5,8 @@ vLLM's own ParallelLMHead and LogitsProcessor; Marlin's compiled operators are t
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -142,6 +144,17 @@ def test_a_weight_that_was_given_away_is_left_alone(heads: Callable[..., Any]) -
     process(head)
     assert head.weight is not taken
     assert torch.equal(taken, before)
+
+
+def test_the_weight_it_was_loaded_with_is_freed(heads: Callable[..., Any]) -> None:
+    """A gigabyte of BF16 beside the packed rows would be for nothing."""
+    head = heads()
+    assert kind(head) == "Mxfp4LMHeadMethod"
+    loaded = weakref.ref(head.weight), weakref.ref(head.weight.untyped_storage())
+    process(head)
+    gc.collect()
+    assert [alive() for alive in loaded] == [None, None]
+    assert all(p.dtype is not torch.bfloat16 for p in head.parameters())
 
 
 def test_a_draft_that_shares_the_module_gets_the_same_logits(upstream_import: Load, heads: Callable[..., Any]) -> None:

@@ -140,6 +140,39 @@ def test_a_bias_that_is_not_added_here_is_not_packed(make: Callable[..., Any]) -
     assert kind(layer) == "UnquantizedLinearMethod"
 
 
+def test_the_bias_is_the_callers(make: Callable[..., Any], marlin: list[dict[str, Any]]) -> None:
+    """Row-parallel layers hand it over on one rank: on the others it would be added once more each."""
+    layer = make("model.layers.0.attn.o_proj", 128, 128)
+    assert kind(layer) == "Mxfp4LinearMethod"
+    x = torch.ones(1, 128, dtype=torch.bfloat16)
+    without = layer.quant_method.apply(layer, x)
+    with_bias = layer.quant_method.apply(layer, x, layer.bias)
+    assert [product["bias"] is None for product in marlin] == [True, False]
+    weight = marlin[0]["weight"]
+    assert torch.equal(without, (x.double() @ weight.T).bfloat16())
+    assert torch.equal(with_bias, (x.double() @ weight.T + layer.bias.double()).bfloat16())
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_of_a_row_parallel_layer_add_it_once(
+    make: Callable[..., Any], linear: ModuleType, upstream_import: Load, marlin: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch, rank: int,
+) -> None:  # fmt: skip
+    make("model.layers.0.attn.o_proj", 128, 128)  # for its configuration
+    monkeypatch.setattr(linear, "get_tensor_model_parallel_rank", lambda: rank)
+    monkeypatch.setattr(linear, "get_tensor_model_parallel_world_size", lambda: 2)
+    monkeypatch.setattr(linear, "tensor_model_parallel_all_reduce", lambda output: output)
+    made = linear.RowParallelLinear(
+        256, 128, params_dtype=torch.bfloat16, quant_config=upstream_import(MXFP4).Mxfp4Config(), prefix="a.o_proj"
+    )
+    assert kind(made) == "Mxfp4LinearMethod"
+    made.weight.data.fill_(0)
+    made.bias.data.fill_(1)
+    made.quant_method.process_weights_after_loading(made)
+    output, _ = made(torch.ones(1, 128, dtype=torch.bfloat16))
+    assert torch.equal(output, torch.full((1, 128), 1.0 - rank, dtype=torch.bfloat16))
+
+
 def test_a_device_without_marlin_is_an_error(make: Callable[..., Any], device: Callable[..., Any]) -> None:
     device(7, 0, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
     try:

@@ -19,7 +19,7 @@ EXPERTS = "vllm.model_executor.layers.fused_moe.flashinfer_cutlass_moe"
 
 def tuned(
     upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, capture: int, scheduled: int, backend: str,
-    sizes: list[int],
+    sizes: list[int], ranks: int = 1,
 ) -> list[int]:  # fmt: skip
     """Apply to batches of these sizes; returns what FlashInfer was told to tune up to."""
     told: list[int] = []
@@ -34,29 +34,30 @@ def tuned(
     monkeypatch.setattr(flashinfer, "mxfp8_quantize", lambda x, *args: (x, torch.zeros(1, dtype=torch.uint8)))
     module = upstream_import(MXFP4)
     if hasattr(module, "Mxfp4Backend"):
-        made = moe_method(module, capture, scheduled, backend)
+        made = moe_method(module, capture, scheduled, backend, ranks)
         for size in sizes:
             apply_moe(made, torch.zeros(size, 64, dtype=torch.bfloat16), torch.zeros(size, 8))
         return told
     # From v0.20.0 each backend has a class of its own.
     config.compilation_config.max_cudagraph_capture_size = capture
     config.scheduler_config.max_num_batched_tokens = scheduled
-    experts = experts_of(upstream_import, monkeypatch, note, backend)
+    experts = experts_of(upstream_import, monkeypatch, note, backend, ranks)
     for size in sizes:
         experts(size)
     return told
 
 
 def experts_of(
-    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, note: Callable[..., Any], backend: str
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, note: Callable[..., Any], backend: str, ranks: int
 ) -> Callable[[int], None]:
     """The experts of a backend; called with a number of tokens, they run."""
     one = SimpleNamespace
     activation = upstream_import("vllm.model_executor.layers.fused_moe.activation").MoEActivation.SWIGLUOAI
-    parallel = one(ep_rank=0, ep_size=1, tp_rank=0, tp_size=1, dp_size=1)
+    parallel = one(ep_rank=0, ep_size=1, tp_rank=0, tp_size=1, dp_size=ranks)
     moe = one(
         device="cpu", num_local_experts=8, moe_parallel_config=parallel, in_dtype=torch.bfloat16, routing_method=1,
         experts_per_token=4, intermediate_size_per_partition=64, hidden_dim=64, ep_rank=0,
+        dp_size=ranks,
     )  # fmt: skip
     scale = torch.zeros(8, 4, dtype=torch.uint8)
     quant = one(
@@ -100,3 +101,19 @@ def test_it_is_never_below_the_graphs_nor_zero(
     upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, capture: int, scheduled: int, expected: int
 ) -> None:
     assert tuned(upstream_import, monkeypatch, config, capture, scheduled, "SM90_FI_MXFP4_BF16", [1]) == [expected]
+
+
+@pytest.mark.parametrize("backend", ["SM100_FI_MXFP4_MXFP8_CUTLASS", "SM90_FI_MXFP4_BF16", "SM100_FI_MXFP4_BF16"])
+def test_the_tokens_of_all_data_parallel_ranks_come_together(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any, backend: str
+) -> None:
+    assert tuned(upstream_import, monkeypatch, config, 512, 8192, backend, [1], ranks=4) == [4 * 8192]
+    assert tuned(upstream_import, monkeypatch, config, 512, 256, backend, [1], ranks=2) == [2 * 512]
+
+
+def test_without_graphs_there_is_no_capture_size(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any
+) -> None:
+    module = upstream_import(MXFP4)
+    if hasattr(module, "Mxfp4Backend"):
+        assert tuned(upstream_import, monkeypatch, config, None, 256, "SM90_FI_MXFP4_BF16", [1]) == [256]  # type: ignore[arg-type]

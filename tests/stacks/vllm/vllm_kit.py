@@ -73,8 +73,8 @@ def mxfp4_layers(parse: Callable[..., Any], layers: str, lora: bool = False, **c
     return SimpleNamespace(model_config=made, lora_config=object() if lora else None)
 
 
-def moe_method(module: ModuleType, capture: int | None, scheduled: int, backend: str) -> Any:
-    """A Mxfp4MoEMethod of a backend, under a configuration with these sizes."""
+def moe_method(module: ModuleType, capture: int | None, scheduled: int, backend: str, ranks: int = 1) -> Any:
+    """A Mxfp4MoEMethod of a backend, under a configuration with these sizes and ranks of DP."""
     config = SimpleNamespace(
         compilation_config=SimpleNamespace(max_cudagraph_capture_size=capture),
         scheduler_config=SimpleNamespace(max_num_batched_tokens=scheduled),
@@ -82,7 +82,9 @@ def moe_method(module: ModuleType, capture: int | None, scheduled: int, backend:
     with pytest.MonkeyPatch.context() as context:
         context.setattr(module, "get_current_vllm_config", lambda: config)
         context.setattr(module, "get_mxfp4_backend", lambda lora: module.Mxfp4Backend[backend])
-        made = module.Mxfp4MoEMethod(SimpleNamespace(is_lora_enabled=False, tp_size=1, tp_rank=0, ep_size=1, ep_rank=0))
+        made = module.Mxfp4MoEMethod(
+            SimpleNamespace(is_lora_enabled=False, tp_size=1, tp_rank=0, ep_size=1, ep_rank=0, dp_size=ranks)
+        )
     made.num_experts, made.intermediate_size = 8, 64
     return made
 

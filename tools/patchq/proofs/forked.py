@@ -96,7 +96,8 @@ def _keep_bytecode(trees: Path) -> None:
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None) or ""
         if file.endswith(".py") and trees in Path(file).resolve().parents:
-            kept, now = Path(importlib.util.cache_from_source(file)), importlib.util.source_hash(Path(file).read_bytes())
+            kept = Path(importlib.util.cache_from_source(file))
+            now = importlib.util.source_hash(Path(file).read_bytes())
             if not kept.exists() or kept.read_bytes()[8:16] != now:
                 py_compile.compile(file, str(kept), invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 

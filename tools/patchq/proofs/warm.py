@@ -59,7 +59,8 @@ class Warm:
                 argv = [sys.executable, "-m", "patchq.proofs.forked"]
                 self._servers[slot] = self._stack.enter_context(runner.answering(argv, cwd=cwd, env=env))
             server = self._servers[slot]
-            assert server.stdin is not None and server.stdout is not None
+            assert server.stdin is not None
+            assert server.stdout is not None
             job = {
                 "args": list(args), "env": runner.clean_environment(env), "cwd": str(cwd), "trees": str(trees),
                 "bytecode": str(trees.with_name("bytecode")), "timeout": timeout, "learn": learn,
