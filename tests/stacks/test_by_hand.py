@@ -1,0 +1,69 @@
+"""Mutations that a person thought of: the lines are still the patches', and in the long form each proof sees its own.
+
+    pytest tests/stacks/test_by_hand.py -m mutants
+
+makes a tree for each and runs the patch's proof on it, as `patchq test --mutate` does; what has an answer is kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from by_hand_vllm import MUTANTS, ByHand
+
+from patchq.environment.machine import this_machine
+from patchq.project.project import Project
+from patchq.proofs.judge import ERROR, FAILED
+from patchq.proofs.plan import Cell, WholeSet, planning, proofs_of, result_key
+from patchq.proofs.prove import run_cells_kept
+from patchq.proofs.warm import warm
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def whole() -> WholeSet:
+    project = Project.find(ROOT, wait=600)
+    with planning(project, project.choose_set("")) as found:
+        return found
+
+
+def content_of(whole: WholeSet, mutant: ByHand) -> bytes:
+    """The patched file as it is."""
+    tip = whole.variant.tips[mutant.patch.partition("/")[0]]
+    [entry] = whole.store.list_tree(tip, [mutant.path.encode()]).values()
+    return whole.store.read_blobs([entry.blob])[entry.blob]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
+def test_its_lines_are_the_patchs(whole: WholeSet, mutant: ByHand) -> None:
+    content = content_of(whole, mutant).decode()
+    assert content.count(mutant.old) == 1
+    assert mutant.old != mutant.new
+    upstream, _, name = mutant.patch.partition("/")
+    (stack,) = [s for s in whole.stacks if s.pin.upstream == upstream]
+    patch = stack.path(name).read_text()
+    added = {line[1:].strip() for line in patch.splitlines() if line.startswith("+")}
+    assert {line.strip() for line in mutant.old.splitlines()} & added, "no line of the patch's"
+
+
+@pytest.mark.mutants
+def test_its_proof_sees_it(request: pytest.FixtureRequest, whole: WholeSet) -> None:
+    if "mutants" not in request.config.getoption("markexpr"):
+        pytest.skip("takes minutes: pytest tests/stacks/test_by_hand.py -m mutants")
+    project, machine = whole.project, this_machine()
+    proofs = {m.patch: proofs_of(whole.stacks, [m.patch])[0] for m in MUTANTS}
+    with warm() as forks:
+        for patch, proof in proofs.items():
+            here = whole.variant
+            forks.unchanged[patch] = Cell(proof, here, result_key(project, proof, here, machine), whole.set_name)
+        cells = []
+        for mutant in MUTANTS:
+            changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
+            proof = proofs[mutant.patch]
+            (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
+            cells.append(Cell(proof, variant, result_key(project, proof, variant, machine), whole.set_name, 900.0))
+        results = run_cells_kept(project, cells, machine, False, forks, lambda _: None)
+    states = {m.name: results[cell.key].state for m, cell in zip(MUTANTS, cells, strict=True)}
+    assert {name: state for name, state in states.items() if state not in (FAILED, ERROR)} == {}
