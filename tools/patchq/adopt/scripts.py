@@ -88,12 +88,12 @@ def snapshot(store: Git, folder: Path, before: TreeId) -> TreeId:
         links = [name for name in folders if os.path.islink(os.path.join(at, name))]
         for name in (*names, *links):
             path = os.path.join(at, name)
-            mode = os.lstat(path).st_mode
+            about = os.lstat(path).st_mode
             key = os.path.relpath(path, os.fsencode(folder))
-            if stat.S_ISLNK(mode):
+            if stat.S_ISLNK(about):
                 there[key] = b"120000", os.readlink(path)
-            elif stat.S_ISREG(mode):
-                there[key] = b"100755" if mode & 0o100 else b"100644", Path(os.fsdecode(path)).read_bytes()
+            elif stat.S_ISREG(about):
+                there[key] = b"100755" if about & 0o100 else b"100644", Path(os.fsdecode(path)).read_bytes()
     zero = b"0" * 40
     lines = [b"0 %s\t%s\0" % (zero, path) for path, entry in old.items() if path not in there and entry.mode != GITLINK]
     for path, (mode, data) in there.items():

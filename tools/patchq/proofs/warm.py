@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from patchq.project.project import Project
 from patchq.proofs.judge import PASSED, CellResult
@@ -42,7 +43,8 @@ class Warm:
     def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
         """How a proof is run in a slot: in forks, if it passes in one that learned and in one that has learned."""
         if (slot, proof) not in self._how:
-            how, cell = in_its_own_process, self.unchanged.get(proof)
+            how: Execute = in_its_own_process
+            cell = self.unchanged.get(proof)
             if cell:
                 execute = self._in_fork(project, slot, learn=True)
                 if run_cell(project, cell, slot, execute).state == PASSED:
@@ -61,14 +63,14 @@ class Warm:
             server = self._servers[slot]
             assert server.stdin is not None
             assert server.stdout is not None
-            job = {
+            job: dict[str, object] = {
                 "args": list(args), "env": runner.clean_environment(env), "cwd": str(cwd), "trees": str(trees),
                 "bytecode": str(trees.with_name("bytecode")), "timeout": timeout, "learn": learn,
             }  # fmt: skip
             server.stdin.write(json.dumps(job).encode() + b"\n")
             server.stdin.flush()
             line = server.stdout.readline()
-            answer = json.loads(line) if line else {"said": "the process ended", "ended": False}
+            answer: dict[str, Any] = json.loads(line) if line else {"said": "the process ended", "ended": False}
             if not answer["ended"]:
                 raise runner.CommandError(["pytest", *args], 124, b"", answer["said"].encode() + b"\nno answer in time")
             return str(answer["said"])
