@@ -119,6 +119,20 @@ def test_a_mutant_that_never_ends_is_killed(limited: Patchq, monkeypatch: pytest
     assert found["score"] == 1.0
 
 
+def test_mutants_run_in_forks_that_a_proof_must_pass_in(limited: Patchq) -> None:
+    """A fork is its session's leader. A proof that fails in one is run in processes of its own, and sees no more."""
+    proof = limited.root / "tests/stacks/up/test_limit.py"
+    fork = "os.getsid(0) == os.getpid()"
+    noting = "import os\n" + WEAK + f"    with open(os.environ['PATCHQ_TREES'] + '.seen', 'a') as out:\n        print({fork}, file=out)\n"
+    proof.write_text(noting)
+    expected = survivors(mutated(limited, "limit")["up/limit"])
+    assert expected
+    seen = [line for path in limited.root.rglob("slot*.seen") for line in path.read_text().split()]
+    assert seen.count("True") > 3
+    proof.write_text("import os\n" + WEAK + f"    assert not ({fork})\n")
+    assert survivors(mutated(limited, "limit")["up/limit"]) == expected
+
+
 PYTHON = b'''\
 @decorated
 def f(a, b=None, *, key=3, **rest):

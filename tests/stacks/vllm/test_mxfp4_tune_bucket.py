@@ -41,6 +41,7 @@ def tuned(
     # From v0.20.0 each backend has a class of its own.
     config.compilation_config.max_cudagraph_capture_size = capture
     config.scheduler_config.max_num_batched_tokens = scheduled
+    config.parallel_config.data_parallel_size = ranks
     experts = experts_of(upstream_import, monkeypatch, note, backend, ranks)
     for size in sizes:
         experts(size)
