@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -38,6 +39,13 @@ def test_what_is_set_is_read_and_ends_with_the_run(context: ModuleType, config: 
         with tagged(context, config, **given):
             assert tags(context) == (given.get("is_dummy_run", False), given.get("is_profile_run", False))
         assert tags(context) == (False, False), "a real run is tagged as nothing"
+
+
+def test_untagged_is_a_real_run(context: ModuleType, config: Any) -> None:
+    made = context.create_forward_context(None, config)
+    assert (need(made, "is_dummy_run"), need(made, "is_profile_run")) == (False, False)
+    defaults = {f.name: f.default for f in dataclasses.fields(context.ForwardContext)}
+    assert (defaults["is_dummy_run"], defaults["is_profile_run"]) == (False, False)
 
 
 class Model:

@@ -14,6 +14,11 @@ from vllm_kit import MXFP4, apply_moe, moe_method
 Load = Callable[[str], ModuleType]
 
 
+EQUIVALENT_MUTANTS = {
+    "352babb8f7": "max() doesn't care for the order",
+    "08fbcac736": "max() doesn't care for the order",
+    "477839b57f": "the largest of it and 1 is the same for 0 and 1",
+}
 EXPERTS = "vllm.model_executor.layers.fused_moe.flashinfer_cutlass_moe"
 
 

@@ -1,0 +1,80 @@
+"""All that FlashInfer is told for a group, and which groups a draft step plans: its own.
+
+The real builder; the wrappers bind as FlashInfer's and note what they get.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import flashinfer_setup as setup
+import pytest
+import torch
+from groups_kit import DRAFT, TABLE, TARGET, WINDOW, build, forward, step
+
+
+def test_a_draft_step_plans_the_drafts_groups_alone(backend: Any) -> None:
+    layers, builder, _ = build(backend, [TARGET, WINDOW, DRAFT], [1, 20], [5, 40])
+    for query, lens in (([1, 20], [5, 40]), ([1, 1], [6, 41])):
+        before = [len(w.plans) for w in backend.made]
+        metadata = builder.build_for_drafting(setup.batch(query, lens, TABLE), 0)
+        again = [w for w, n in zip(backend.made, before, strict=True) if len(w.plans) > n]
+        assert {w.plans[-1]["sm_scale"] for w in again} == {0.5}, "the target's groups are planned in vain"
+        written = forward(layers[DRAFT.name], metadata, sum(query))
+        assert written == {w.number for w in again}
+
+
+def test_a_draft_that_has_the_targets_parameters_uses_its_plan(backend: Any) -> None:
+    draft = setup.Spec("draft.layers.0.attn", is_draft=True)
+    layers, builder, _ = build(backend, [TARGET, WINDOW, draft], [5], [5])
+    metadata = builder.build_for_drafting(setup.batch([5], [5], TABLE), 0)
+    assert forward(layers[draft.name], metadata, 5) == {0}
+    assert [len(w.plans) for w in backend.made] == [2, 1]
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+def test_everything_that_is_planned(backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool) -> None:
+    monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    _, builder, _ = build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 40])
+    common = {
+        "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.125,
+        "window_left": 8, "logits_soft_cap": 30.0, "q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16,
+        "o_data_type": torch.bfloat16, "disable_split_kv": invariant,
+    }  # fmt: skip
+    prefill = setup.plain(backend.made[0].plans[0])
+    assert prefill.items() >= {
+        **common, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
+        "paged_kv_indices": [0, 16, 17, 18], "paged_kv_last_page_len": [5, 8],
+        "fixed_split_size": 4096 if invariant else -1,
+    }.items()  # fmt: skip
+    step(builder, [1, 1], [5, 40])
+    decode = setup.plain(backend.made[1].plans[0])
+    assert decode.items() >= {
+        **common, "head_dim": 64, "indptr": [0, 1, 4], "indices": [0, 16, 17, 18], "last_page_len": [5, 8],
+        "fixed_split_size": 2048 if invariant else -1,
+    }.items()  # fmt: skip
+    step(builder, [1, 20], [5, 40])
+    mixed, decoded = setup.plain(backend.made[0].plans[1]), setup.plain(backend.made[1].plans[1])
+    assert (mixed["qo_indptr"], mixed["paged_kv_last_page_len"]) == ([0, 20], [8])
+    assert (decoded["indptr"], decoded["last_page_len"]) == ([0, 1], [5])
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+def test_everything_that_is_planned_under_context_parallel(
+    backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool
+) -> None:
+    monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
+    build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 72])
+    context, new = (setup.plain(w.plans[0]) for w in backend.made)
+    both = {
+        "num_kv_heads": 2, "sm_scale": 0.125, "window_left": 8, "logits_soft_cap": 30.0,
+        "q_data_type": torch.bfloat16, "o_data_type": torch.bfloat16, "qo_indptr": [0, 5, 25], "head_dim_qk": 64,
+    }  # fmt: skip
+    assert context.items() >= {
+        **both, "page_size": 16, "causal": False, "kv_data_type": torch.bfloat16, "disable_split_kv": invariant,
+        "fixed_split_size": 4096 if invariant else -1, "paged_kv_indptr": [0, 0, 2], "paged_kv_last_page_len": [0, 10],
+        "num_qo_heads": 16,
+    }.items()  # fmt: skip
+    assert new.items() >= {**both, "causal": True, "num_qo_heads": 8}.items()
