@@ -2,7 +2,8 @@
 //
 // Reads cases from standard input, one a line, and prints a line for each:
 //   dtypes ACT WEIGHT OUT W4 MXFP8 PACKED         which runner, and the intermediate size that runMoe() made of 64
-//   tactics TILES1 TILES2 ROWS TOPK EXPERTS ID1 ID2   what setTactic() gets; TILES as 128x32s,128x128; ID -1: untuned
+//   tactics TILES1 TILES2 ROWS TOPK EXPERTS ID1 ID2 [nvfp4]
+//       what setTactic() gets; TILES as 128x32s,128x128; ID -1: untuned; MXFP4 with FP8 unless told otherwise
 //   profile TILES1 TILES2 GEMM ID                 which tactic is profiled
 #include <tvm/ffi/extra/module.h>
 
@@ -14,6 +15,19 @@
 #include "moe_gemm_kernels.h"
 #include "moe_kernels.h"
 #include "tvm_ffi_utils.h"
+
+// v0.7.2 asks for the device's number and architecture; there needn't be one.
+extern "C" {
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr asked, int) {
+  *value = asked == cudaDevAttrComputeCapabilityMajor ? 12 : 1;
+  return cudaSuccess;
+}
+}
 
 static std::vector<tensorrt_llm::cutlass_extensions::CutlassGemmConfig> first_tactics, second_tactics;
 static bool tactics_asked = false;
@@ -49,7 +63,8 @@ struct RecordingInterface {
 
 template <class... Types>
 struct RecordingRunner : RecordingInterface {
-  RecordingRunner() {
+  template <class... Any>
+  explicit RecordingRunner(Any&&...) {
     std::string name = __PRETTY_FUNCTION__;
     type = name.substr(name.find("Types = {") + 9);
     type = type.substr(0, type.find('}'));
@@ -125,14 +140,35 @@ struct Shaped {
   operator tvm::ffi::TensorView() { return tvm::ffi::TensorView(&tensor); }
 };
 
-void run_moe(FusedMoeRunner& runner, int64_t rows, int64_t top_k, int64_t experts, int64_t packed,
+// A release's constructor and runMoe() take what the last one's took, and more.
+template <class Runner = FusedMoeRunner>
+Runner make(DLDataType act, DLDataType weight, DLDataType out, bool w4, bool mxfp8, bool packed) {
+  if constexpr (std::is_constructible_v<Runner, DLDataType, DLDataType, DLDataType, bool, bool, bool, bool>) {
+    return Runner(act, weight, out, false, w4, mxfp8, packed);
+  } else {
+    return Runner(act, weight, out, false, w4, mxfp8, packed, true, false);
+  }
+}
+struct Made {
+  FusedMoeRunner runner;
+  template <class... Given>
+  explicit Made(Given... given) : runner(make<>(given...)) {}
+};
+
+template <class Runner>
+void run_moe(Runner& runner, int64_t rows, int64_t top_k, int64_t experts, int64_t packed,
              tvm::ffi::Optional<tvm::ffi::Array<int64_t>> ids) {
   DLDataType const act = runner.mActivationDtype, weight = runner.mWeightDtype;
   Shaped output({rows, 128}, runner.mOutputDtype), input({rows, 128}, act), chosen({rows, top_k}, dl_int32);
   // fc2's inner dimension is 64 elements of the weights' type.
   Shaped fc1({experts, 2 * 64 * packed, 128 / packed}, weight), fc2({experts, 128, 64}, weight);
-  runner.runMoe(output, input, chosen, {}, fc1, {}, fc2, {}, {}, {}, {}, {}, {}, 1, 0, 1, 0, 1, 0, false, false, ids,
-                false);
+  if constexpr (std::is_constructible_v<Runner, DLDataType, DLDataType, DLDataType, bool, bool, bool, bool>) {
+    runner.runMoe(output, input, chosen, {}, fc1, {}, fc2, {}, {}, {}, {}, {}, {}, 1, 0, 1, 0, 1, 0, false, false,
+                  ids, false);
+  } else {
+    runner.runMoe(output, input, chosen, {}, fc1, {}, fc2, {}, {}, {}, {}, {}, {}, {}, {}, {}, true, 1, 0, 1, 0, 1, 0,
+                  false, false, ids, false);
+  }
 }
 
 void answer(std::istringstream& given, std::string const& kind) {
@@ -142,7 +178,8 @@ void answer(std::istringstream& given, std::string const& kind) {
     bool w4, mxfp8, packed;
     given >> act >> weight >> out >> w4 >> mxfp8 >> packed;
     first_tactics = second_tactics = tactics("128x128");
-    FusedMoeRunner runner(dtype(act), dtype(weight), dtype(out), false, w4, mxfp8, packed);
+    auto const made = std::make_unique<Made>(dtype(act), dtype(weight), dtype(out), w4, mxfp8, packed);
+    auto& runner = made->runner;
     run_moe(runner, 4, 2, 8, runner.mInnerDimMultiplier, {});
     return;
   }
@@ -150,7 +187,10 @@ void answer(std::istringstream& given, std::string const& kind) {
   given >> first >> second;
   first_tactics = tactics(first);
   second_tactics = second == "-" ? std::vector<Config>{} : tactics(second);
-  FusedMoeRunner runner(dl_float8_e4m3fn, dl_int64, dl_bfloat16, false, false, true, false);
+  bool const nvfp4 = given.str().find("nvfp4") != std::string::npos;
+  auto const made =
+      std::make_unique<Made>(nvfp4 ? dl_bfloat16 : dl_float8_e4m3fn, dl_int64, dl_bfloat16, false, !nvfp4, false);
+  auto& runner = made->runner;
   if (kind == "profile") {
     int64_t gemm, id;
     given >> gemm >> id;

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -19,19 +20,20 @@ OWN = {"sm120": "gen_fp4_quantization_sm120_module", "sm121": "gen_fp4_quantizat
 @pytest.fixture
 def listed(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The names of the makers that are asked for SM12x's modules on these architectures."""
+    return lambda *archs, **named: asked_of(upstream_import, monkeypatch, *archs, **named)
+
+
+def asked_of(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, *archs: str, add_moe: bool = True) -> list[str]:
+    """Which makers gen_all_modules() asks for SM12x's modules on these architectures."""
     aot = upstream_import("flashinfer.aot")
     for name in dir(aot):
         if name.startswith("gen_") and name != "gen_all_modules":
             lists = name in ("gen_attention", "gen_xqa")
             monkeypatch.setattr(aot, name, lambda *_, _name=name, _lists=lists, **__: [] if _lists else Named(_name))
-
-    def ask(*archs: str, add_moe: bool = True) -> list[str]:
-        given = {name: [] for name in inspect.signature(aot.gen_all_modules).parameters}
-        given |= {name: False for name in given if name.startswith("add_")}  # type: ignore[misc]
-        specs = aot.gen_all_modules(**given | {"add_moe": add_moe, "sm_capabilities": dict.fromkeys(archs, True)})
-        return [spec.name for spec in specs if "sm12" in spec.name]
-
-    return ask
+    given: dict[str, Any] = {name: [] for name in inspect.signature(aot.gen_all_modules).parameters}
+    given |= {name: False for name in given if name.startswith("add_")}
+    specs = aot.gen_all_modules(**given | {"add_moe": add_moe, "sm_capabilities": dict.fromkeys(archs, True)})
+    return [spec.name for spec in specs if "sm12" in spec.name]
 
 
 class Named:

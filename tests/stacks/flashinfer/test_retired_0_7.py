@@ -1,0 +1,90 @@
+"""What FlashInfer 0.7.2.post1 does by itself, so that patches for v0.6.1 aren't carried to it: each by its name.
+
+It passes on the bare release, and with the patches that are carried.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from packaging.version import Version
+from test_aot_sm121 import OWN, SHARED, asked_of
+from test_sm120_mixed_candidates import build_heuristic, offered
+
+Load = Callable[[str], ModuleType]
+Make = Callable[..., Any]
+Nvcc = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize(("archs", "made"), [("12.1", "121"), ("12.0", "120"), ("12.1a", "121"), ("12.0f", "120")])
+@pytest.mark.parametrize("version", ["12.9", "13.0"])
+def test_arch_suffix(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, archs: str, made: str, version: str
+) -> None:
+    """A bare 12.0 or 12.1 gets a suffix, with which the block-scaled instructions are compiled."""
+    context = upstream_import("flashinfer.compilation_context")
+    for module in ("flashinfer.jit.cpp_ext", "flashinfer.compilation_context"):
+        loaded = upstream_import(module)
+        if hasattr(loaded, "get_cuda_version"):
+            monkeypatch.setattr(loaded, "get_cuda_version", lambda: Version(version))
+    monkeypatch.setenv("FLASHINFER_CUDA_ARCH_LIST", archs)
+    flags = [f for f in context.CompilationContext().get_nvcc_flags_list() if f.startswith("-gencode")]
+    assert len(flags) == 1
+    assert re.fullmatch(rf"-gencode=arch=compute_{made}[af],code=sm_{made}[af]", flags[0])
+
+
+def test_grouped_gemm_pdl(moe_module: Make, trees: Path) -> None:
+    """The module is compiled with the wait for the grid ahead, and its CUTLASS has one in both grouped kernels."""
+    assert "-DCUTLASS_ENABLE_GDC_FOR_SM100=1" in moe_module().extra_cuda_cflags
+    kernels = trees / "cutlass/include/cutlass/gemm/kernel"
+    for schedule in ("cooperative", "pingpong"):
+        text = (kernels / f"sm90_gemm_array_tma_warpspecialized_{schedule}.hpp").read_text()
+        assert "arch::wait_on_dependent_grids()" in text
+    control = (trees / "cutlass/include/cutlass/arch/grid_dependency_control.h").read_text()
+    assert "CUTLASS_ENABLE_GDC_FOR_SM100" in control
+
+
+test_grouped_gemm_waits = test_grouped_gemm_pdl
+
+
+def test_aot_sm121(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built ahead of time, SM121 alone gets the MoE and FP4 GEMM modules."""
+    assert {*SHARED, OWN["sm121"]} <= set(asked_of(upstream_import, monkeypatch, "sm121"))
+
+
+@pytest.mark.nvcc
+def test_sm120_mixed_candidates(trees: Path, upstream_import: Load, nvcc: Nvcc, tmp_path: Path) -> None:
+    """Each tile that FP8 x FP4 is offered has a kernel; the small ones are among them."""
+    tiles = offered(build_heuristic(trees, nvcc, tmp_path), True, 121)
+    assert set(tiles) == {(128, 128, 128), (128, 64, 128), (128, 32, 128)}
+    assert set(tiles) <= generated(trees, upstream_import)
+
+
+def test_sm120_small_n_tiles(trees: Path, upstream_import: Load) -> None:
+    """Tiles with N of 32 and 64 are generated, standard and swapped. Which is taken untuned: moe-untuned-tiles."""
+    assert {(128, n, 128) for n in (32, 64, 128)} <= generated(trees, upstream_import)
+
+
+def generated(trees: Path, upstream_import: Load) -> set[tuple[int, int, int]]:
+    """Tiles for which the generator emits an FP8 x FP4 kernel both ways round."""
+    with pytest.MonkeyPatch.context() as context:
+        context.syspath_prepend(str(trees / "cutlass" / "python"))
+        module = upstream_import("flashinfer.jit.gemm.cutlass.generate_kernels")
+        operations: list[Any] = module.generate_sm120_grouped_gemm_operations(True)
+    mixed = [op for op in operations if op.act_type == module.DataType.e4m3 and op.weight_type == module.e2m1]
+    both = [{tuple(op.cta_shape) for op in mixed if op.swap_ab is swapped} for swapped in (False, True)]
+    return both[0] & both[1]
+
+
+@pytest.mark.nvcc
+def test_moe_gemm2_tactic_ids(moe_binding: Callable[..., list[str]]) -> None:
+    """The tactic that was tuned for the second GEMM is the one that runs."""
+    first, second = "128x128,128x64", "128x128,128x64,128x32,256x128,128x128s"
+    cases = [f"tactics {first} {second} 4096 4 8 1 {number}" for number in range(2, 7)]
+    assert moe_binding(cases) == [f"128x64 {tactic}" for tactic in second.split(",")]
