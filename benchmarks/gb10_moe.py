@@ -4,9 +4,10 @@
 
 Needs an SM12x GPU, nvcc, and the wheel of the stack (`patchq build flashinfer`). For each launcher, and
 each tile that the wheel's CUTLASS compiles, the layer is run as vLLM runs it: activations quantised to
-MXFP8, weights in MXFP4, 128 experts, 4 a token, hidden and intermediate size 2880 padded to 2944. Each
-tactic's result is compared with a float32 reference of the same quantised values; then CUDA graphs of all
-of them are replayed in turn, and the median and the ratio to the first tactic are written. A process of its
+MXFP8, weights in MXFP4, 128 experts, 4 a token, with biases and gpt-oss's clamped SwiGLU, hidden and
+intermediate size 2880 padded to 2944. Each pair of tactics of the two GEMMs is compared with a float32
+reference of the same quantised values; then CUDA graphs of all of them are replayed in turn, and the median
+and the ratio to what is taken untuned are written. A process of its
 own builds and runs each launcher: an illegal instruction or a trap then costs one row, not the run.
 `--plan` prints what would be run, on any machine.
 """
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 EXPERTS, TOP_K, HIDDEN, INTER = 128, 4, 2944, 2944
+# gpt-oss's SwiGLU: the gate's slope, what is added to the linear part, and where both are cut off.
+ALPHA, BETA, LIMIT = 1.702, 1.0, 7.0
 LAUNCHERS = ("generic", "namespace")
 LEVELS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
@@ -34,6 +37,18 @@ def decode_fp4(packed: Any, scales: Any) -> Any:
     levels = torch.tensor([*LEVELS, *(-v for v in LEVELS)], device=packed.device)
     nibbles = torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
     return levels[nibbles.long()] * torch.exp2(scales.float() - 127).repeat_interleave(32, -1)
+
+
+def activate(both: Any) -> Any:
+    """What lies between the GEMMs: the linear part is the first half, the gate the second."""
+    linear, gate = both.chunk(2, -1)
+    gate = gate.clamp(max=LIMIT)
+    return gate * (gate * ALPHA).sigmoid() * (linear.clamp(-LIMIT, LIMIT) + BETA)
+
+
+def pairs(first: int, second: int) -> list[tuple[int, int]]:
+    """Untuned, then every tactic of the first GEMM with every one of the second, which are counted after the first's."""
+    return [(-1, -1), *((i, first + j) for i in range(first) for j in range(second))]
 
 
 def make_layer(device: str, seed: int = 1) -> dict[str, Any]:
@@ -51,6 +66,7 @@ def make_layer(device: str, seed: int = 1) -> dict[str, Any]:
         layer[name] = values
         layer[f"{name} plain scales"] = plain
         layer[f"{name} scales"] = block_scale_interleave(plain.contiguous()).reshape(EXPERTS, rows, k // 32)
+        layer[f"{name} bias"] = torch.randn(EXPERTS, rows, device=device, generator=generator).bfloat16()
     return layer
 
 
@@ -63,12 +79,11 @@ def reference(x: Any, index: Any, weight: Any, layer: dict[str, Any]) -> Any:
         token, place = (index == expert).nonzero(as_tuple=True)
         w1 = decode_fp4(layer["w1"][expert], layer["w1 plain scales"][expert])
         w2 = decode_fp4(layer["w2"][expert], layer["w2 plain scales"][expert])
-        up, gate = (x[token] @ w1.T).chunk(2, -1)
-        mid = torch.nn.functional.silu(gate) * up
+        mid = activate(x[token] @ w1.T + layer["w1 bias"][expert].float())
         blocks = mid.unflatten(-1, (-1, 32))
         scale = torch.exp2(torch.ceil(torch.log2(blocks.abs().amax(-1, keepdim=True).clamp(min=2.0**-126) / 448)))
         mid = ((blocks / scale).to(torch.float8_e4m3fn).float() * scale).flatten(-2)
-        out.index_add_(0, token, weight[token, place, None] * (mid @ w2.T))
+        out.index_add_(0, token, weight[token, place, None] * (mid @ w2.T + layer["w2 bias"][expert].float()))
     return out
 
 
@@ -108,15 +123,15 @@ def run_launcher(tokens: list[int], repeats: int) -> list[dict[str, Any]]:
 
             tuner.choose_one = answer  # type: ignore[method-assign]
             module.cutlass_fused_moe(
-                out, quantised, index, weight, layer["w1"].view(torch.long), None, layer["w2"].view(torch.long), None,
-                torch.bfloat16,
+                out, quantised, index, weight, layer["w1"].view(torch.long), layer["w1 bias"],
+                layer["w2"].view(torch.long), layer["w2 bias"], torch.bfloat16,
                 [layer["w1 scales"].view(torch.int32), ones, layer["w2 scales"].view(torch.int32), ones],
-                scales, use_mxfp8_act_scaling=True, enable_pdl=False,
+                scales, ones * ALPHA, ones * BETA, ones * LIMIT, use_mxfp8_act_scaling=True, enable_pdl=False,
             )  # fmt: skip
 
         run((-1, -1))
         first, second = made[-1].get_gemm1_tactic_count(), made[-1].get_gemm2_tactic_count()
-        tactics = [(-1, -1), *((i, i) for i in range(min(first, second)))]
+        tactics = pairs(first, second)
         graphs: dict[tuple[int, int], Any] = {}
         for tactic in tactics:
             row: dict[str, Any] = {

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -45,3 +46,22 @@ def test_fp4_is_read_low_nibble_first_and_scaled_by_block() -> None:
     assert values[0, :2].tolist() == [0.5, 1.0]
     assert values[0, 32:34].tolist() == [24.0, -24.0]
     assert values[0, 62:].tolist() == [0.0, 0.0]
+
+
+def test_every_pair_of_tactics_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second GEMM's are counted after the first's, as the autotuner counts them."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from gb10_moe import pairs
+
+    assert pairs(2, 3) == [(-1, -1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4)]
+
+
+def test_the_activation_is_gpt_osss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clamped SwiGLU: both parts cut off at 7, the gate on one side only, one added to the linear part."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from gb10_moe import activate
+
+    both = torch.tensor([[0.5, 9.0, -9.0, 1.0, 9.0, -9.0]])
+    gates, linears = torch.tensor([1.0, 7.0, -9.0]), torch.tensor([0.5, 7.0, -7.0])
+    want = gates / (1 + torch.exp(-1.702 * gates)) * (linears + 1)
+    assert torch.allclose(activate(both)[0], want)
