@@ -164,12 +164,32 @@ def test_a_file_that_was_renamed_before_and_after(wide: Patchq, upstream: Path) 
     assert f"landed as {landed[:12]}" in cell["evidence"]
 
 
-def test_lines_that_moved_to_another_file_are_no_revert(wide: Patchq, upstream: Path) -> None:
+def test_lines_that_moved_to_another_file_are_no_revert(proven: Patchq, upstream: Path) -> None:
+    """git would add them a second time, where they were."""
     has_it(upstream)
-    moved = {"b.txt": numbered(40), "lib.txt": BLOCK, "pkg/mod.py": b"def f():\n    return lib.wanted(1, 2)\n"}
+    moved = {"b.txt": numbered(40), "lib.txt": BLOCK, "pkg/mod.py": b"def f():\n    return wanted(1, 2)  # lib\n"}
     commit_files(upstream, moved, "Move it")
-    cell = judged(wide, upstream)
-    assert (cell["outcome"], cell["grade"]) in (("absorbed", "identical"), ("clean", ""))
+    cell = judged(proven, upstream)
+    assert (cell["outcome"], cell["grade"]) == ("absorbed", "identical")
+    told = json.loads(proven.ok("rebase", "up", "--onto", "v2", "--json"))
+    assert {s["patch"]: s["outcome"] for s in told["steps"]}["wide"] == "absorbed"
+
+
+def test_what_would_land_once_more_is_upstreams(stack: Patchq, upstream: Path) -> None:
+    """Upstream took a patch and moved what it adds to another file: it would land again, without a conflict."""
+    text = (stack.tree() / "b.txt").read_bytes()
+    (stack.tree() / "b.txt").write_bytes(text.replace(b"line 20\n", b"line 20\n" + BLOCK))
+    stack.ok("new", "up", "wide", "-s", "-m", "Double what is wanted (#77)\n\nFor the test.")
+    b = numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)
+    landed = commit_files(upstream, {"b.txt": b}, "Double what is wanted (#77)")
+    commit_files(upstream, {"b.txt": numbered(40), "lib.txt": BLOCK}, "Move it")
+    cell = judged(stack, upstream)
+    assert (cell["outcome"], cell["grade"], cell["needs_you"]) == ("absorbed", "identical", False)
+    assert f"landed as {landed[:12]}" in cell["evidence"]
+    told = json.loads(stack.fails(3, "rebase", "up", "--onto", "v2", "--json"))
+    assert (told["stop"]["patch"], told["stop"]["outcome"]) == ("wide", "absorbed")
+    told = json.loads(stack.ok("rebase", "up", "--skip", "--json"))
+    assert told["steps"][-1]["outcome"] == "absorbed"
 
 
 PROOF = """\

@@ -47,6 +47,8 @@ class Column:
             if path in near or not touched.isdisjoint(parents):
                 self.entries[path] = entry
         self.bare = dict(self.entries)
+        #: The patches that upstream has, by its history: they aren't tried, whether or not they would land once more.
+        self.taken: frozenset[str] = frozenset()
         #: Where files went that the patches know by another path.
         self.moved: dict[bytes, bytes] = {}
 
@@ -98,6 +100,10 @@ class Column:
                 continue
             if patch.paths & waiting:
                 waiting |= patch.paths
+                continue
+            if patch.name in self.taken:
+                self.leave_out(patch)
+                self.landings[number] = Landing(patch.name, ABSORBED)
                 continue
             # What stays in a folder that a patch renames goes with it: only a merge of whole trees sees that.
             alone = self.left.isdisjoint(patch.left)

@@ -15,8 +15,8 @@ from patchq.carry.column import Column
 from patchq.carry.history import History, at_hand
 from patchq.carry.landed import Landed
 from patchq.carry.landing import REPLAYED, STOPS, Patch, read_patches
-from patchq.carry.looking import sights, verdict, with_past
-from patchq.carry.merging import carry_each, look_at
+from patchq.carry.looking import once_more, sights, verdict, with_past
+from patchq.carry.merging import carry, carry_each, look_at
 from patchq.carry.source import Plan, Planner
 from patchq.carry.tally import Cell, RefTally
 from patchq.carry.tally import tally as count
@@ -160,12 +160,15 @@ def _carried(
         return []
     recorded = rerere.Recorded(project.store, rerere.recorded(project.layout, upstream))
     columns = carry_each(project.store, patches, bases, plan.base, recorded)
+    pasts = [history.past(p.source.pin, p.onto, patches) if history else None for p in plans]
+    for n, past in enumerate(pasts):
+        if taken := once_more(patches, columns[n], past):
+            (columns[n],) = carry(project.store, patches, [bases[n]], plan.base, recorded, taken)
     (tree,) = project.store.tree_of([plan.base])
     first = Column(project.store, tree, patches)
     versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
     stopping = any(landing.outcome in STOPS for column in columns for landing in column.landings.values())
     between = [_between(project, upstream, p, patches) if stopping else [] for p in plans]
-    pasts = [history.past(p.source.pin, p.onto, patches) if history and stopping else None for p in plans]
     found = []
     for number in range(len(patches)):
         found += _cells(upstream, plan, number, first, versions, between, pasts)

@@ -215,6 +215,15 @@ class Landed:
     def __init__(self, line: Line, patch_ids: Mapping[str, str]) -> None:
         self.line, self.patch_ids = line, patch_ids
 
+    def has_whole(self, patch: Patch) -> bool:
+        """Whether upstream took a patch as one commit with its id, and didn't take it back."""
+        try:
+            known = bool(self.line.same(patch, self.patch_ids.get(patch.name, "")))
+        except (SourceError, runner.CommandError):
+            return False
+        verdict = self.look(patch) if known else None
+        return verdict is not None and verdict.taken
+
     def look(self, patch: Patch) -> Verdict | None:
         """What the line says of a patch; None where it says nothing, or what it would say isn't all here."""
         try:

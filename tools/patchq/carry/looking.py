@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from patchq.carry.absorbed import CONTAINED, EDITED, IDENTICAL, Sight, judge, look
 from patchq.carry.column import Column
-from patchq.carry.landed import Verdict
-from patchq.carry.landing import ABSORBED, Landing, Patch
+from patchq.carry.landed import Landed, Verdict
+from patchq.carry.landing import ABSORBED, STOPS, Landing, Patch
 from patchq.formats import diff
 from patchq.names import show_path
 
@@ -64,6 +64,14 @@ def with_past(seen: Sight, past: Verdict | None) -> Sight:
     if past.undone and not seen.retirable:
         return replace(said, grade=EDITED)
     return said if past.taken or seen.grade else seen
+
+
+def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> frozenset[str]:
+    """The patches that would land on a tree though upstream has them: it took them, and went on with their lines."""
+    if past is None:
+        return frozenset()
+    landed = (patches[n] for n, landing in column.landings.items() if landing.outcome not in STOPS)
+    return frozenset(patch.name for patch in landed if past.has_whole(patch))
 
 
 def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:

@@ -30,7 +30,7 @@ from patchq.names import BlobId, CommitId, TreeId, show_path
 
 def carry(
     store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId,
-    recorded: Recorded | None = None,
+    recorded: Recorded | None = None, taken: frozenset[str] = frozenset(),
 ) -> list[Column]:  # fmt: skip
     """The patches on each base; one that stops is left out of what follows.
 
@@ -38,11 +38,13 @@ def carry(
 
     :param written_for: the commit that the patches' stack begins at.
     :param recorded: resolutions to take where they fit, unseen.
+    :param taken: patches that upstream is known to have.
     """
     with _following(store, patches, bases, written_for) as (columns, merger):
         merger.recorded = recorded
         for column in columns:
             column.read_bare(path for patch in patches for path in patch.paths)
+            column.taken = taken
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(Column.read_maps, columns))
         while requests := [r for column in columns for r in column.advance()]:

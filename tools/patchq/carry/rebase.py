@@ -193,6 +193,8 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
         patches = _patches(project, progress, names)
         (column,) = carry(project.store, patches, [progress.tip], progress.old_base)
         with stops.Upstream(project, progress, patches) as upstream:
+            if taken := upstream.once_more(column):
+                (column,) = carry(project.store, patches, [progress.tip], progress.old_base, taken=taken)
             landed = _land(project, progress, patches, column, upstream, prove)
         if not landed:
             return result(project, progress, "stopped")

@@ -14,7 +14,7 @@ from patchq.carry.column import Column
 from patchq.carry.history import at_hand
 from patchq.carry.landed import Landed
 from patchq.carry.landing import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
-from patchq.carry.looking import sight, verdict, with_past
+from patchq.carry.looking import once_more, sight, verdict, with_past
 from patchq.carry.merging import look_at
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
 from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
@@ -103,6 +103,10 @@ class Upstream:
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
+
+    def once_more(self, column: Column) -> frozenset[str]:
+        """See :func:`patchq.carry.looking.once_more`."""
+        return once_more(self.patches, column, self._past)
 
     def look(self, patch: Patch) -> Sight:
         """Look for a patch in them, and in what is here of upstream's history."""

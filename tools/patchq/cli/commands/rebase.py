@@ -126,9 +126,11 @@ def _show_stop(found: Result, stop: Stop) -> None:
         echo(f"  {stop.said}")
     if stop.carries or stop.stops:
         echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
-    if stop.outcome == "absorbed" and not stop.stages:
-        echo("  `--continue --retire` retires it, if its proof passes without it; `--skip` leaves it out")
-        return
+    if stop.outcome == "absorbed":
+        echo("  `--continue --retire` retires it, if its proof passes without it (where none can run, `--how TEXT`")
+        echo("  retires it on the evidence); `--skip` leaves it out")
+        if not stop.stages:
+            return
     echo(f"`patchq conflict {found.upstream}` says what is known of it")
     echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
     how = "" if stop.grade else " --how TEXT"
