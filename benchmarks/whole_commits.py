@@ -84,6 +84,9 @@ class Bench:
                 yield Case("partial", self.made(both.tree, info.parents[0], info), self.onto)
         for info in self.dice.sample(later, min(len(later), len(self.stack))):
             alone = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.base), info.tree)
+            there = self.git.merge_tree(self.tree(self.base), self.tree(self.onto), alone.tree)
+            if there.tree == self.tree(self.onto):
+                continue  # it has been there under another name
             if not alone.stages and alone.tree != self.tree(self.base):
                 yield Case("later", self.made(alone.tree, self.base, info), self.onto)
 
@@ -126,6 +129,8 @@ class Bench:
 
 def takes_back(info: CommitInfo, other: CommitInfo) -> bool:
     """Whether a commit says that it reverts another."""
+    if info.commit == other.commit:
+        return False
     subject, theirs = (i.message.split("\n", 1)[0] for i in (info, other))
     return f"This reverts commit {other.commit}" in info.message or (
         subject.lower().startswith("revert") and re.sub(r"\s*\(#\d+\)$", "", theirs)[:60] in subject

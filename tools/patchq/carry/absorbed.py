@@ -13,7 +13,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from patchq.formats import diff
@@ -31,12 +31,16 @@ _HALF, _LEFT = 0.5, 0.75
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines removed and added in one place, and the nearest lines around them; all without blanks."""
+    """Lines removed and added in one place, and the nearest lines around them; all without blanks.
+
+    :ivar wide: up to two lines above, the nearest last, and below, as the patch leaves them.
+    """
 
     removed: tuple[bytes, ...]
     added: tuple[bytes, ...]
     above: bytes = b""
     below: bytes = b""
+    wide: tuple[tuple[bytes, ...], tuple[bytes, ...]] = field(default=((), ()), compare=False)
 
 
 class Text:
@@ -96,15 +100,16 @@ def blocks_both(hunks: Sequence[diff.Hunk]) -> list[tuple[Block, Block]]:
                 continue
             removed, added = (tuple(t for t in map(_plain, side) if t) for side in (old[i:j], new[k:end]))
             if removed != added:
-                there = Block(removed, added, *_around(new, k, end))
-                found.append((there, Block(added, removed, *_around(old, i, j))))
+                found.append((_block(removed, added, new, k, end), _block(added, removed, old, i, j)))
     return found
 
 
-def _around(lines: Sequence[bytes], start: int, end: int) -> tuple[bytes, bytes]:
-    """The nearest lines that count before and after a run of lines."""
-    above = next((t for t in map(_plain, reversed(lines[:start])) if t), b"")
-    return above, next((t for t in map(_plain, lines[end:]) if t), b"")
+def _block(removed: tuple[bytes, ...], added: tuple[bytes, ...], lines: Sequence[bytes], start: int, end: int) -> Block:
+    """A block whose added lines are these of a file's; around them, lines that count."""
+    above = [t for t in map(_plain, lines[:start]) if t][-2:]
+    below = [t for t in map(_plain, lines[end:]) if t][:2]
+    nearest = (above[-1] if above else b"", below[0] if below else b"")
+    return Block(removed, added, *nearest, (tuple(above), tuple(below)))
 
 
 def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
@@ -127,7 +132,16 @@ def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
         return True
     size, needed = len(block.added), 1 if unique else 2
     neighbours = [(now.line(at - 1) == block.above) + (now.line(at + size) == block.below) for at in places]
-    return sum(n >= needed for n in neighbours) >= times
+    if sum(n >= needed for n in neighbours) < times:
+        return False
+    # The same lines between the same neighbours may be another place's.
+    return unique or not any(block.wide) or _in_place(block, now) > _in_place(block, base)
+
+
+def _in_place(block: Block, text: Text) -> int:
+    """How often a block's added lines stand between all the lines that the patch has around them."""
+    above, below = block.wide
+    return len(text.find((*above, *block.added, *below)))
 
 
 def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
@@ -270,7 +284,7 @@ def look(
             continue
         if content == patched and content != base:
             grade = IDENTICAL
-        elif all(is_there(block, before, text_of(content), parts.count(block)) for block in set(parts)):
+        elif all(is_there(block, before, text_of(content), parts.count(block)) for block in parts):
             grade = CONTAINED
         else:
             continue

@@ -104,7 +104,7 @@ class Line:
         self._ids: dict[int, str] = {}
         self._blobs: dict[BlobId, bytes] = {}
         self._renames: dict[int, dict[bytes, bytes]] = {}
-        self._made: dict[int, dict[bytes, Counter[Block]]] = {}
+        self._made: dict[int, dict[bytes, list[Block]]] = {}
 
     def commit(self, number: int, did: str) -> UpstreamCommit:
         """A commit as evidence."""
@@ -154,15 +154,14 @@ class Line:
                 files = diff.parse(text, self.commits[number].commit)
             except diff.Unsupported:
                 files = []
-            made = {f.new_path: Counter(blocks(f.hunks)) for f in files if f.new_path and not f.binary}
+            made = {f.new_path: blocks(f.hunks) for f in files if f.new_path and not f.binary}
             self._made[number] = made
 
-    def makes(self, number: int, path: bytes, block: Block, loosely: bool) -> int:
-        """How often a commit makes the very change of a block, between the same lines; or ``loosely`` anywhere."""
-        made = self._made.get(number, {}).get(path, Counter())
-        if not loosely:
-            return made[block]
-        return sum(n for b, n in made.items() if (b.removed, b.added) == (block.removed, block.added))
+    def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
+        """Whether a commit makes the very change of a block between the same lines, or anywhere so many times."""
+        made = self._made.get(number, {}).get(path, ())
+        same = [b for b in made if (b.removed, b.added) == (block.removed, block.added)]
+        return any(b.wide == block.wide for b in same) or 0 < times <= len(same)
 
     def moves(self, number: int, path: bytes, block: Block) -> bool:
         """Whether a commit adds most of a block's lines to other files."""
@@ -176,7 +175,7 @@ class Line:
         if re.match(r"revert\b", message, re.IGNORECASE) or "This reverts commit " in message:
             return True
         made = self._made.get(number, {}).values()
-        size = sum(n * (len(b.added) + len(b.removed)) for blocks_of in made for b, n in blocks_of.items())
+        size = sum(len(b.added) + len(b.removed) for found in made for b in found)
         return 2 * lines >= size
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
@@ -304,8 +303,8 @@ class _File:
             return [(self._whole(since), 1)]
         times = Counter(block for block, _ in pairs)
         found = []
-        for (block, inverse), count in Counter(pairs).items():
-            fate = self._fate(block, inverse, max(times[block], count), since)
+        for block, inverse in pairs:
+            fate = self._fate(block, inverse, times[block], since)
             found.append((fate, len(block.added) + len(block.removed)))
         return found
 
@@ -331,14 +330,15 @@ class _File:
             now = text_of(content)
             if fate.state in (ABSENT, UNDONE):
                 number, named = version.number, version.number in self.named
-                made = number == since or self.line.makes(number, version.path, block, named) >= times
+                made = number == since or self.line.makes(number, version.path, block, times if named else 0)
                 made = made or is_there(block, before, now, times)
                 if made or is_there(block, base, now, times):
                     fate, at_landing = _Fate(PRESENT, version.number), now
             elif fate.state == PRESENT and not _stands(block, at_landing, now):
                 fate.lost = version.number
                 moved = self.line.moves(version.number, version.path, block)
-                back = not moved and _taken_back(block, inverse, before, now, times)
+                back = self.line.makes(version.number, version.path, inverse)
+                back = not moved and (back or _taken_back(block, inverse, before, now, times))
                 fate.state = UNDONE if back else CHANGED
             elif fate.state == CHANGED and _stands(block, at_landing, now):
                 fate.state = PRESENT
