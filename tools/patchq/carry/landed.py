@@ -176,7 +176,7 @@ class Line:
             return True
         made = self._made.get(number, {}).values()
         size = sum(len(b.added) + len(b.removed) for found in made for b in found)
-        return 2 * lines >= size
+        return 3 * lines >= 2 * size
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
         """Read files, all at once."""
