@@ -337,7 +337,7 @@ class _File:
             elif fate.state == PRESENT and not _stands(block, at_landing, now):
                 fate.lost = version.number
                 moved = self.line.moves(version.number, version.path, block)
-                back = self.line.makes(version.number, version.path, inverse)
+                back = self.line.makes(version.number, version.path, inverse, times)
                 back = not moved and (back or _taken_back(block, inverse, before, now, times))
                 fate.state = UNDONE if back else CHANGED
             elif fate.state == CHANGED and _stands(block, at_landing, now):
