@@ -272,6 +272,24 @@ def test_a_host_that_says_no_is_told_and_leaves_the_project(
     assert "is no OWNER/NAME" in project.fails(1, "follow", "--repository", "../x")
 
 
+def test_one_upstream_in_trouble_does_not_hide_anothers_release(
+    project: Patchq, upstream: Path, host: type[Host], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    commit_files(other, {"x.txt": b"x\n"}, "first")
+    git(other, "tag", "start")
+    project.ok("pin", "other", "--url", str(other), "--ref", "start")
+    git(project.root, "add", "-A")
+    git(project.root, "commit", "-qm", "other")
+    release(upstream, "v2", V2)
+    done = project.run("follow", "other", "up", "--no-proof", "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["problems"]) == (1, ["no release of other is known"])
+    assert [(f["upstream"], f["state"]) for f in found["followed"]] == [("up", "opened")]
+
+
 def test_a_token_is_sent_over_https_only(project: Patchq) -> None:
     said = project.fails(1, "follow", "--repository", "team/fork", "--api", "http://example.org")
     assert "http://example.org is not https" in said

@@ -53,8 +53,8 @@ class Row:
 class Followed:
     """What came of it.
 
-    :ivar state: ``nothing`` newer, ``there`` already, ``closed`` (a person closed the pull request), ``same`` (it
-        says so already), ``opened``, ``edited``, ``dry run``.
+    :ivar state: ``unknown`` what there is, ``nothing`` newer, ``there`` already, ``closed`` (a person closed the pull
+        request), ``same`` (it says so already), ``opened``, ``edited``, ``dry run``.
     :ivar pushed: the branch's commit, where it was moved; empty where it was not.
     """
 
@@ -98,6 +98,9 @@ def follow(
     project.check_names(project.lock.pins_of(set_name), [upstream], set_name)
     pin = next(p for p in project.lock.pins_of(set_name) if p.upstream == upstream)
     ref = onto or newest_release(project, pin)
+    if not ref:
+        note = f"{upstream} has neither an archive of its own nor a git source: nothing says what is new"
+        return Followed(upstream, pin.ref, "", "unknown", notes=(note,))
     if ref == pin.ref or (not onto and older_first([pin, pin_at(project, pin, ref)])[-1] == pin):
         return Followed(upstream, pin.ref, ref, "nothing")
     if project.layout.stack(upstream, ref).joinpath("series").exists():

@@ -75,6 +75,7 @@ def newest_release(project: Project, pin: Pin) -> str:
 
     What comes before a release (``rc1``) is none.
 
+    :returns: an empty text for an upstream that has neither, as one that lives in another's archive.
     :raises SourceError: if neither says what there is.
     """
     from packaging.version import InvalidVersion, Version
@@ -91,6 +92,8 @@ def newest_release(project: Project, pin: Pin) -> str:
         final = [v for v in versions if not v.is_prerelease]
         if final:
             return versions[max(final)]
+    else:
+        return ""
     raise SourceError(f"no release of {pin.upstream} is known", hint="--onto REF names one")
 
 

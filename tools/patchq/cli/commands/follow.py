@@ -44,6 +44,7 @@ def command(
     NAMES, for each upstream of the set that has patches.
     """
     from patchq.contribute.follow import Target, follow
+    from patchq.errors import PatchqError
     from patchq.proofs.prove import prove_at
     from patchq.sources.forge import API, Forge
 
@@ -53,21 +54,33 @@ def command(
         raise click.UsageError("--onto is for one upstream: NAME")
     if not repository and not dry_run:
         raise click.UsageError("--repository OWNER/NAME, or GITHUB_REPOSITORY")
-    found = []
+    found, trouble = [], []
     for name in chosen:
         token = os.environ.get("GITHUB_TOKEN", "")
         forge = Forge(repository or "owner/project", api or API, token, dry_run=dry_run is not None)
-        one = follow(
-            project, name, Target(forge, remote, base), prove=partial(prove_at, project),
-            verdicts=partial(_verdicts, project, no_proof), onto=onto, set_name=set_name,
-        )  # fmt: skip
+        try:
+            one = follow(
+                project, name, Target(forge, remote, base), prove=partial(prove_at, project),
+                verdicts=partial(_verdicts, project, no_proof), onto=onto, set_name=set_name,
+            )  # fmt: skip
+        except PatchqError as error:  # the others' releases are news all the same
+            trouble.append(error)
+            continue
         if dry_run:
             _write(dry_run / name, one, forge.calls)
         found.append(one)
         if not as_json:
             _show(one)
     if as_json:
-        emit("follow", {"followed": [asdict(f) for f in found]})
+        emit("follow", {
+            "followed": [asdict(f) for f in found], "problems": [t.message for t in trouble],
+        })  # fmt: skip
+    for other in trouble[1:] if not as_json else ():
+        echo(f"{other.message}\n{other.hint}", err=True)
+    if trouble and not as_json:
+        raise trouble[0]
+    if trouble:
+        raise click.exceptions.Exit(trouble[0].exit_code)
 
 
 def _verdicts(project: Project, no_proof: bool, set_name: str, patches: Sequence[str]) -> Sequence[Verdict]:
@@ -89,6 +102,7 @@ def _show(found: Followed) -> None:
     for note in found.notes:
         echo(note)
     words = {
+        "unknown": f"{head}: --onto REF names one",
         "nothing": f"{head}: {found.onto} is no newer release",
         "there": f"{head}: {found.onto} is there already",
         "closed": f"{head} onto {found.onto}: {found.url} was closed; it stays so",
