@@ -126,7 +126,7 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
         return Brief(
             upstream, progress.from_ref, progress.onto.ref, stop.patch, stop.outcome, header.subject, _why(header),
             header.value("Topic"), header.value("Upstream-Status"), stop.said, stop.grade, stop.evidence,
-            str(stop_worktree(project, progress).path), files, causes, history, hint if progress.onto.url else "",
+            str(stop_worktree(project, progress).path), files, causes, history, hint if _host(project, progress) else "",
             _dependents(project, progress, stop), tuple(_suggestions(project, progress, stop)),
             header.values("Proof"), header.needs, f"patchq resolve {upstream} --dry-run",
         )  # fmt: skip

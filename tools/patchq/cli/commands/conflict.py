@@ -9,6 +9,8 @@ from patchq.cli.common import emit, json_option, open_project, stopped_upstream
 from patchq.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from patchq.carry.brief import Brief
 
 
@@ -32,6 +34,28 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
         _show(found)
 
 
+def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """What differs but for indentation, with a line around it; all where nothing was before."""
+    from difflib import SequenceMatcher
+
+    old, new = ([line.strip() for line in side] for side in (before, after))
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for group in matcher.get_grouped_opcodes(1):
+        if before:
+            yield "…"
+        for tag, i, j, k, end in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in after[k:end])
+                continue
+            yield from (f"-{line}" for line in before[i:j])
+            yield from (f"+{line}" for line in after[k:end])
+    pairs = [(before[m.a + n], after[m.b + n]) for m in matcher.get_matching_blocks() for n in range(m.size)]
+    if moved := sum(one != other for one, other in pairs):
+        yield f"({moved} lines are indented otherwise)"
+    elif old == new:
+        yield "(nothing)"
+
+
 def _show(found: Brief) -> None:
     echo(f"{found.upstream}/{found.patch} ({found.from_ref}) onto {found.onto}: {found.outcome}", bold=True)
     echo(f"{found.subject}\n")
@@ -46,9 +70,10 @@ def _show(found: Brief) -> None:
         echo(f"\n{file.path}: {file.kind}", bold=True)
         for clash in file.collisions:
             echo(f"  line {clash.line} of {found.worktree}/{file.path}")
-            for word, lines in (("it was", clash.base), (found.onto, clash.ours), ("the patch", clash.theirs)):
-                for line in lines or ("(nothing)",):
-                    echo(f"  {word:>12} | {line}")
+            for word, lines in ((f"{found.onto} has made", clash.ours), ("the patch makes", clash.theirs)):
+                echo(f"    {word} of {len(clash.base)} lines:" if clash.base else f"    {word}:")
+                for line in _changes(clash.base, lines):
+                    echo(f"      {line}")
     echo("")
     for cause in found.causes:
         echo(f"upstream's {cause.commit[:12]} {cause.date} {cause.subject} ({cause.author})")
