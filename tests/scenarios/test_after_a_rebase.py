@@ -100,7 +100,8 @@ def test_the_containers_go_with_the_set_and_a_name_is_kept(moved: Patchq) -> Non
     lock.write_text(
         lock.read_text()
         + '\n# What the containers are made of.\n[environments.default]\nimage = "image:1"\n\n'
-        + '[environments.default.env]\nONE = "1"\n'
+        + '[environments.default.env]\nONE = "1"\n\n[mismatches.default]\nlib = "v1\'s"\n\n'
+        + '[mismatches."default-up-v3"]\nlib = "v3\'s"\n'
     )
     keep(moved)
     said = moved.ok("use", "default-up-v2")
@@ -111,6 +112,7 @@ def test_the_containers_go_with_the_set_and_a_name_is_kept(moved: Patchq) -> Non
     moved.ok("use", "default-up-v3", "--as", "default")
     assert (sets(moved), refs(moved)) == (["default"], ["v3"])
     assert moved.project.lock.sets["default"] == {"up": "v3"}
+    assert moved.project.lock.mismatches == {"default": {"lib": "v3's"}}
     assert moved.project.lock.environments["default"].image == "image:1"
 
 

@@ -90,11 +90,12 @@ def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence
     heir, others = _environments(lock, set_name, gone)
     data = relock.with_default(data, called)
     tables = [("sets", s) for s in gone] + [("upstreams", p.upstream, "pins", p.ref) for p in pins]
-    data = relock.without(data, [*tables, *(("environments", s) for s in others)])
-    if called != set_name:
-        data = relock.renamed(data, ("sets", set_name), called)
-        if set_name in lock.environments:
-            data = relock.renamed(data, ("environments", set_name), called)
+    tables += [("environments", s) for s in others]
+    tables += [("mismatches", s) for s in gone if s in lock.mismatches]  # meant for pins that are gone
+    data = relock.without(data, tables)
+    for table, known in (("sets", lock.sets), ("environments", lock.environments), ("mismatches", lock.mismatches)):
+        if called != set_name and set_name in known:
+            data = relock.renamed(data, (table, set_name), called)
     if heir and heir != called:
         data = relock.renamed(data, ("environments", heir), called)
     return data
