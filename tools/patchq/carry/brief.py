@@ -122,11 +122,12 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
         if fetch:
             _fetch_history(project, progress)
         history, causes = _causes(project, progress, files)
-        hint = "" if history else f"`patchq conflict {upstream} --history` fetches it from {_host(project, progress)}"
+        host = _host(project, progress)
+        hint = "" if history or not host else f"`patchq conflict {upstream} --history` fetches it from {host}"
         return Brief(
             upstream, progress.from_ref, progress.onto.ref, stop.patch, stop.outcome, header.subject, _why(header),
             header.value("Topic"), header.value("Upstream-Status"), stop.said, stop.grade, stop.evidence,
-            str(stop_worktree(project, progress).path), files, causes, history, hint if _host(project, progress) else "",
+            str(stop_worktree(project, progress).path), files, causes, history, hint,
             _dependents(project, progress, stop), tuple(_suggestions(project, progress, stop)),
             header.values("Proof"), header.needs, f"patchq resolve {upstream} --dry-run",
         )  # fmt: skip
