@@ -10,6 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+def nearest(word: str, known: Sequence[str], otherwise: str = "") -> str:
+    """A hint with what was probably meant, or ``otherwise``.
+
+    >>> nearest("aply", ["apply", "drop"])
+    'did you mean apply?'
+    """
+    import difflib
+
+    near = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
 class PatchqError(Exception):
     """Base of every error that patchq explains to its user.
 

@@ -182,7 +182,9 @@ def find_placing(found: Sequence[Section], files: Collection[bytes], given: Plac
     def fits(placing: Placing) -> bool:
         return all(any(placing.place(n) in files for n in names) for names in there)
 
-    if not there or fits(given):
+    if not there:
+        return Placing(0, given.folder) if given.strip == 1 and _unprefixed(found, files) else given
+    if fits(given):
         return given
     depth = max(name.count(b"/") for names in there for name in names)
     for strip in range(depth + 1):
@@ -197,6 +199,16 @@ def find_placing(found: Sequence[Section], files: Collection[bytes], given: Plac
         if placings:
             return None
     return None
+
+
+def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
+    """Whether new files' names begin with the tree's own folders, and not with what tools put before them.
+
+    They lie beside nothing that would tell: ``src/new.c`` would become ``new.c``.
+    """
+    tops = {path.split(b"/", 1)[0] for path in files if b"/" in path} - {b"a", b"b"}
+    names = [section.new if section.new != b"/dev/null" else section.old for section in found]
+    return bool(names) and all(b"/" in name and name.split(b"/", 1)[0] in tops for name in names)
 
 
 def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes]) -> bytes:

@@ -37,6 +37,7 @@ VERBS = {
     "resolve": ("resolve", "Resolve the patch at which a rebase stops, and go on."),
     "use": ("use", "Make a set the default one, and clear what it replaces."),
     "retire": ("retire", "Retire patches that upstream has at a ref."),
+    "reword": ("reword", "Give a patch another message, trailers or author."),
     "undo": ("undo", "Take back the last operation of patchq."),
     "check": ("check", "Check the hygiene of all stacks."),
     "test": ("test", "Run the proofs of the patches."),
@@ -62,7 +63,20 @@ class Verbs(Boundary):
             return None
         module = importlib.import_module(f"patchq.cli.commands.{VERBS[cmd_name][0]}")
         command: click.Command = module.command
+        if ctx.resilient_parsing:  # the shell completes
+            from patchq.cli.completion import attach
+
+            return attach(cmd_name, command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and args and not args[0].startswith("-") and args[0] not in VERBS:
+            from patchq.errors import nearest
+
+            ctx.fail(f"No such verb {args[0]!r}. {nearest(args[0], list(VERBS)) or 'Try --help.'}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Help is the table's own: it imports no verb."""

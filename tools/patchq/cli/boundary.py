@@ -38,7 +38,7 @@ class Boundary(click.Group):
             result = super().main(arguments, prog_name, standalone_mode=False, **extra)
             code = result if isinstance(result, int) else 0  # what Exit carried, as click hands it back
         except click.UsageError as error:
-            echo_usage(error)
+            _show_usage(error, as_json)
             code = 2
         except click.ClickException as error:
             echo_usage(error)
@@ -60,6 +60,18 @@ class Boundary(click.Group):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def _show_usage(error: click.UsageError, as_json: bool) -> None:
+    if not as_json:
+        echo_usage(error)
+        return
+    hint = f"{error.ctx.command_path} --help" if error.ctx else "patchq --help"
+    body = {
+        "schema": "patchq/error/1", "error": "UsageError", "exit": 2, "message": error.format_message(), "hint": hint,
+        "conflicts": [],
+    }  # fmt: skip
+    echo_json(body)
 
 
 def _bug(error: Exception) -> int:

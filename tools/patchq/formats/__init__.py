@@ -1,6 +1,7 @@
 """Text to frozen data and back, and nothing else: series, patches, diffs, lock, ledger, measurements, templates."""
 
 __all__ = [
+    "checkrules",
     "diff",
     "diffheader",
     "header",

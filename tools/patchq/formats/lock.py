@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError
+from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
 from patchq.formats import mergers, toml
+from patchq.formats.checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref
 
@@ -109,6 +110,7 @@ class Upstream:
     pins: Mapping[str, Pin] = field(default_factory=dict)
     contribute: ContributeConfig = ContributeConfig()
     keyring: str = ""
+    check: CheckRules = field(default_factory=CheckRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ class Lock:
         """
         if set_name not in self.sets:
             known = ", ".join(self.sets) or "none"
-            raise UserError(f"no set {set_name!r} in upstream.lock", hint=f"known sets: {known}")
+            hint = nearest(set_name, list(self.sets), f"known sets: {known}")
+            raise UserError(f"no set {set_name!r} in upstream.lock", hint=hint)
         chosen = self.sets[set_name]
         order = sorted(chosen, key=lambda name: (self.upstreams[name].into is not None, list(chosen).index(name)))
         return [self.upstreams[name].pins[chosen[name]] for name in order]
@@ -218,7 +221,7 @@ class _Reader:
     def upstream(self, name: str, raw: Any) -> Upstream:
         at = f"upstreams.{name}"
         check_name(name, f"an upstream ({self.where})")
-        self.known(raw, "url into keyring build contribute pins", at)
+        self.known(raw, "url into keyring build contribute check pins", at)
         into = self.text(raw, "into", at)
         url = self.text(raw, "url", at)
         pins = {ref: self.pin(name, ref, url, table) for ref, table in self.table(raw, "pins", f"{at}.").items()}
@@ -226,7 +229,8 @@ class _Reader:
         keyring = self.text(raw, "keyring", at)
         if keyring:
             check_inside(keyring, f"{self.where}: {at}.keyring")
-        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at), keyring)
+        rules = self.check(raw, at)
+        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at), keyring, rules)
 
     def into(self, value: str, at: str) -> tuple[str, str]:
         parent, colon, path = value.partition(":")
@@ -309,6 +313,21 @@ class _Reader:
         if not isinstance(most, int) or isinstance(most, bool) or most < 0:
             raise self.bad(f"{at}.most-lines", "is not a number of lines")
         return ContributeConfig(title, sign_off, most)
+
+    def check(self, upstream: Mapping[str, Any], at: str) -> CheckRules:
+        at += ".check"
+        raw = upstream.get("check", {})
+        self.known(raw, "off warn sign-off reason", at)
+        off, warn = self.texts(raw, "off", at), self.texts(raw, "warn", at)
+        sign_off, reason = self.text(raw, "sign-off", at) or "author", self.text(raw, "reason", at)
+        for rule in (*off, *warn):
+            if rule not in RULES:
+                raise self.bad(at, f"{rule!r} is no rule of `patchq check` ({', '.join(RULES)})")
+        if sign_off not in SIGNERS:
+            raise self.bad(f"{at}.sign-off", f"is none of {', '.join(SIGNERS)}")
+        if raw and not reason:
+            raise self.bad(f"{at}.reason", "is missing: say why this upstream's patches are checked otherwise")
+        return CheckRules(off, warn, sign_off, reason)
 
     def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
         at = f"environments.{name}"

@@ -1,10 +1,10 @@
-"""Writing ``upstream.lock``: with tomlkit, so that people's comments and order survive."""
+"""``upstream.lock`` rewritten: pins added and moved by tomlkit, so that people's comments and order survive."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from patchq.formats.lock import Pin, Upstream
+from patchq.formats.lock import BuildConfig, Pin, Upstream
 
 EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
 # `patchq pin` writes this file; your comments and order are kept.
@@ -25,6 +25,8 @@ def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: 
         table["url"] = upstream.url
     if upstream.into:
         table["into"] = ":".join(upstream.into)
+    if upstream.build and "build" not in table:
+        _write_build(_sub(table, "build"), upstream.build)
     fields = {
         "commit": pin.commit or "", "archive": pin.archive, "sha256": pin.sha256,
         "subdir": pin.subdir, "source": pin.source,
@@ -49,6 +51,12 @@ def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: 
             chosen[name] = ref
     sets[set_name][upstream.name] = pin.ref
     return tomlkit.dumps(doc).encode()
+
+
+def _write_build(table: Any, build: BuildConfig) -> None:
+    table["distribution"] = build.distribution
+    table["package"] = build.package
+    table["profile"] = build.profile
 
 
 def _sub(table: Any, key: str, implicit: bool = False) -> Any:

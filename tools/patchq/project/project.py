@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from patchq.errors import UserError
+from patchq.errors import UserError, nearest
 from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
 from patchq.git.repository import Git, init_store
 from patchq.git.worktree import Worktree
@@ -112,4 +112,5 @@ class Project:
         known = [pin.upstream for pin in pins]
         for name in names:
             if name not in known:
-                raise UserError(f"no upstream {name!r} in the set {set_name}", hint=f"it has {', '.join(known)}")
+                hint = nearest(name, known, f"it has {', '.join(known)}")
+                raise UserError(f"no upstream {name!r} in the set {set_name}", hint=hint)

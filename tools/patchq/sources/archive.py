@@ -12,7 +12,7 @@ import posixpath
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,14 @@ class _Member:
     data: IO[bytes] | bytes
 
 
-def import_archive(store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
+def import_archive(
+    store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = (), say: Callable[[str], None] | None = None
+) -> CommitId:
     """Import a tar archive, streamed, as one deterministic commit; returns its id.
 
     The archive's one top folder is stripped; of ``pin.subdir`` only what is below it is taken;
-    ``skip`` names folders that belong to nested upstreams.
+    ``skip`` names folders that belong to nested upstreams. A file named ``.git``, which a submodule leaves in an
+    sdist, is left out and told to ``say``: git has no such file, and nothing of a tree is in it.
 
     :raises FormatError: for a member that would land outside, a link out of the tree, a device,
         or a damaged archive. Nothing is imported then.
@@ -59,7 +62,21 @@ def import_archive(store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = ()
     if pin.subdir:
         message += f"folder {pin.subdir}\n"
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
-        return _import(store, members(tar, path.name), message, pin.subdir, skip, path.name)
+        return _import(
+            store, _without_links(members(tar, path.name), path.name, say), message, pin.subdir, skip, path.name
+        )
+
+
+def _without_links(found: Iterator[_Member], where: str, say: Callable[[str], None] | None) -> Iterator[_Member]:
+    """Members without the small files by which a worktree or a submodule is tied to its repository."""
+    for member in found:
+        folder, _, name = member.path.rpartition(b"/")
+        harmless = member.mode == REGULAR and member.size <= _MAX_LINK and (not folder or is_tree_path(folder))
+        if name == b".git" and harmless:
+            if say:
+                say(f"{where}: {show_path(member.path)} is left out: it only said where a repository was")
+            continue
+        yield member
 
 
 class _Bounded(tarfile.TarInfo):

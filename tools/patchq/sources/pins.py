@@ -171,7 +171,7 @@ class Fetcher:
         if (upstream := self.lock.upstreams.get(pin.upstream)) and upstream.keyring:
             self.say(f"{pin.upstream}: an archive carries no signature for the keyring; its hash is what was checked")
         self.say(f"{pin.upstream}: importing {pin.archive}" + (f", {pin.subdir}" if pin.subdir else ""))
-        commit = import_archive(self.store, path, pin, skip=self.skip(pin))
+        commit = import_archive(self.store, path, pin, skip=self.skip(pin), say=self.say)
         self.store.update_refs(
             [(base_ref(pin, "archive"), self.store.ref_or_none(base_ref(pin, "archive")), commit),
              (_hash_ref(pin), self.store.ref_or_none(_hash_ref(pin)), commit)]

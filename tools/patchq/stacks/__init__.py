@@ -8,6 +8,7 @@ __all__ = [
     "edit",
     "engine",
     "export",
+    "fix",
     "memtree",
     "rangediff",
     "siblings",

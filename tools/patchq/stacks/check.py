@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from patchq.errors import ConflictError, PatchqError, UserError
+from patchq.errors import ConflictError, PatchqError, UserError, nearest
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
+from patchq.formats.lock import Upstream
 from patchq.formats.series import SUFFIX
 from patchq.names import CommitId
 from patchq.project.project import Project
@@ -53,13 +54,16 @@ def check(
         known = list(project.lock.upstreams)
         for name in names:
             if name not in known:
-                raise UserError(f"no upstream {name!r} in upstream.lock", hint=f"it has {', '.join(known)}")
+                raise UserError(
+                    f"no upstream {name!r} in upstream.lock", hint=nearest(name, known, f"it has {', '.join(known)}")
+                )
         found = [] if names else _strays(project)
         bases: dict[tuple[str, str], CommitId] = {}
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 stack = load_stack(project.layout, pin)
                 headers = _headers(project, stack, found)
+                found[:] = [_levelled(f, upstream) for f in found if not _is_off(f, upstream)]
                 if not text_only and stack.names and len(headers) == len(stack.names):
                     _check_bytes(project, stack, found, offline, bases)
         for set_name in () if names or text_only else project.lock.sets:
@@ -82,6 +86,16 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
         if canonicalize_name(name) not in {d.distribution for d in differences}:
             said = f"[mismatches.{set_name}] {name}: nothing of the set asks for another version"
             yield Finding("", "", "", "siblings", said, "take it out of upstream.lock")
+
+
+def _is_off(finding: Finding, upstream: Upstream) -> bool:
+    return finding.upstream == upstream.name and finding.rule in upstream.check.off
+
+
+def _levelled(finding: Finding, upstream: Upstream) -> Finding:
+    if finding.upstream == upstream.name and finding.rule in upstream.check.warn:
+        return replace(finding, level="warning")
+    return finding
 
 
 def _strays(project: Project) -> list[Finding]:
@@ -150,7 +164,7 @@ def _check_message(header: Header) -> list[_Problem]:
     trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
     if not body or body == trailers:
         found.append(("why", "the message doesn't say why", "write why, for a reader who has never seen the fork"))
-    told = [line for line in header.message.splitlines() if not line.startswith("Proof:")]
+    told = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Origin:"))]
     if any(SELF.search(line) for line in told):
         found.append(("self-reference", "the message names patchq", "say it in upstream's words"))
     if mail_safe(header.message) != header.message:
@@ -182,7 +196,10 @@ def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Pr
         if value != "source":
             found.append(("build", f"Build: {value} is unknown", "source, or no such trailer"))
     signed = header.values("Signed-off-by")
-    if f"{header.author.name} <{header.author.email}>" not in signed:
+    if project.lock.upstreams[upstream].check.sign_off == "importer":
+        if not signed:
+            found.append(("dco", "nobody has signed off", "`patchq check --fix`, by whoever has adopted it"))
+    elif f"{header.author.name} <{header.author.email}>" not in signed:
         found.append(("dco", "the author has not signed off", "git commit --amend --signoff, by the author"))
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq.errors import PatchqError, SourceError, UserError
-from patchq.formats.lock import Pin, Upstream
+from patchq.formats.lock import BuildConfig, Pin, Upstream
 from patchq.formats.lock import parse as parse_lock
 from patchq.formats.lockedit import with_pin
 from patchq.git.transport import Unreachable
@@ -14,6 +14,7 @@ from patchq.names import CommitId
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.sources import index
+from patchq.sources.archive import members, opened_archive
 from patchq.sources.pins import Base, Fetcher, archive_file, check_signature, is_local_archive, pin_git
 from patchq.store.heal import heal, mend_records
 from patchq.system import fsio
@@ -104,7 +105,8 @@ def pin(
         was = old.pins.get(ref) if old else None
         set_was = project.lock.sets.get(set_name, {}).get(name, "")
         before = project.layout.lock.read_bytes()
-        after = with_pin(before, Upstream(name, url, nested), done, set_name)
+        build = None if old else _infer_build(project, done)
+        after = with_pin(before, Upstream(name, url, nested, build), done, set_name)
         parse_lock(after)
         change = Change("pin", f"pin {name} {ref}", {LOCK_NAME: after})
         project.journal.perform(change)
@@ -158,6 +160,31 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
     if draft.subdir:
         wheels = {}  # the wheels are the surrounding project's
     return sdist.sha256 or fsio.sha256_file(index.download(sdist, "")), wheels
+
+
+def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
+    """How wheels of a new upstream are built: over its release's own, whose package is told by the archive."""
+    if not pin.wheels or pin.subdir or is_local_archive(pin.archive):
+        return None
+    distribution = pin.archive.partition("==")[0]
+    tops: set[bytes] = set()
+    names: set[str] = set()
+    path = archive_file(project.layout, pin)
+    with path.open("rb") as file, opened_archive(file, path.name) as tar:
+        for member in members(tar, path.name):
+            *folders, name = member.path.removeprefix(b"src/").split(b"/")
+            if name == b"__init__.py" and len(folders) == 1:
+                tops.add(folders[0])
+            if name == b"top_level.txt" and not isinstance(member.data, bytes) and member.size < 4096:
+                names |= {line for line in member.data.read().decode("utf-8", "replace").split() if line.isidentifier()}
+    wanted = distribution.replace("-", "_").replace(".", "_").lower()
+    known = sorted(names or {top.decode("utf-8", "replace") for top in tops - {b"tests", b"test", b"docs"}})
+    package = next((n for n in known if n.lower() == wanted), known[0] if len(known) == 1 else "")
+    package = package or next((n for n in known if wanted.startswith(n.lower())), "") or wanted
+    project.say(
+        f"{pin.upstream}: builds over the release's own wheel of {distribution}, package {package} (upstream.lock)"
+    )
+    return BuildConfig(distribution, package, "overlay")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,10 @@ def _shared(project: Project, names: tuple[str, ...], offline: bool) -> list[Fin
 @click.command("check")
 @click.argument("names", nargs=-1)
 @click.option("--text", "text_only", is_flag=True, help="Only what needs no upstream: no zero fuzz, no stable bytes.")
+@click.option("--fix", "mend", is_flag=True, help="First write what can be written: statuses, your sign-offs, bytes.")
 @offline_option
 @json_option
-def command(names: tuple[str, ...], text_only: bool, offline: bool, as_json: bool) -> None:
+def command(names: tuple[str, ...], text_only: bool, mend: bool, offline: bool, as_json: bool) -> None:
     """Check the hygiene of all stacks.
 
     Trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements, self-references.
@@ -42,13 +43,20 @@ def command(names: tuple[str, ...], text_only: bool, offline: bool, as_json: boo
     from patchq.stacks.check import check
 
     project = open_project(as_json)
+    written: tuple[str, ...] = ()
+    if mend:
+        from patchq.stacks.fix import fix
+
+        written = fix(project, names).written
     found = check(project, names, offline=offline, text_only=text_only)
     if not text_only:
         found += _shared(project, names, offline)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
-        emit("check", {"findings": [asdict(f) for f in found]})
+        emit("check", {"findings": [asdict(f) for f in found], "written": list(written)})
     else:
+        for name in written:
+            echo(f"{name}: rewritten")
         for f in found:
             where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
             word = "" if f.level == "problem" else f"{f.level}: "

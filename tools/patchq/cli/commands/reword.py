@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import click
+
+from patchq.cli.common import json_option, open_project, set_option, show_exported
+
+
+@click.command("reword")
+@click.argument("patch")
+@click.option("--message", "-m", multiple=True, help="Subject, then paragraphs; trailers stay.  [default: an editor]")
+@click.option("--trailer", "trailers", multiple=True, metavar="'KEY: VALUE'", help="In place of those of its key.")
+@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Whose it is; `me` for yourself.")
+@set_option
+@json_option
+def command(
+    patch: str, message: tuple[str, ...], trailers: tuple[str, ...], author: str, set_name: str, as_json: bool
+) -> None:
+    """Give a patch another message, trailers or author."""
+    from patchq.stacks.fix import reword
+    from patchq.stacks.views import show
+
+    project = open_project(as_json)
+    text = "\n\n".join(message)
+    pairs = []
+    for trailer in trailers:
+        key, colon, value = trailer.partition(":")
+        if not colon:
+            raise click.UsageError(f"--trailer {trailer!r} is not 'KEY: VALUE'")
+        pairs.append((key.strip(), value.strip()))
+    if not (text or pairs or author):
+        text = click.edit(show(project, patch, set_name)[1].message) or ""
+        if not text:
+            raise click.UsageError("nothing was written: -m 'SUBJECT' -m 'WHY' says it without an editor")
+    result = reword(project, patch, message=text, trailers=pairs, author=author, set_name=set_name)
+    show_exported(result, as_json, "reword")

@@ -1,0 +1,52 @@
+"""What the shell completes: patches, upstreams, sets and refs of the project around, by the names of parameters."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+#: Of a parameter's name: what stands there. A verb's own meaning goes before.
+_KINDS = {
+    "patch": "patches", "patches": "patches", "amend": "patches", "to": "patches", "before": "patches",
+    "after": "patches", "only": "patches", "name": "upstreams", "names": "upstreams", "upstream": "upstreams",
+    "set_name": "sets", "new_set": "sets", "ref": "refs", "refs": "refs", "onto": "refs", "old": "refs", "new": "refs",
+}  # fmt: skip
+_OTHERWISE = {("new", "name"): "", ("drift", "to"): "refs", ("move", "after"): "patches", ("pr", "name"): ""}
+
+
+def attach(verb: str, command: click.Command) -> click.Command:
+    """``command`` with completions for its parameters; only done where the shell asks for them."""
+    for param in command.params:
+        kind = _OTHERWISE.get((verb, param.name or ""), _KINDS.get(param.name or "", ""))
+        if kind and not isinstance(param.type, (click.Path, click.Choice)):
+            param.shell_complete = functools.partial(_complete, kind)  # type: ignore[method-assign]
+    return command
+
+
+def _complete(kind: str, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in _words(ctx, kind) if word.startswith(incomplete)]
+
+
+def _words(ctx: click.Context, kind: str) -> list[str]:
+    """What may be typed there; nothing where there is no project, or one that can't be read."""
+    from patchq.errors import PatchqError
+    from patchq.project.project import Project
+
+    try:
+        project = Project.find(Path(ctx.find_root().params.get("project") or "."))
+        lock = project.lock
+        if kind == "upstreams":
+            return list(lock.upstreams)
+        if kind == "sets":
+            return list(lock.sets)
+        if kind == "refs":
+            return sorted({ref for upstream in lock.upstreams.values() for ref in upstream.pins})
+        stacks = project.stacks(project.choose_set(str(ctx.params.get("set_name") or "")))
+        names = [name for stack in stacks for name in stack.names]
+        full = [f"{stack.pin.upstream}/{name}" for stack in stacks for name in stack.names]
+        return [*(n for n in names if names.count(n) == 1), *full]
+    except (PatchqError, OSError):
+        return []

@@ -1,0 +1,118 @@
+"""``check --fix`` and ``reword``: what a patch says, written anew without touching what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import PatchqError, UserError, nearest
+from patchq.formats.header import Header, clean_message, parse_trailers, split_trailers, with_trailer
+from patchq.names import CommitId
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.stack import find_patch, load_stack
+from patchq.stacks.edit import load, user_ident
+from patchq.stacks.export import Entry, Exported, write_stack
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What ``check --fix`` has written: patches, as ``upstream/ref/name``."""
+
+    written: tuple[str, ...]
+
+
+def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
+    """Write what can be written: a status that is missing, a sign-off of yours, and the bytes that export writes.
+
+    :raises EditedTreeError: if an applied stack's worktree holds work that isn't in it.
+    """
+    with project.locked("check"):
+        known = list(project.lock.upstreams)
+        for name in names:
+            if name not in known:
+                raise UserError(
+                    f"no upstream {name!r} in upstream.lock", hint=nearest(name, known, f"it has {', '.join(known)}")
+                )
+        change = Change("check", "check --fix")
+        written: list[str] = []
+        for upstream in project.lock.upstreams.values():
+            for pin in upstream.pins.values() if not names or upstream.name in names else ():
+                stack = load_stack(project.layout, pin)
+                if not stack.names:
+                    continue
+                try:
+                    loaded = load(project, stack, project.choose_set(""))
+                except PatchqError as error:
+                    project.say(f"{pin.upstream} {pin.ref} is left as it is: {error.message}")
+                    continue
+                importer = upstream.check.sign_off == "importer"
+                entries = [_mended(project, entry, importer) for entry in loaded.entries]
+                done = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
+                written += [f"{pin.upstream}/{pin.ref}/{name}" for name in done.written]
+        if written:
+            project.journal.perform(change)
+        return Fixed(tuple(written))
+
+
+def _mended(project: Project, entry: Entry, importer: bool) -> Entry:
+    message = entry.commit.message
+    header = Header(entry.commit.author, message)
+    if not header.values("Upstream-Status"):
+        message = with_trailer(message, "Upstream-Status", "Pending")
+    signed = header.values("Signed-off-by")
+    author = f"{header.author.name} <{header.author.email}>"
+    you = user_ident(project)
+    yours = f"{you.name} <{you.email}>"
+    # Nobody signs for another.
+    if (importer and not signed) or (not importer and author == yours and author not in signed):
+        message = with_trailer(message, "Signed-off-by", yours)
+    if message == entry.commit.message:
+        return entry
+    return Entry(entry.name, replace(entry.commit, commit=CommitId(""), message=message))
+
+
+def reword(
+    project: Project, patch: str, *, message: str = "", trailers: Sequence[tuple[str, str]] = (), author: str = "",
+    set_name: str = "",
+) -> Exported:  # fmt: skip
+    """Give a patch another message, trailers or author; what it changes stays as it is.
+
+    :param message: its subject and body; trailers that it doesn't name are kept.
+    :param trailers: each takes the place of those of its key; an empty value takes them out.
+    :raises UserError: for a message without words, or an author that is none.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("reword"):
+        stack, name = find_patch(project.stacks(set_name), patch)
+        loaded = load(project, stack, set_name)
+        entries = []
+        for entry in loaded.entries:
+            if entry.name != name:
+                entries.append(entry)
+                continue
+            text = _reworded(entry.commit.message, message, trailers)
+            who = entry.commit.author
+            if author:
+                new = user_ident(project, "" if author == "me" else author)
+                who = replace(who, name=new.name, email=new.email)
+            entries.append(Entry(name, replace(entry.commit, commit=CommitId(""), message=text, author=who)))
+        change = Change("reword", f"reword {stack.pin.upstream}/{name}")
+        result = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
+        project.journal.perform(change)
+        return result
+
+
+def _reworded(old: str, message: str, trailers: Sequence[tuple[str, str]]) -> str:
+    text, block = split_trailers(clean_message(old))
+    if message:
+        text, own = split_trailers(clean_message(message))
+        named = {key.lower() for key, _ in parse_trailers(message)}
+        block = [*own, *(line for line in block if line.split(":")[0].strip().lower() not in named)]
+    if not text.strip():
+        raise UserError("a message needs a subject", hint="-m 'SUBJECT' -m 'WHY'")
+    for key, value in trailers:
+        at = next((n for n, line in enumerate(block) if line.lower().startswith(f"{key.lower()}:")), len(block))
+        block = [line for line in block if not line.lower().startswith(f"{key.lower()}:")]
+        block[at:at] = [f"{key}: {value}"] if value else []
+    return clean_message("\n".join([text.rstrip(), "", *block]))
