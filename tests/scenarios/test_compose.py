@@ -89,6 +89,7 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
     assert copied == [
         "COPY dist/default/*.whl dist/default/constraints.txt /wheels/",
         "COPY dist/default/*.whl /wheels/",
+        "COPY dist/default/provenance.json dist/default/patchq.cdx.json /usr/share/patchq/",
     ]
     stack_id = json.loads(deployable.ok("status", "--json"))
     assert stack_id
@@ -100,6 +101,8 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
         "*",
         "!dist/default/*.whl",
         "!dist/default/constraints.txt",
+        "!dist/default/provenance.json",
+        "!dist/default/patchq.cdx.json",
         "!deploy/dev.sh",
     ]
 

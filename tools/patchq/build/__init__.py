@@ -1,11 +1,13 @@
 """Trees to wheels and containers, each with what it is made of."""
 
 __all__ = [
+    "attest",
     "backend",
     "build",
     "compose",
     "contents",
     "dist",
+    "image",
     "job",
     "overlay",
     "platforms",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchq.build import platforms
+from patchq.build import attest, platforms
 from patchq.build.job import Job, Made
 from patchq.build.sbom import render
 from patchq.errors import StateError
@@ -151,6 +151,8 @@ def write_beside(job: Job) -> None:
         "requirements.txt": _requirements(head, known),
         "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
     }
+    wheels = {w[2]: w[3] for w in [*known, *kernels]}
+    documents[attest.NAME] = attest.statement(job, wheels)
     for name, data in documents.items():
         if fsio.read_or_none(folder / name) != data:
             fsio.write_atomic(folder / name, data)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from patchq import __version__
 from patchq.project.project import Project
 from patchq.project.stack import Stack
+
+if TYPE_CHECKING:
+    from cyclonedx.model.bom import Bom
 
 
 def render(
@@ -56,6 +60,7 @@ def render(
                 for name in stack.names
                 if name not in left_out
             ]
+            _add_vex(bom, ref, stack, left_out)
             bom.components.add(
                 Component(
                     name=distribution,
@@ -69,3 +74,22 @@ def render(
             )
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1)
     return (text + "\n").encode()
+
+
+def _add_vex(bom: Bom, ref: str, stack: Stack, left_out: Sequence[str]) -> None:
+    """What the patches of a component say that they mend (``CVE:``), as CycloneDX's exploitability statements."""
+    from cyclonedx.model.impact_analysis import ImpactAnalysisState
+    from cyclonedx.model.vulnerability import BomTarget, Vulnerability, VulnerabilityAnalysis
+
+    for name, header in stack.headers():
+        for number in header.values("CVE"):
+            mended = name not in left_out
+            said = f"{name}: {header.subject}" + ("" if mended else "; it takes effect when compiled, and is left out")
+            analysis = VulnerabilityAnalysis(
+                state=ImpactAnalysisState.RESOLVED_WITH_PEDIGREE if mended else ImpactAnalysisState.EXPLOITABLE,
+                detail=said,
+            )
+            known = f"{number}-{ref}"
+            bom.vulnerabilities.add(
+                Vulnerability(bom_ref=known, id=number, affects=[BomTarget(ref=ref)], analysis=analysis)
+            )

@@ -48,6 +48,7 @@ VERBS = {
     "bundle": ("bundle", "Write all that a site without a network needs into one file."),
     "compose": ("compose", "Write the containers of a set: Dockerfile, Dockerfile.dev, compose.yaml."),
     "verify-installed": ("verify_installed", "Check what an environment really runs."),
+    "verify-image": ("verify_image", "Check that an image is what the lock says."),
     "doctor": ("doctor", "Look at this machine and the project."),
 }
 

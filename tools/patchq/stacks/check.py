@@ -195,6 +195,9 @@ def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Pr
     for value in header.values("Build"):
         if value != "source":
             found.append(("build", f"Build: {value} is unknown", "source, or no such trailer"))
+    for value in header.values("CVE"):
+        if not re.fullmatch(r"CVE-\d{4}-\d{4,}", value):
+            found.append(("cve", f"CVE: {value} is no number of one", "CVE-2026-12345, one line each"))
     signed = header.values("Signed-off-by")
     if project.lock.upstreams[upstream].check.sign_off == "importer":
         if not signed:

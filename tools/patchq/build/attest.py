@@ -1,0 +1,64 @@
+"""An in-toto statement of how the wheels of a set came to be: SLSA's provenance, the same bytes on every machine.
+
+https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. It isn't signed here: whoever publishes it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from patchq import __version__
+from patchq.build.job import Job
+from patchq.project.stack import Stack
+from patchq.system import fsio
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://slsa.dev/provenance/v1"
+#: What the build type's parameters mean: docs/reference/formats.md.
+BUILD_TYPE = "https://patchq.dev/build/v1"
+BUILDER = "https://patchq.dev/patchq"
+#: The file's name, beside the wheels and in an image.
+NAME = "provenance.json"
+
+
+def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
+    """The statement over ``wheels`` (SHA-256 by file name), as a file."""
+    lock = job.project.layout.lock.read_bytes()
+    patches = [_patches(a.stack, [p.applied.name for p in a.state.patches]) for a in job.applied]
+    body = {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(wheels.items())],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": {"set": job.set_name, "stackId": job.stack_id},
+                "internalParameters": {},
+                "resolvedDependencies": [
+                    {"uri": "upstream.lock", "digest": {"sha256": hashlib.sha256(lock).hexdigest()}},
+                    *(_pin(a.stack) for a in job.applied),
+                    *(p for some in patches for p in some),
+                ],
+            },
+            "runDetails": {"builder": {"id": BUILDER, "version": {"patchq": __version__}}},
+        },
+    }
+    return fsio.dump_json(body)
+
+
+def _pin(stack: Stack) -> dict[str, Any]:
+    pin = stack.pin
+    known = {"gitCommit": str(pin.commit or ""), "sha256": pin.sha256}
+    digest = {kind: value for kind, value in known.items() if value}
+    uri = f"git+{pin.url}@{pin.ref}" if pin.url else f"pkg:pypi/{pin.archive.replace('==', '@')}"
+    return {"name": pin.upstream, "uri": uri, "digest": digest}
+
+
+def _patches(stack: Stack, names: Sequence[str]) -> list[dict[str, Any]]:
+    folder = f"patches/{stack.pin.upstream}/{stack.path('x').parent.name}"
+    return [
+        {"uri": f"{folder}/{name}.patch", "digest": {"sha256": hashlib.sha256(stack.read(name)).hexdigest()}}
+        for name in names
+    ]

@@ -1,0 +1,37 @@
+"""An image against this project: what it must be, from the lock, the applied stack and the wheels in ``dist/SET``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from patchq.build import attest
+from patchq.build.reference import wheels_of
+from patchq.environment.image import read_image
+from patchq.environment.inspect_image import Expected, ImageVerdict, judge_image, kept, wanted
+from patchq.errors import UserError
+from patchq.project.project import Project
+from patchq.stacks.applied import compute_stack_id, read_applied
+from patchq.system import fsio
+
+
+def check_image(project: Project, path: Path, *, set_name: str = "", platform: str = "") -> ImageVerdict:
+    """Whether an image is what the lock says.
+
+    :raises UserError: if it can't be read, the set isn't applied, or its wheels aren't built.
+    """
+    set_name = project.choose_set(set_name)
+    applied = read_applied(project, set_name, edits_matter=False)
+    references, wrong = wheels_of(project, set_name)
+    changed = [r.name for r in references if r.changed] + wrong
+    if not references or changed:
+        what = f"{changed[0]} isn't as it was built" if changed else f"dist/{set_name} has no wheels to compare with"
+        raise UserError(what, hint="`patchq build` makes the same wheels again")
+    expected = Expected(
+        compute_stack_id(applied),
+        fsio.sha256_file(project.layout.lock),
+        set_name,
+        {a.build.distribution: a.build.package for a in applied if a.build},
+        references,
+        fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
+    )
+    return judge_image(read_image(path, wanted, kept, platform), expected)
