@@ -123,7 +123,11 @@ def test_mutants_run_in_forks_that_a_proof_must_pass_in(limited: Patchq) -> None
     """A fork is its session's leader. A proof that fails in one is run in processes of its own, and sees no more."""
     proof = limited.root / "tests/stacks/up/test_limit.py"
     fork = "os.getsid(0) == os.getpid()"
-    noting = "import os\n" + WEAK + f"    with open(os.environ['PATCHQ_TREES'] + '.seen', 'a') as out:\n        print({fork}, file=out)\n"
+    noting = (
+        "import os\n"
+        + WEAK
+        + f"    with open(os.environ['PATCHQ_TREES'] + '.seen', 'a') as out:\n        print({fork}, file=out)\n"
+    )
     proof.write_text(noting)
     expected = survivors(mutated(limited, "limit")["up/limit"])
     assert expected

@@ -49,6 +49,18 @@ def test_each_pin_has_a_hash_and_no_index_is_named(path) -> None:
     assert re.findall(r"^--.*$", path.read_text(), re.MULTILINE) == ["--only-binary :all:"]
 
 
+def test_what_patchq_itself_needs_is_part_of_what_the_tests_have(lock: ModuleType) -> None:
+    """The action installs it without asking for dependencies: it must be whole, on each target."""
+    pins = lock.parsed((ROOT / "locks" / "tests.txt").read_text())
+    own = lock.parsed((ROOT / "locks" / "patchq.txt").read_text())
+    assert own == lock.own(pins)
+    names = {canonicalize_name(pin.requirement.name) for pin in own}
+    asked = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()["project"]["dependencies"]
+    assert {canonicalize_name(Requirement(text).name) for text in asked} <= names
+    assert "setuptools" in names
+    assert not names & {"torch", "pytest", "ruff"}
+
+
 @pytest.mark.parametrize("way", WAYS, ids="+".join)
 def test_what_pyproject_asks_for_is_locked_once(lock: ModuleType, way: tuple[str, ...]) -> None:
     project = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()["project"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from patchq.errors import UserError
 from patchq.formats.render import render
+from patchq.project import own
 from patchq.project.project import Project
 from patchq.stacks.applied import applied_stack_id
 from patchq.system import fsio
@@ -59,6 +60,7 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
         "port": environment.port, "gpu": environment.gpu, "packages": packages,
         "dist": f"{project.layout.dist.name}/{set_name}",
         "stack_id": applied_stack_id(project, set_name), "set_name": set_name,
+        "patchq": own.source(), "case": own.CASE,
         "lock_sha256": fsio.sha256_file(project.layout.lock),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
         "folder": folder.relative_to(root).as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),

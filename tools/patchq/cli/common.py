@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from patchq.cli.terminal import echo, echo_json, echo_progress
+from patchq.errors import PatchqError
+from patchq.project import own
 from patchq.project.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,8 +21,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 def open_project(as_json: bool = False) -> Project:
     """The project that the command line means; what it says goes to standard error."""
     ctx = click.get_current_context()
-    say = (lambda _: None) if as_json else (lambda line: echo(line, err=True))
+
+    def say(line: str) -> None:
+        if not as_json:
+            echo(line, err=True)
+
     project = Project.find(Path(ctx.obj["project"]), say, ctx.obj["wait"])
+    with contextlib.suppress(PatchqError):  # a lock that can't be read is told by what needs it
+        if note := own.differs(project.lock.patchq):
+            say(f"note: {note}")
     if sys.stderr.isatty() and not as_json:
         project.progress = echo_progress
     return project

@@ -120,6 +120,7 @@ class Lock:
     :ivar mismatches: by set, the distributions that an upstream of it asks for in another version than the set
         has, and why that is meant.
     :ivar mergers: programs by name, for ``resolve --merger``.
+    :ivar patchq: the version that the project is made with; empty for any.
     """
 
     default_set: str
@@ -128,6 +129,7 @@ class Lock:
     environments: Mapping[str, Environment] = field(default_factory=dict)
     mergers: Mapping[str, str] = field(default_factory=dict)
     mismatches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    patchq: str = ""
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """The pins of a set, parents before what is nested in them.
@@ -181,7 +183,8 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     mismatches = {
         name: reader.mismatches(name, table, sets) for name, table in reader.table(raw, "mismatches", "").items()
     }
-    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches)
+    made_with = reader.text(raw, "patchq", "patchq")
+    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches, made_with)
 
 
 class _Reader:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from patchq import __version__
 from patchq.errors import UserError
 from patchq.formats.lockedit import EMPTY
+from patchq.project import own
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME
 
@@ -29,7 +31,14 @@ jobs:
       - uses: actions/checkout@v4
       - uses: actions/setup-python@v5
         with: {python-version: "3.11"}
-      - run: python -m pip install patchq
+      # By commit or by hash: a bare name is whoever's takes it first on the index.
+      - run: |
+          case "$PATCHQ" in
+            @CASE@) ;;
+            *) echo "::error::set the variable PATCHQ: patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH"; exit 1;;
+          esac
+          python -m pip install "$PATCHQ"
+        env: {PATCHQ: "@PATCHQ@"}
       - run: patchq check
       - run: patchq apply
       # What upstream's newest would cost: an annotation on each patch that stops there. It fails nothing.
@@ -62,6 +71,7 @@ jobs:
         with:
           name: ${{ inputs.name }}
           onto: ${{ inputs.onto }}
+          patchq: "@PATCHQ@"
 """
 _ACTION = """\
 name: follow
@@ -70,7 +80,7 @@ inputs:
   name: {description: "an upstream; all that have patches by default", default: ""}
   onto: {description: "a ref; the newest release by default", default: ""}
   options: {description: "more options of patchq follow, separated by blanks", default: ""}
-  patchq: {description: "what to install", default: "patchq"}
+  patchq: {description: "patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH", required: true}
   token:
     description: "may write contents and pull requests; of GitHub's own no workflow is started by what it opens"
     default: ${{ github.token }}
@@ -79,9 +89,15 @@ runs:
   steps:
     - uses: actions/setup-python@v5
       with: {python-version: "3.11"}
+    # By commit or by hash: a bare name is whoever's takes it first on the index.
     - shell: bash
       env: {PATCHQ: "${{ inputs.patchq }}"}
-      run: python -m pip install "$PATCHQ"
+      run: |
+        case "$PATCHQ" in
+          @CASE@) ;;
+          *) echo "::error::set the variable PATCHQ: patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH"; exit 1;;
+        esac
+        python -m pip install "$PATCHQ"
     - shell: bash
       env:
         GITHUB_TOKEN: ${{ inputs.token }}
@@ -90,6 +106,11 @@ runs:
         OPTIONS: ${{ inputs.options }}
       run: patchq follow ${NAME:+"$NAME"} ${ONTO:+--onto "$ONTO"} $OPTIONS
 """
+
+
+def _from_here(workflow: str) -> bytes:
+    """A workflow, with the source of this patchq, or the repository's variable that says one."""
+    return workflow.replace("@CASE@", own.CASE).replace("@PATCHQ@", own.source() or "${{ vars.PATCHQ }}").encode()
 
 
 def init(folder: Path) -> list[str]:
@@ -102,11 +123,11 @@ def init(folder: Path) -> list[str]:
         raise UserError(f"{folder} is a project already", hint="`patchq status` shows it")
     made = []
     for name, data in (
-        (LOCK_NAME, EMPTY),
+        (LOCK_NAME, EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode()),
         (".gitattributes", _ATTRIBUTES.encode()),
-        (".github/workflows/patches.yml", _WORKFLOW.encode()),
-        (".github/workflows/rebases.yml", _REBASES.encode()),
-        (".github/actions/follow/action.yml", _ACTION.encode()),
+        (".github/workflows/patches.yml", _from_here(_WORKFLOW)),
+        (".github/workflows/rebases.yml", _from_here(_REBASES)),
+        (".github/actions/follow/action.yml", _ACTION.replace("@CASE@", own.CASE).encode()),
         ("patches/.gitkeep", b""),
         ("tests/stacks/.gitkeep", b""),
     ):
