@@ -11,7 +11,7 @@ PAGES = sorted(
     [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_INLINE = re.compile(r"`(patchq [^`\n]+)`")
+_INLINE = re.compile(r"`(patchq (?!@)[^`\n]+)`")
 
 
 def commands(page: Path) -> list[str]:

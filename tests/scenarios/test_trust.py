@@ -35,6 +35,9 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "forecast": (("forecast", "up", "--onto", "v2"), ("forecast", "up", "--onto", "v2", "--blame")),
     "ledger": (("ledger",),),
     "move": (("move", "second", "--first"),),
+    "reword": (("reword", "third", "-m", "Other words\n\nWhy."),),
+    "conflict": (("conflict",),),
+    "use": (("use", "next"),),
     "undo": (("undo",),),
     "check": (("check",),),
     "drift": (("drift", "up", "--from", "v1", "--to", "v2"),),
@@ -44,6 +47,7 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "compose": (("compose",),),
     "doctor": (("doctor",),),
     "verify-installed": (("verify-installed",),),
+    "verify-image": (("verify-image", "TREE"),),
 }
 
 
@@ -172,6 +176,7 @@ def test_it_runs_nothing_of_an_upstream(hostile: Patchq, upstream: Path, mark: P
         "DIFF": str(diff),
         "HTML": str(tmp_path / "r.html"),
         "BUNDLE": str(tmp_path / "b"),
+        "TREE": str(hostile.tree()),
     }
     if mark.exists():  # by git itself, of the test's own commands
         for path in mark.iterdir():

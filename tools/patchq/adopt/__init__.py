@@ -12,5 +12,7 @@ __all__ = [
     "mails",
     "overlay",
     "recipe",
+    "scripts",
+    "shell",
     "stgit",
 ]
