@@ -90,6 +90,20 @@ def test_drop_and_undo(stack: Patchq) -> None:
     assert "up to date" in stack.ok("apply")
 
 
+def test_why_a_patch_was_dropped_is_in_the_ledger(stack: Patchq) -> None:
+    before = stack.snapshot()
+    stack.ok("drop", "first", "--why", "it did more harm than good")
+    (line,) = json.loads(stack.ok("ledger", "--json"))["ledgers"][0]["attempts"]
+    assert (line["patch"], line["from_ref"], line["onto"], line["outcome"]) == ("first", "v1", "v1", "withdrawn")
+    assert line["how"] == "it did more harm than good"
+    assert len(set(line["patch_id"])) > 1
+    assert stack.ok("ledger")
+    stack.ok("undo")
+    assert stack.snapshot() == before
+    stack.ok("drop", "first")
+    assert not json.loads(stack.ok("ledger", "--json"))["ledgers"], "nothing was said"
+
+
 def test_undo_goes_back_step_by_step_and_new_leaves_the_edits(stack: Patchq) -> None:
     stack.ok("undo")
     assert "edited" in stack.ok("status")

@@ -67,10 +67,16 @@ class Warm:
                 "args": list(args), "env": runner.clean_environment(env), "cwd": str(cwd), "trees": str(trees),
                 "bytecode": str(trees.with_name("bytecode")), "timeout": timeout, "learn": learn,
             }  # fmt: skip
-            server.stdin.write(json.dumps(job).encode() + b"\n")
-            server.stdin.flush()
-            line = server.stdout.readline()
-            answer: dict[str, Any] = json.loads(line) if line else {"said": "the process ended", "ended": False}
+            try:
+                server.stdin.write(json.dumps(job).encode() + b"\n")
+                server.stdin.flush()
+                line = server.stdout.readline()
+            except BrokenPipeError:
+                line = b""
+            if not line:  # it ended, for want of memory perhaps: that says nothing of the proof
+                del self._servers[slot]
+                return in_its_own_process(args, env, cwd, timeout)
+            answer: dict[str, Any] = json.loads(line)
             if not answer["ended"]:
                 raise runner.CommandError(["pytest", *args], 124, b"", answer["said"].encode() + b"\nno answer in time")
             return str(answer["said"])
