@@ -46,3 +46,19 @@ def test_fp4_to_fp8_is_exact(
     codes = list(map(int, subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()))
     values = torch.tensor(codes, dtype=torch.uint8).view(torch.float8_e4m3fn).float().tolist()
     assert values == [*LEVELS, *(-v for v in LEVELS)]
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("swap_ab", [False, True])
+@pytest.mark.parametrize("launcher", ["namespace", "generic"])
+def test_the_emulated_kernels_compute(
+    trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str, swap_ab: bool
+) -> None:
+    """Twelve cases against float64, on an SM90 GPU; exchanging the scales of A and B in the launcher makes them wrong."""
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("not run: needs sm90")
+    monkeypatch.syspath_prepend(str(HERE))
+    program = __import__("emulate").build(trees, tmp_path, launcher, (128, 128), swap_ab)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.stdout.count('"wrong": 0,') == 12, done.stdout
+    assert done.returncode == 0
