@@ -45,11 +45,17 @@ def test_mxfp4_legacy_variables(upstream_import: Load) -> None:
     assert not [n for n in known if "MXFP4" in n and n.startswith(("VLLM_USE_FLASHINFER_MOE", "VLLM_MXFP4_USE"))]
 
 
-def test_mxfp4_dispatch_line(quant_config: Callable[..., Any], moe_backend: Callable[..., str], log: list[str]) -> None:
+def test_mxfp4_dispatch_line(
+    upstream_import: Load, quant_config: Callable[..., Any], moe_backend: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """One line says which backend it is."""
+    said: list[str] = []
+    logger = upstream_import("vllm.model_executor.layers.fused_moe.oracle.mxfp4").logger
+    monkeypatch.setattr(logger, "info_once", lambda message, *args, **given: said.append(message))
     quant_config()
     moe_backend("auto")
-    assert [line for line in log if "Using 'MARLIN' Mxfp4 MoE backend." in line]
+    assert "Using 'MARLIN' Mxfp4 MoE backend." in said
 
 
 @pytest.mark.parametrize(("backend", "kernel"), [("marlin", "Marlin"), ("auto", "FlashInfer")])

@@ -38,8 +38,10 @@ def test_both(
     ],
     ids=str,
 )  # fmt: skip
-def test_weights_stay_exclusive(parse: Callable[..., Any], other: dict[str, Any]) -> None:
+def test_weights_stay_exclusive(
+    parse: Callable[..., Any], other: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert not isinstance(given(parse, targets=TARGETS, moe={"activation": "mxfp8"}), str)
     refused = given(parse, targets=TARGETS, **other)
     assert isinstance(refused, str), refused
-    assert "mutually exclusive" in refused
+    assert "mutually exclusive" in refused + capsys.readouterr().err
