@@ -1,6 +1,6 @@
 """For the owner of a GB10: how fast does the stack serve gpt-oss-120b, beside stock vLLM?
 
-    python benchmarks/gb10_serve.py --patched /opt/patched/bin/python [--stock /opt/stock/bin/python] --out gb10-serve.md
+    python benchmarks/gb10_serve.py --patched /opt/patched/bin/python --stock /opt/stock/bin/python [-- SERVE-ARGUMENTS]
 
 Each Python is one that has vLLM: the set's wheels, and upstream's. For stock, for the patched build with stock's
 settings, and for the patched build with the settings of the recipe, an OpenAI server is started on loopback, warmed,
@@ -360,12 +360,18 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8017)
     parser.add_argument("--any-gpu", action="store_true", help="a rehearsal on another GPU than a GB10's")
     parser.add_argument("--plan", action="store_true", help="say what would be run")
-    parser.add_argument("more", nargs="*", help="after --: arguments for every vllm serve")
     return parser
 
 
+def split(given: list[str]) -> tuple[list[str], list[str]]:
+    """One's own arguments, and those after ``--``, which are for every ``vllm serve``."""
+    at = given.index("--") if "--" in given else len(given)
+    return given[:at], given[at + 1 :]
+
+
 def main() -> int:
-    given = arguments().parse_args()
+    own, more = split(sys.argv[1:])
+    given = argparse.Namespace(**vars(arguments().parse_args(own)), more=more)
     # Ended from outside, it ends its server too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -131,7 +131,8 @@ def answer(spec: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     found: dict[str, Any] = {"name": spec["name"], "versions": versions(), "passes": {}, "seconds": {}}
-    found["machine"] = {"gpu": torch.cuda.get_device_name(), "capability": list(torch.cuda.get_device_capability())}
+    if torch.cuda.is_available():
+        found["machine"] = {"gpu": torch.cuda.get_device_name(), "capability": list(torch.cuda.get_device_capability())}
     start = time.monotonic()
     try:
         if spec.get("capability"):

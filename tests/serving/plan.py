@@ -1,12 +1,12 @@
 """What is served, and beside what: one engine a case, patched and unpatched alike unless a case says otherwise.
 
-A case's ``truth`` says which reference it is held against, by the arguments of ``reference.py``.
+A case's ``truth`` says what is otherwise in the reference that it is held against: layers in MXFP4, ``no sinks``.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,11 @@ LENGTHS = (7, 33, 64, 127, 129, 200, 500, 1100)
 WHOLE = {"name": "batched", "max_tokens": 16, "prompt_logprobs": True}
 ALONE = {**WHOLE, "name": "alone", "alone": True}
 SM121 = (12, 1)
+#: What is otherwise in a reference; nothing, for the checkpoint as it is.
+Truth = tuple[str, ...]
+NO_SINKS: Truth = ("no sinks",)
+#: Not held against: what rounding to BF16 does to the reference itself.
+ROUNDED: Truth = ("bfloat16",)
 
 
 @dataclass(frozen=True)
@@ -31,61 +36,66 @@ class Case:
     passes: tuple[Mapping[str, Any], ...] = (WHOLE,)
     env: Mapping[str, str] = field(default_factory=dict)
     capability: tuple[int, int] | None = None
-    truth: tuple[str, ...] = ()
-    unpatched_truth: tuple[str, ...] | None = None
+    truth: Truth = ()
     builds: tuple[str, ...] = ("patched", "unpatched")
     beside: str = "marlin"
     draft: bool = False
-
-    def held_against(self, build: str) -> tuple[str, ...]:
-        other = self.unpatched_truth if build == "unpatched" else None
-        return self.truth if other is None else other
 
 
 GREEDY = {"name": "batched", "max_tokens": 48}
 FLASHINFER = {"attention_backend": "FLASHINFER"}
 EVERY_RELEASE = (
     Case("marlin", passes=(WHOLE, ALONE)),
-    Case("chunked prefill", {"max_num_batched_tokens": 128, "max_num_seqs": 8}),
-    Case("prefix cache", {"enable_prefix_caching": True},
-         ({**WHOLE, "prompt_logprobs": False, "name": "batched"}, {**WHOLE, "prompt_logprobs": False, "name": "hit"})),
+    # Log-probabilities of the prompts fill the cache and don't read it; the second pass does.
+    Case("chunked prefill, prefix cache", {"max_num_batched_tokens": 128, "enable_prefix_caching": True},
+         (WHOLE, {**WHOLE, "prompt_logprobs": False, "name": "hit"})),
     Case("CUDA graphs", {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8]}},
          (WHOLE, ALONE)),
-    Case("Triton experts", {"moe_backend": "triton"}),
-    Case("sinks off", env={"VLLM_ATTENTION_SINKS": "false"}, truth=("--no-sinks",), unpatched_truth=()),
-    Case("FP8 KV cache", {"kv_cache_dtype": "fp8"}),
-    Case("Triton top-k", env={"VLLM_MOE_TRITON_TOPK": "1"}, builds=("patched",)),
     Case("FlashInfer, taken for SM121", FLASHINFER, capability=SM121),
-    Case("FlashInfer, taken for SM121, FP8 KV", {**FLASHINFER, "kv_cache_dtype": "fp8"}, capability=SM121),
     Case("Eagle3", passes=(GREEDY,), draft=True),
     Case("Eagle3, FlashInfer, taken for SM121", FLASHINFER, (GREEDY,), capability=SM121, draft=True),
+    Case("sinks off", env={"VLLM_ATTENTION_SINKS": "false"}, truth=NO_SINKS, builds=("patched",)),
+    Case("Triton top-k", env={"VLLM_MOE_TRITON_TOPK": "1"}, builds=("patched",)),
+    Case("FP8 KV cache", {"kv_cache_dtype": "fp8"}),
+    Case("Triton experts", {"moe_backend": "triton"}),
+    Case("FlashInfer, taken for SM121, FP8 KV", {**FLASHINFER, "kv_cache_dtype": "fp8"}, capability=SM121),
 )  # fmt: skip
 #: ``--mxfp4-layers`` is there with the stacks up to v0.20.0.
 LAYERS = (
-    Case("layers qkv, o", {"mxfp4_layers": "moe,qkv,o"}, truth=("--quantised", "qkv,o")),
-    Case("layers qkv, o, lm_head", {"mxfp4_layers": "moe,qkv,o,lm_head"}, truth=("--quantised", "qkv,o,lm_head")),
-    Case("layers with LoRA", {"mxfp4_layers": "moe,qkv,o,lm_head", "enable_lora": True, "max_lora_rank": 8}),
-)
-ONLINE = "quantization_config"
+    Case("layers qkv, o, lm_head", {"mxfp4_layers": "moe,qkv,o,lm_head"}, truth=("qkv", "o", "lm_head")),
+    Case("layers qkv, o", {"mxfp4_layers": "moe,qkv,o"}, truth=("qkv", "o"), builds=("patched",)),
+    Case("layers with LoRA", {"mxfp4_layers": "moe,qkv,o,lm_head", "enable_lora": True, "max_lora_rank": 8},
+         builds=("patched",)),
+)  # fmt: skip
+#: Upstream's way from v0.27.0 on, with the lm_head by the patch alone.
+ONLINE_QKV_O = {"re:.*qkv_proj": "mxfp4", "re:.*o_proj": "mxfp4"}
+ONLINE = (
+    Case("online qkv, o, lm_head",
+         {"quantization_config": {"targets": {**ONLINE_QKV_O, "lm_head": "mxfp4"}}, "linear_backend": "marlin"},
+         truth=("qkv", "o", "lm_head")),
+    Case("online qkv, o", {"quantization_config": {"targets": ONLINE_QKV_O}, "linear_backend": "marlin"},
+         truth=("qkv", "o"), builds=("unpatched",)),
+)  # fmt: skip
 
 
 def cases(release: str) -> list[Case]:
     """Of a vLLM release, such as ``0.20.0``."""
     major, minor = (int(part) for part in release.split(".")[:2])
-    return [*EVERY_RELEASE, *(LAYERS if (major, minor) < (0, 27) else ())]
+    own = LAYERS if (major, minor) < (0, 27) else ONLINE
+    return [*EVERY_RELEASE[:6], *own, *EVERY_RELEASE[6:]]
 
 
-def prompts(vocabulary: int, seed: int = 1) -> list[list[int]]:
+def prompts(vocabulary: int, lengths: Sequence[int] = LENGTHS, seed: int = 1) -> list[list[int]]:
     """Random tokens, without those that end or pad."""
     chosen = random.Random(seed)
-    return [[chosen.randrange(2, vocabulary) for _ in range(length)] for length in LENGTHS]
+    return [[chosen.randrange(2, vocabulary) for _ in range(length)] for length in lengths]
 
 
 def spec(case: Case, model: str, draft: str, given: list[list[int]]) -> dict[str, Any]:
     """What ``engine.py`` takes."""
     engine: dict[str, Any] = {
-        "skip_tokenizer_init": True, "max_model_len": 2048, "max_num_seqs": 16, "max_num_batched_tokens": 2048,
-        "gpu_memory_utilization": 0.2, "kv_cache_memory_bytes": 2 << 30, "enforce_eager": True, "seed": 0,
+        "skip_tokenizer_init": True, "max_model_len": 1536, "max_num_seqs": 16, "max_num_batched_tokens": 1536,
+        "gpu_memory_utilization": 0.1, "kv_cache_memory_bytes": 1 << 29, "enforce_eager": True, "seed": 0,
         "moe_backend": "marlin", "enable_prefix_caching": False, **case.engine,
     }  # fmt: skip
     if case.draft:

@@ -1,15 +1,17 @@
 """What transformers says of the model, with the same values that the served model has.
 
-    python tests/serving/reference.py CHECKPOINT SEQUENCES.json OUT.json [--quantised qkv,o,lm_head] [--no-sinks]
+    python tests/serving/reference.py CHECKPOINT JOBS.json OUT.json
 
-MXFP4 blocks are dequantised, which BF16 holds exactly; ``--quantised`` sends those layers through MXFP4 too. By
-default everything is computed in float32. ``SEQUENCES.json`` holds a list of lists of tokens; the answer has for each
-position but the last the log-probability of the token that follows, the likeliest token and its log-probability.
+MXFP4 blocks are dequantised, which BF16 holds exactly, and everything is computed in float32. A job has ``sequences``
+of tokens, and in ``otherwise`` what is not as in the checkpoint: ``qkv``, ``o`` and ``lm_head`` go through MXFP4 too,
+``no sinks``, ``bfloat16``. The answer has for each position but the last the log-probability of the token that follows,
+the likeliest token and its log-probability.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,8 +31,10 @@ LAYERS = {
 NO_SINK = -1e4
 
 
-def tensors(folder: Path, quantised: Iterable[str], device: str) -> dict[str, torch.Tensor]:
-    """The checkpoint's tensors by transformers' names, dequantised, in BF16."""
+def tensors(
+    folder: Path, quantised: Iterable[str], device: str, dtype: torch.dtype = torch.bfloat16
+) -> dict[str, torch.Tensor]:
+    """The checkpoint's tensors by transformers' names, dequantised; no more than one is there in two dtypes."""
     places = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
     ends = tuple(end for name in quantised for end in LAYERS[name])
     found: dict[str, torch.Tensor] = {}
@@ -43,10 +47,12 @@ def tensors(folder: Path, quantised: Iterable[str], device: str) -> dict[str, to
                     scales = file.get_tensor(name.removesuffix("_blocks") + "_scales")
                     # [experts, rows, k] in the file, [experts, k, rows] in transformers.
                     value = mxfp4.dequantise(file.get_tensor(name), scales).transpose(1, 2).contiguous()
-                    found[name.removesuffix("_blocks")] = value
+                    found[name.removesuffix("_blocks")] = value.to(dtype)
                     continue
                 value = file.get_tensor(name)
-                found[name] = mxfp4.dequantise(*mxfp4.quantise(value)) if name.endswith(ends or ("\0",)) else value
+                if name.endswith(ends):
+                    value = mxfp4.dequantise(*mxfp4.quantise(value))
+                found[name] = value.to(dtype)
     return found
 
 
@@ -60,9 +66,12 @@ def load(
     said = json.loads((folder / "config.json").read_text())
     said.pop("quantization_config")
     config = GptOssConfig(**said, attn_implementation="eager")
+    # Newer ones group the experts' products, in BF16 alone.
+    if hasattr(config, "_experts_implementation"):
+        config._experts_implementation = "eager"
     with torch.device("meta"):
         model = GptOssForCausalLM(config)
-    weights = {name: tensor.to(dtype) for name, tensor in tensors(folder, quantised, device).items()}
+    weights = tensors(folder, quantised, device, dtype)
     if not sinks:
         weights |= {name: torch.full_like(t, NO_SINK) for name, t in weights.items() if name.endswith(".sinks")}
     model.load_state_dict(weights, strict=True, assign=True)
@@ -96,19 +105,23 @@ def score(model: Any, sequences: list[list[int]]) -> list[dict[str, list[Any]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("sequences", type=Path)
+    parser.add_argument("jobs", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--quantised", default="", help="qkv, o, lm_head, joined by commas")
-    parser.add_argument("--no-sinks", action="store_true")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
-    quantised = [name for name in given.quantised.split(",") if name]
-    dtype = getattr(torch, given.dtype)
     # TF32 keeps 10 bits of the mantissa, little more than what is to be judged.
     torch.backends.cuda.matmul.allow_tf32 = False
-    model = load(given.checkpoint, quantised, not given.no_sinks, dtype, given.device)
-    given.out.write_text(json.dumps(score(model, json.loads(given.sequences.read_text()))) + "\n")
+    found = []
+    for job in json.loads(given.jobs.read_text()):
+        quantised = [name for name in job["otherwise"] if name in LAYERS]
+        dtype = torch.bfloat16 if "bfloat16" in job["otherwise"] else torch.float32
+        model = load(given.checkpoint, quantised, "no sinks" not in job["otherwise"], dtype, given.device)
+        found.append({**job, "rows": score(model, job["sequences"])})
+        given.out.write_text(json.dumps(found) + "\n")
+        print(job["otherwise"], len(job["sequences"]), flush=True)
+        del model
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,9 +66,11 @@ def serve(case: plan.Case, build: str, python: str, given: argparse.Namespace) -
     """The engine's answer, or why there is none."""
     base = given.out / f"{stem(case.name)}.{build}"
     answer, log, spec = (Path(f"{base}{end}") for end in (".json", ".log", ".spec.json"))
+    if not answer.exists() and time.monotonic() > given.until:
+        return {"name": case.name, "error": "not run, the time was over"}
     if not answer.exists():
         size = json.loads((given.model / "target/config.json").read_text())["vocab_size"]
-        prompts = plan.prompts(size)
+        prompts = plan.prompts(size, given.lengths)
         spec.write_text(json.dumps(plan.spec(case, str(given.model / "target"), str(given.model / "draft"), prompts)))
         status = started([python, str(HERE / "engine.py"), str(spec), str(answer)], log, given.limit, case.env)
         if not answer.exists():
@@ -81,28 +84,25 @@ def serve(case: plan.Case, build: str, python: str, given: argparse.Namespace) -
 
 def truths(
     answers: Mapping[tuple[str, str], Mapping[str, Any]], cases: list[plan.Case], given: argparse.Namespace
-) -> dict[tuple[str, ...], dict[comparing.Key, dict[str, Any]]]:
-    """Every reference that a case is held against, over the sequences that those cases have."""
-    wanted: dict[tuple[str, ...], list[Mapping[str, Any]]] = {("--dtype", "bfloat16"): []}
+) -> dict[plan.Truth, dict[comparing.Key, dict[str, Any]]]:
+    """Every reference that a case is held against, over the sequences that those cases have; one process for all."""
+    wanted: dict[plan.Truth, list[Mapping[str, Any]]] = {}
     for case in cases:
-        for build in case.builds:
-            wanted.setdefault(case.held_against(build), []).append(answers[case.name, build])
-    wanted["--dtype", "bfloat16"] = wanted.get((), [])[:1]
-    found = {}
-    for arguments, held in wanted.items():
-        sequences = comparing.sequences(held)
-        if not sequences:
-            continue
-        base = given.out / f"reference-{stem(' '.join(arguments))}"
-        todo, out = (Path(f"{base}{end}") for end in (".sequences.json", ".out.json"))
-        if not out.exists() or not todo.exists() or json.loads(todo.read_text()) != sequences:
-            todo.write_text(json.dumps(sequences))
-            command = [given.reference, str(HERE / "reference.py"), str(given.model / "target"), str(todo), str(out)]
-            status = started([*command, *arguments], Path(f"{base}.log"), given.limit, {})
-            if status:
-                print(Path(f"{base}.log").read_text(errors="replace")[-2000:], file=sys.stderr)
-                continue
-        found[arguments] = dict(zip(map(tuple, sequences), json.loads(out.read_text()), strict=True))
+        wanted.setdefault(case.truth, []).extend(answers[case.name, build] for build in case.builds)
+    if () in wanted:
+        wanted[plan.ROUNDED] = wanted[()][:1]
+    jobs = [{"otherwise": list(key), "sequences": comparing.sequences(held)} for key, held in wanted.items()]
+    todo, out = given.out / "reference.jobs.json", given.out / "reference.json"
+    if not out.exists() or not todo.exists() or json.loads(todo.read_text()) != jobs:
+        todo.write_text(json.dumps(jobs))
+        command = [given.reference, str(HERE / "reference.py"), str(given.model / "target"), str(todo), str(out)]
+        log = given.out / "reference.log"
+        if started(command, log, 4 * given.limit, {}):
+            print(log.read_text(errors="replace")[-2000:], file=sys.stderr)
+    found: dict[plan.Truth, dict[comparing.Key, dict[str, Any]]] = {}
+    for job in json.loads(out.read_text()) if out.exists() else []:
+        rows = zip(map(tuple, job["sequences"]), job["rows"], strict=True)
+        found[tuple(job["otherwise"])] = dict(rows)
     return found
 
 
@@ -136,14 +136,14 @@ def speculation(counters: Mapping[str, float]) -> dict[str, float]:
 
 def table(
     cases: list[plan.Case], answers: Mapping[tuple[str, str], Mapping[str, Any]],
-    found: Mapping[tuple[str, ...], Mapping[comparing.Key, Mapping[str, Any]]],
+    found: Mapping[plan.Truth, Mapping[comparing.Key, Mapping[str, Any]]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     rows = []
     for case in cases:
         for build in case.builds:
             answer = answers[case.name, build]
-            held = case.held_against(build)
-            row: dict[str, Any] = {"case": case.name, "build": build, "reference": " ".join(held) or "plain"}
+            held = case.truth
+            row: dict[str, Any] = {"case": case.name, "build": build, "reference otherwise": list(held)}
             for key in ("error", "raised in", "taken_for", "chosen", "attention", "methods", "weights", "seconds"):
                 if answer.get(key):
                     row[key] = answer[key]
@@ -155,9 +155,9 @@ def table(
     return rows
 
 
-def yardstick(found: Mapping[tuple[str, ...], Mapping[comparing.Key, Mapping[str, Any]]]) -> dict[str, Any]:
+def yardstick(found: Mapping[plan.Truth, Mapping[comparing.Key, Mapping[str, Any]]]) -> dict[str, Any]:
     """The reference's own error in BF16: what rounding alone does to this model."""
-    truth, rounded = found.get((), {}), found.get(("--dtype", "bfloat16"), {})
+    truth, rounded = found.get((), {}), found.get(plan.ROUNDED, {})
     rows = [{"prompt": list(key), "tokens": [], **rounded[key]} for key in rounded if key in truth]
     return comparing.prompts(rows, truth) if rows else {}
 
@@ -172,9 +172,13 @@ def main() -> int:
     parser.add_argument("--reference", default=sys.executable, help="a Python that has torch and transformers")
     parser.add_argument("--jobs", type=int, default=2, help="engines at a time; each takes some 16 GB of the GPU")
     parser.add_argument("--limit", type=float, default=400, help="seconds that an engine may take")
+    lengths = ",".join(map(str, plan.LENGTHS))
+    parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=lengths)
+    parser.add_argument("--time", type=float, default=7200, help="seconds after which no engine is started")
     parser.add_argument("--only", action="append", help="the case of this name; can be given again")
     parser.add_argument("--no-reference", action="store_true", help="serve only")
     given = parser.parse_args()
+    given.until = time.monotonic() + given.time
     given.out.mkdir(parents=True, exist_ok=True)
     cases = [case for case in plan.cases(given.release) if not given.only or case.name in given.only]
     todo = [(case, build) for case in cases for build in case.builds]

@@ -1,0 +1,125 @@
+"""From the made model to the table, each engine a process, a stub in vLLM's place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import checkpoint
+import comparing
+import plan
+import pytest
+import run
+
+HERE = Path(__file__).parent
+#: On both sides of the window; a CPU is slow.
+LENGTHS = (5, 40, 140)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """``serving.json`` of four cases."""
+    folder = tmp_path_factory.mktemp("serving")
+    checkpoint.write(folder / "model/target", checkpoint.SIZES["tiny"], seed=3)
+    wrapped = {}
+    for build in ("patched", "unpatched"):
+        python = folder / build
+        python.write_text(f'#!/bin/sh\nPYTHONPATH="{HERE}/stub:{HERE}" exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        wrapped[build] = str(python)
+    names = ["marlin", "chunked prefill, prefix cache", "sinks off", "FlashInfer, taken for SM121"]
+    command = [
+        sys.executable, str(HERE / "run.py"), str(folder / "model"), str(folder / "out"), "--release", "0.33.0",
+        "--patched", wrapped["patched"], "--unpatched", wrapped["unpatched"], "--jobs", "2",
+        "--lengths", ",".join(map(str, LENGTHS)),
+    ]  # fmt: skip
+    for name in names:
+        command += ["--only", name]
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads((folder / "out/serving.json").read_text())
+    return found
+
+
+def rows(result: dict[str, Any], case: str) -> dict[str, Any]:
+    return {row["build"]: row for row in result["rows"] if row["case"] == case}
+
+
+def test_an_engine_that_is_right_is_as_far_off_as_rounding(result: dict[str, Any]) -> None:
+    for build, row in rows(result, "marlin").items():
+        batched = row["passes"]["batched"]
+        assert batched["prompts"]["positions"] == sum(LENGTHS) - len(LENGTHS), build
+        assert batched["prompts"]["mean"] < result["BF16 of the reference itself"]["mean"] < 0.1
+        assert batched["prompts"]["top1"] > 0.95
+        assert batched["greedy"]["tokens"] == 16 * len(LENGTHS)
+        assert row["passes"]["alone"]["beside batched"]["same_tokens"] == 1.0
+
+
+def test_what_is_switched_off_is_held_against_a_reference_without_it(result: dict[str, Any]) -> None:
+    found = rows(result, "sinks off")["patched"]
+    assert found["reference otherwise"] == ["no sinks"]
+    assert found["passes"]["batched"]["prompts"]["mean"] < 0.01
+    assert found["passes"]["beside marlin"]["mean_prompt_logprob"] > 0.1
+
+
+def test_hits_of_the_prefix_cache_are_seen(result: dict[str, Any]) -> None:
+    hit = rows(result, "chunked prefill, prefix cache")["patched"]["passes"]["hit"]
+    assert hit["cached tokens"] == [n // 16 * 16 for n in LENGTHS]
+    assert hit["beside batched"]["same_rows"] == "3 of 3"
+
+
+def test_an_engine_that_cannot_be_made_is_a_row_of_its_own(result: dict[str, Any]) -> None:
+    row = rows(result, "FlashInfer, taken for SM121")["unpatched"]
+    assert "error" in row
+    assert "passes" not in row
+
+
+def test_a_hanging_engine_is_ended_with_its_children(tmp_path: Path) -> None:
+    script = "import subprocess, sys; subprocess.Popen(['sleep', '1000']).wait()"
+    status = run.started([sys.executable, "-c", script], tmp_path / "log", 1.0, {})
+    assert status == 124
+
+
+def test_lines_that_say_what_was_chosen() -> None:
+    log = """
+(EngineCore pid=7) INFO 11-22 10:00:00 [cuda.py:356] Using FLASH_ATTN attention backend out of potential backends: (..)
+INFO 11-22 10:00:01 [mxfp4.py:180] Using 'MARLIN' Mxfp4 MoE backend.
+INFO 11-22 10:00:02 [mxfp4.py:180] Using 'MARLIN' Mxfp4 MoE backend.
+INFO 11-22 10:00:02 [loader.py:1] Loading weights took 3 seconds
+"""
+    assert run.chosen_lines(log) == [
+        "Using FLASH_ATTN attention backend out of potential backends: (..)", "Using 'MARLIN' Mxfp4 MoE backend.",
+    ]  # fmt: skip
+
+
+def row(prompt: list[int], tokens: list[int], logprobs: list[float], top: list[int]) -> dict[str, Any]:
+    return {"prompt": prompt, "tokens": tokens, "token_logprobs": logprobs, "logprobs": [-1.0] * (len(prompt) - 1),
+            "top": top}  # fmt: skip
+
+
+def test_a_greedy_choice_is_judged_by_how_much_less_likely_it_is() -> None:
+    truth = {(5, 6, 7, 8): {"logprobs": [-1.0, -2.0, -0.5], "top": [6, 9, 8], "top_logprobs": [-1.0, -1.75, -0.5]}}
+    found = comparing.greedy([row([5, 6], [7, 8], [-2.0, -0.5], [6])], truth)
+    assert found == {"tokens": 2, "likeliest": 0.5, "worst_regret": 0.25, "mean": 0.0}
+
+
+def test_two_runs_are_compared_up_to_the_first_difference() -> None:
+    first, second = row([5, 6], [7, 8, 9], [-1.0, -1.0, -1.0], [6]), row([5, 6], [7, 3, 9], [-1.5, -1.0, -1.0], [6])
+    found = comparing.between([first], [second])
+    assert (found["same_rows"], found["worst_token_logprob"]) == ("0 of 1", 0.5)
+    assert found["same_tokens"] == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="other prompts"):
+        comparing.between([first], [row([5, 7], [7], [-1.0], [6])])
+
+
+def test_every_case_has_a_name_of_its_own_and_a_case_to_stand_beside() -> None:
+    for release in ("0.20.0", "0.33.0"):
+        cases = plan.cases(release)
+        names = [case.name for case in cases]
+        assert len({run.stem(name) for name in names}) == len(names)
+        assert all(case.beside in names for case in cases)
