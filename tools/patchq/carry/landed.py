@@ -334,10 +334,12 @@ class _File:
                 made = made or is_there(block, before, now, times)
                 if made or is_there(block, base, now, times):
                     fate, at_landing = _Fate(PRESENT, version.number), now
-            elif fate.state == PRESENT and not _stands(block, at_landing, now):
+            elif fate.state == PRESENT and (
+                (back := self.line.makes(version.number, version.path, inverse)) or not _stands(block, at_landing, now)
+            ):
                 fate.lost = version.number
                 moved = self.line.moves(version.number, version.path, block)
-                back = self.line.makes(version.number, version.path, inverse, times)
+                back = back or self.line.makes(version.number, version.path, inverse, times)
                 back = not moved and (back or _taken_back(block, inverse, before, now, times))
                 fate.state = UNDONE if back else CHANGED
             elif fate.state == CHANGED and _stands(block, at_landing, now):
