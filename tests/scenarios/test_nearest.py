@@ -102,6 +102,11 @@ def test_a_recorded_resolution_is_counted(stack: Patchq, upstream: Path) -> None
     found = told(stack, "--onto", "v2", "--from", "v1")
     assert found["stops"] == {"v2": 0}
     assert found["tallies"][0]["replays"] == ["up/first"]
+    path.write_bytes(path.read_bytes().replace(b"Proof: ", b"Needs: sm121\nProof: "))
+    (cell,) = [c for c in told(stack, "--onto", "v2", "--from", "v1")["cells"] if c["outcome"] == "replayed"]
+    assert cell["needs_you"]
+    assert "it needs sm121" in cell["said"]
+    path.write_bytes(path.read_bytes().replace(b"Needs: sm121\n", b""))
     assert "v2: 2 land, 1 replays, none needs you" in stack.ok("forecast", "up", "--onto", "v2", "--from", "v1")
 
 

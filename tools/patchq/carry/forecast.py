@@ -20,6 +20,7 @@ from patchq.carry.merging import carry, carry_each, look_at
 from patchq.carry.source import Plan, Planner
 from patchq.carry.tally import Cell, RefTally
 from patchq.carry.tally import tally as count
+from patchq.environment.machine import this_machine
 from patchq.errors import SourceError, UserError
 from patchq.formats.header import parse_trailers
 from patchq.formats.ledger import line_map
@@ -194,7 +195,8 @@ def _cells(
 ) -> list[Cell]:  # fmt: skip
     """The cells of a patch; where it stops, it is looked for in the versions up to there."""
     patch = base.patches[number]
-    proved = any(key == "Proof" for key, _ in parse_trailers(patch.commit.message))
+    replays = any(column.landings[number].outcome == REPLAYED for _, column in versions)
+    unproved = _unproved(patch) if replays else ""
     found = []
     for n, (ref, column) in enumerate(versions):
         landing = column.landings[number]
@@ -207,13 +209,23 @@ def _cells(
             seen = with_past(seen, past.look(patch) if past else None)
             outcome, grade, evidence = verdict(landing, seen, ref)
             commits = seen.commits
-        elif landing.outcome == REPLAYED and not proved:
-            said = "by a recorded resolution, and no proof says that it is right"
+        elif outcome == REPLAYED and unproved:
+            said = f"by a recorded resolution, and no proof says that it is right: {unproved}"
         checked = line_map(plan.from_ref, ref) if landing.offsets else ""
         found.append(
             Cell(
                 f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence, landing.offsets, checked,
-                said, patch.name in plan.known, landing.outcome == REPLAYED and not proved, commits,
+                said, patch.name in plan.known, outcome == REPLAYED and bool(unproved), commits,
             )
         )  # fmt: skip
     return found
+
+
+def _unproved(patch: Patch) -> str:
+    """Why a patch's proof can't be run here; empty where it can."""
+    trailers = parse_trailers(patch.commit.message)
+    if not any(key == "Proof" for key, _ in trailers):
+        return "the patch names no proof"
+    needs = [word for key, value in trailers if key == "Needs" for word in value.replace(",", " ").split()]
+    lacking = [need for need in needs if need not in this_machine().can] if needs else []
+    return f"it needs {', '.join(lacking)}" if lacking else ""
