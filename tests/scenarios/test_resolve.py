@@ -256,7 +256,7 @@ def test_another_refs_resolution_is_suggested_and_taken(stopped: Patchq, upstrea
     git(stopped.root, "init", "-q")
     for cache in (stopped.root / "patches" / "up" / "rr-cache").rglob("*image"):
         cache.unlink()
-    stopped.fails(3, "rebase", "up", "--onto", "v3", "--set", "default", "--new-set", "three")
+    stopped.fails(3, "rebase", "up", "--onto", "v3", "--from", "v1", "--new-set", "three")
     (one,) = said(stopped, 0, "conflict")["suggestions"]
     assert (one["source"], one["command"]) == ("v2", "patchq resolve up --ref v2")
     assert "+otherwise, changed" in one["diff"]
@@ -269,7 +269,7 @@ def test_what_was_recorded_is_suggested(stopped: Patchq, upstream: Path) -> None
     (parked(stopped) / "a.txt").write_bytes(with_line(5, b"wrong\n"))
     stopped.ok("rebase", "up", "--continue", "--no-proof")
     release(upstream, "v3", {"a.txt": with_line(5, b"otherwise\n"), "new.txt": b"new\n"})
-    stopped.fails(3, "rebase", "up", "--onto", "v3")
+    stopped.fails(3, "rebase", "up", "--onto", "v3", "--from", "v1")
     found = {s["source"]: s for s in said(stopped, 0, "conflict")["suggestions"]}
     assert "+wrong" in found["recorded"]["diff"]
     assert said(stopped, 5, "resolve", "--recorded")["refused"] == ["passes with"]
