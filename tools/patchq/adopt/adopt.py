@@ -123,7 +123,7 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
 
 
 def _verdict(item: Item, upstream: str) -> str:
-    return {"there": f"is in {upstream} already", "unreadable": "can't be read"}.get(
+    return {"there": f"is in {upstream} already", "unreadable": "can't be taken"}.get(
         item.outcome, f"doesn't apply exactly to {upstream}"
     )
 

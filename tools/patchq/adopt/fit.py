@@ -96,7 +96,8 @@ class Fitter:
             return self._left_out(patch), self.tree
         if patch.problem:
             self.errors.append(patch.problem)
-            return Item(patch.name, patch.where, "unreadable", patch.problem.message), self.tree
+            said = patch.problem.message.removeprefix(f"{patch.where}: ")
+            return Item(patch.name, patch.where, "unreadable", said), self.tree
         try:
             item, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
             if tip is None:

@@ -22,6 +22,10 @@ from patchq.system.sandbox import SOURCE, run_isolated
 _PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
 
 
+class StepFailed(UserError):
+    """A command that failed, or changed nothing."""
+
+
 def run_steps(
     store: Git, tip: CommitId, steps: Sequence[Step], say: Callable[[str], None], beside: Path | None = None
 ) -> list[Found]:
@@ -29,7 +33,9 @@ def run_steps(
 
     All are told before any is run.
 
-    :raises UserError: for one that fails, or changes nothing, and where none can be walled in.
+    One that fails, or changes nothing, is one that can't be read.
+
+    :raises UserError: where none can be walled in, or there is none.
     """
     if not steps:
         raise UserError("no command in it edits a file of the tree", hint="--run 'COMMAND' names one")
@@ -37,7 +43,7 @@ def run_steps(
     files = store.list_tree(tip)
     moved = find_moves(steps, files)
     for old, new in moved.items():
-        say(f"{old} is read as the tree{f's {new}' if new else ''}")
+        say(f"{old} is read as {new + ' in the tree' if new else 'the tree'}")
     for step in steps:
         say(f"{step.where}: {_short(step.text)}")
     found = []
@@ -45,7 +51,12 @@ def run_steps(
         copy = Path(text) / "tree"
         copy_tree(store, tip, copy)
         for step in steps:
-            after = _run(store, step, copy, moved, beside, tree)
+            try:
+                after = _run(store, step, copy, moved, beside, tree)
+            except StepFailed as error:
+                found.append(Found(slug(step.where), step.where, None, "", problem=error))
+                tree = snapshot(store, copy, tree)  # what it has done all the same is nobody's
+                continue
             names = [show_path(c.path) for c in store.changes(tree, after)]
             found.append(_found(step, names, tree, after))
             tree = after
@@ -65,16 +76,16 @@ def _run(
         [*step.program, "-"] if step.program != ("bash",) else ["bash", "-s"], copy, beside=beside, data=script.encode()
     )
     if ran.code:
-        raise UserError(
+        raise StepFailed(
             f"{step.where}: `{_short(step.text)}` ended with {ran.code}: {ran.said or 'it said nothing'}",
             hint="it is run in a copy of the pinned tree, without a network; nothing was adopted",
         )
     after = snapshot(store, copy, before)
     if after == before:
         said = f" (it said: {ran.said})" if ran.said else ""
-        raise UserError(
-            f"{step.where}: `{_short(step.text)}` changes nothing{said}; nothing was adopted",
-            hint="what it looks for isn't there: find out what became of it, or leave the command out",
+        raise StepFailed(
+            f"{step.where}: `{_short(step.text)}` changes nothing{said}",
+            hint="nothing was adopted; what it looks for is gone: find out what became of it, or leave it out",
         )
     return after
 

@@ -125,7 +125,9 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
 
     :raises FormatError: for one that can't be read.
     """
-    known = {path.rsplit(b"/", 1)[-1].decode("utf-8", "replace") for path in files}
+    paths = [path.decode("utf-8", "replace") for path in files]
+    known = {path.rsplit("/", 1)[-1] for path in paths}
+    tails = {"/".join(path.split("/")[-2:]) for path in paths}
     found: list[Step] = []
     setup: list[str] = []
     copied: list[tuple[str, str]] = []
@@ -145,7 +147,7 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
             copied += [(target, source) for source, target in _copies(names)]
             found += [
                 Step(f"cp {BESIDE}/{source} {target}", f"{where}:{line}", tuple(setup), comment)
-                for source, target in _copies(names) if target.rsplit("/", 1)[-1] in known
+                for source, target in _copies(names) if "/".join(target.split("/")[-2:]) in tails
             ]  # fmt: skip
         elif word == "RUN":
             value = re.sub(r"^(--\S+\s+)+", "", value)

@@ -169,10 +169,12 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
     distribution = pin.archive.partition("==")[0]
     tops: set[bytes] = set()
     names: set[str] = set()
+    src = False
     path = archive_file(project.layout, pin)
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
         for member in members(tar, path.name):
             *folders, name = member.path.removeprefix(b"src/").split(b"/")
+            src |= member.path.startswith(b"src/") and name == b"__init__.py"
             if name == b"__init__.py" and len(folders) == 1:
                 tops.add(folders[0])
             if name == b"top_level.txt" and not isinstance(member.data, bytes) and member.size < 4096:
@@ -181,10 +183,11 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
     known = sorted(names or {top.decode("utf-8", "replace") for top in tops - {b"tests", b"test", b"docs"}})
     package = next((n for n in known if n.lower() == wanted), known[0] if len(known) == 1 else "")
     package = package or next((n for n in known if wanted.startswith(n.lower())), "") or wanted
-    project.say(
-        f"{pin.upstream}: builds over the release's own wheel of {distribution}, package {package} (upstream.lock)"
-    )
-    return BuildConfig(distribution, package, "overlay")
+    # An overlay puts a tree's files over those of the wheel: both must have them in the same place.
+    profile = "overlay" if package.encode() in tops and not src else "source"
+    how = "over the release's own" if profile == "overlay" else "from source"
+    project.say(f"{pin.upstream}: wheels of {distribution}, package {package}, are built {how} (upstream.lock)")
+    return BuildConfig(distribution, package, profile)
 
 
 @dataclass(frozen=True, slots=True)

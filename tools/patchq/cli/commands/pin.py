@@ -52,3 +52,5 @@ def command(
         echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {len(done.wheels)} wheels")
     for what, old, new in pinned.moved:
         echo(f"  moved: {what} was {old}, is {new or 'nothing'}")
+    if not project.layout.stack(name, ref).exists():
+        echo(f"next: `patchq import {name} PATH` adopts patches, scripts, a Dockerfile; `patchq apply` brings the tree")
