@@ -93,12 +93,12 @@ def findings(stack: Patchq) -> dict[str, str]:
 
 
 def test_rules_that_fit(stack: Patchq) -> None:
-    assert findings(stack) == {"proof": "error"}
+    assert findings(stack) == {"proof": "problem"}
     stack.ok("reword", "first", "--author", "Al <al@example.org>")
-    assert findings(stack) == {"proof": "error", "dco": "error"}
+    assert findings(stack) == {"proof": "problem", "dco": "problem"}
     rules(stack, 'warn = ["proof"]\nsign-off = "importer"\nreason = "Patches of a distribution."')
     assert findings(stack) == {"proof": "warning"}
-    assert "a warning" in stack.ok("check")
+    assert "all good: 3 patches in the default set; 1 warning" in stack.ok("check")
 
 
 @pytest.mark.parametrize(
