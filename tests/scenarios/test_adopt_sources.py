@@ -276,3 +276,22 @@ def test_three_ways(stack: Patchq, branch: Path, tmp_path: Path) -> None:
     text = (stack.tree() / "a.txt").read_bytes()
     assert b"line three\n" in text
     assert b"changed\n" in text
+
+
+def test_monkey_patches(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import pkg.mod as mod\nfrom pkg import mod as again\n\n_old = mod.f\n\n\ndef better():\n    # Two is more.\n    return 2\n\n\n"
+        "def wrapped():\n    return _old() + 1\n\n\nmod.f = better\nagain.f = wrapped\nsetattr(mod, 'f', lambda: 4)\nmod.g = 1\n"
+    )
+    (tmp_path / "ran.py").write_text("open('/tmp/ran', 'w')\n")
+    told = json.loads(patchq.fails(3, "import", "up", str(tmp_path / "sitecustomize.py"), "--dry-run", "--json"))[
+        "items"
+    ]
+    assert [i["outcome"] for i in told] == ["applies", "unreadable", "unreadable", "unreadable"]
+    assert "replaces pkg/mod.py: f (line 1) by wrapped, which uses _old: not known there" in told[1]["detail"]
+    assert "by lambda: 4, which is no whole function" in told[2]["detail"]
+    assert "replaces pkg/mod.py: g, which is no function there" in told[3]["detail"]
+    patchq.ok("import", "up", str(tmp_path / "sitecustomize.py"), "--partial", *ME)
+    assert names(patchq) == ["replace-f"]
+    patchq.ok("apply")
+    assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    # Two is more.\n    return 2\n"

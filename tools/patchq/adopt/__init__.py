@@ -10,6 +10,7 @@ __all__ = [
     "headers",
     "hosts",
     "mails",
+    "monkey",
     "overlay",
     "recipe",
     "scripts",

@@ -11,6 +11,7 @@ from patchq.adopt.found import Found, Reading
 from patchq.adopt.headers import settle
 from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, parse_address
 from patchq.adopt.mails import read_data
+from patchq.adopt.monkey import from_monkey_patches, replacements
 from patchq.adopt.overlay import from_overlay, from_site_packages
 from patchq.adopt.scripts import run_steps
 from patchq.adopt.shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
@@ -68,6 +69,12 @@ def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
     files = [p for p in request.paths if p not in (*stacks, *scripts)]
     found = [f for path in stacks for f in from_stgit(project, path)]
     found += from_files(files, request.stdin, request.reading) if files else []
+    listing = store.list_tree(base) if scripts else {}
+    for path in [p for p in scripts if p.suffix == ".py"]:
+        text = (fsio.read_limited(path, MOST_SCRIPT) or b"").decode("utf-8", "replace")
+        if replacements(text, listing):
+            scripts.remove(path)
+            found += from_monkey_patches(store, base, text, str(path), origin_of(path))
     if scripts or request.commands:
         found += from_scripts(project, loaded, scripts, request.commands)
     url = str(local_folder(project.layout, loaded.stack.pin.url) or loaded.stack.pin.url)

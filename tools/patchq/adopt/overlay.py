@@ -91,17 +91,24 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
 def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
     """The tree ``base`` with these files in it, each of the mode that it has there, if it is there."""
     known = store.list_tree(base)
-    lines = []
+    placed: dict[bytes, tuple[bytes, bytes]] = {}
     for path, file in files.items():
         if not is_tree_path(path):
             raise UserError(f"{show_path(path)} can't be a file of a tree", hint="leave it out")
         if file.is_symlink():
-            mode, data = b"120000", os.fsencode(os.readlink(file))
-        else:
-            old = known.get(path)
-            new = b"100755" if file.stat().st_mode & 0o100 else b"100644"
-            # Copied out of a container, and into one, modes get lost.
-            mode, data = old.mode if old and old.mode in (b"100644", b"100755") else new, file.read_bytes()
+            placed[path] = b"120000", os.fsencode(os.readlink(file))
+            continue
+        old = known.get(path)
+        new = b"100755" if file.stat().st_mode & 0o100 else b"100644"
+        # Copied out of a container, and into one, modes get lost.
+        placed[path] = old.mode if old and old.mode in (b"100644", b"100755") else new, file.read_bytes()
+    return tree_with(store, base, placed)
+
+
+def tree_with(store: Git, base: TreeId, files: Mapping[bytes, tuple[bytes, bytes]]) -> TreeId:
+    """The tree ``base`` with these files in it, each by its mode and its content."""
+    lines = []
+    for path, (mode, data) in files.items():
         blob = store.run("hash-object", "-w", "--stdin", data=data).strip()
         lines.append(b"%s %s\t%s\0" % (mode, blob, path))
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:

@@ -1,0 +1,161 @@
+"""Monkey patches: what a Python file puts in place of an upstream's functions when it is imported, as patches of them.
+
+Read, never run. A replacement that is a whole function of that file, and uses nothing that its new place lacks, becomes
+a patch; of any other it is told what it replaces, and where that is.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import textwrap
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from patchq.adopt.found import Found
+from patchq.adopt.overlay import tree_with
+from patchq.errors import UserError
+from patchq.git.repository import Git
+from patchq.names import TreeId
+from patchq.stacks.export import slug
+
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """``target`` (``package.module.Class.name``) is given another value in line ``line``: ``by``, as it is written."""
+
+    target: str
+    line: int
+    by: str
+
+
+def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
+    """What a file assigns to attributes of modules of the tree; nothing for what isn't Python.
+
+    >>> replacements("import pkg.mod as m\\nm.f = g\\nsetattr(m.C, 'h', None)\\nx.y = 1\\n", [b"pkg/mod.py"])
+    [Replacement(target='pkg.mod.f', line=2, by='g'), Replacement(target='pkg.mod.C.h', line=3, by='None')]
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    names: dict[str, str] = {}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                names[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    for node in ast.walk(tree):
+        pairs: list[tuple[str, ast.expr]] = []
+        if isinstance(node, ast.Assign):
+            pairs = [(ast.unparse(t), node.value) for t in node.targets if isinstance(t, ast.Attribute)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
+            name = node.args[1]
+            if isinstance(name, ast.Constant):
+                pairs = [(f"{ast.unparse(node.args[0])}.{name.value}", node.args[2])]
+        for target, value in pairs:
+            first, _, rest = target.partition(".")
+            full = f"{names.get(first, '')}.{rest}"
+            if first in names and _module_of(full, files):
+                found.append(Replacement(full, value.lineno, ast.unparse(value)))
+    return sorted(found, key=lambda r: r.line)
+
+
+def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
+    """The file of the tree that a dotted name is in, and the rest of the name."""
+    parts = target.split(".")
+    for size in range(len(parts) - 1, 0, -1):
+        stem = "/".join(parts[:size])
+        for path in (f"{stem}.py", f"{stem}/__init__.py", f"src/{stem}.py", f"src/{stem}/__init__.py"):
+            if path.encode() in files:
+                return path, ".".join(parts[size:])
+    return None
+
+
+def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[Found]:
+    """Each replacement as a patch of what it replaces; one that can't be is a problem that says why."""
+    files = store.list_tree(base)
+    module = ast.parse(text)
+    own = {node.name: node for node in module.body if isinstance(node, _Function)}
+    found = []
+    for item in replacements(text, files):
+        place = _module_of(item.target, files)
+        assert place
+        path, name = place
+        named = f"{where}:{item.line}"
+        content = store.read_blobs([files[path.encode()].blob])[files[path.encode()].blob].decode("utf-8", "replace")
+        try:
+            after = _replaced(content, name, own.get(item.by), text, f"{path}: {name}", item.by)
+        except UserError as error:
+            found.append(Found(slug(name), named, None, "", problem=error))
+            continue
+        tree = tree_with(store, base, {path.encode(): (files[path.encode()].mode, after.encode())})
+        message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nWas put in its place when Python started.\n"
+        found.append(
+            Found(f"replace-{slug(name)}", named, None, message, trees=(base, tree), origin=f"{origin}:{item.line}")
+        )
+    return found
+
+
+def _replaced(content: str, name: str, by: ast.stmt | None, text: str, there: str, written: str) -> str:
+    """A module's text with the function ``name`` as ``by`` is.
+
+    :raises UserError: if it can't be, with what it would replace.
+    """
+    hint = "make the change in the worktree, and `patchq new`"
+    old = _definition(ast.parse(content), name.split("."))
+    if old is None:
+        raise UserError(f"replaces {there}, which is no function there", hint=hint)
+    first = min([old.lineno, *(d.lineno for d in old.decorator_list)])
+    there = f"{there} (line {old.lineno})"
+    if not isinstance(by, _Function):
+        raise UserError(f"replaces {there} by {written}, which is no whole function of that file", hint=hint)
+    known = {n.id for n in ast.walk(ast.parse(content)) if isinstance(n, ast.Name)} | _bound(ast.parse(content))
+    lacks = sorted(_free(by) - known - set(dir(builtins)))
+    if lacks:
+        raise UserError(f"replaces {there} by {by.name}, which uses {', '.join(lacks)}: not known there", hint=hint)
+    start = min([by.lineno, *(d.lineno for d in by.decorator_list)])
+    lines = textwrap.dedent("\n".join(text.split("\n")[start - 1 : by.end_lineno])).split("\n")
+    at = by.lineno - start
+    lines[at] = lines[at].replace(f"def {by.name}", f"def {old.name}", 1)
+    blank = " " * old.col_offset
+    whole = content.split("\n")
+    whole[first - 1 : old.end_lineno] = [blank + line if line.strip() else line for line in lines]
+    return "\n".join(whole)
+
+
+def _definition(node: ast.AST, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (*_Function, ast.ClassDef)) and child.name == names[0]:
+            if len(names) > 1:
+                return _definition(child, names[1:])
+            return child if isinstance(child, _Function) else None
+    return None
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """What a module defines or imports."""
+    found: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, (*_Function, ast.ClassDef)):
+            found.add(child.name)
+        elif isinstance(child, (ast.Import, ast.ImportFrom)):
+            found |= {(alias.asname or alias.name).split(".")[0] for alias in child.names}
+    return found
+
+
+def _free(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Names that a function reads and doesn't make itself."""
+    reads, makes = set(), {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _bound(function)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            (reads if isinstance(node.ctx, ast.Load) else makes).add(node.id)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            makes.add(node.name)
+    return reads - makes
