@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,33 @@ def test_a_commit_of_a_host(patchq: Patchq, branch: Path) -> None:
     for commit in git(branch, "rev-list", "--reverse", "v1..ours").split():
         patchq.ok("import", "up", f"{branch.as_uri()}/commit/{commit}")
     same_tree(patchq, branch)
+
+
+def test_a_host_that_gives_mails_alone(patchq: Patchq, branch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = (git(branch, "format-patch", "--stdout", "v1..ours") + "\n").encode()
+
+    class Host(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == "/o/r/pull/3.patch"
+            self.send_response(200 if known else 404)
+            self.end_headers()
+            self.wfile.write(box if known else b"")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Host)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    url = f"http://127.0.0.1:{server.server_port}/o/r/pull/3"
+    try:
+        assert f"taking {url}.patch" in patchq.ok("import", "up", url)
+        assert "could not be downloaded" in patchq.fails(1, "import", "up", url.replace("/3", "/4"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    same_tree(patchq, branch)
+    assert f"Origin: {url}.patch" in patchq.patch_file("spell-three").read_text()
 
 
 def test_files_of_a_container(patchq: Patchq, branch: Path, tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from patchq.adopt.folders import origin_of, places
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.headers import settle
-from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, parse_address
+from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
 from patchq.adopt.mails import read_data
 from patchq.adopt.monkey import from_monkey_patches, replacements
 from patchq.adopt.overlay import from_overlay, from_site_packages
 from patchq.adopt.scripts import run_steps
 from patchq.adopt.shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
 from patchq.adopt.stgit import has_stgit, stgit_patches
-from patchq.errors import PatchqError, UserError
+from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.header import Ident, clean_message, clean_subject
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.command import author_ident
@@ -141,9 +141,15 @@ def from_host(project: Project, address: Address) -> list[Found]:
     :raises SourceError: if it doesn't give them.
     """
     url = address.repository
-    if address.commit:
-        return of_commits(project, fetch_commit_of(project.store, url, address.commit), url, url)
-    commits, said = fetch_pull_request(project.store, url, address.number)
+    try:
+        if address.commit:
+            return of_commits(project, fetch_commit_of(project.store, url, address.commit), url, url)
+        commits, said = fetch_pull_request(project.store, url, address.number)
+    except (SourceError, UserError):
+        if not address.patch:
+            raise
+        project.say(f"{url} doesn't give it to git; taking {address.patch}")
+        return _of(read_data(mails_of(address), address.patch, "patch", 1), "", Reading(), address.patch)
     found = of_commits(project, commits, f"{url}#{address.number}", f"{url}#{address.number}")
     return [replace(f, said=(*f.said, f"{f.where}: {said}")) for f in found] if said else found
 

@@ -14,6 +14,7 @@ from patchq.git.borrow import Borrowed, borrow
 from patchq.git.repository import Git, scratch
 from patchq.git.transport import default_branch, fetch_ref
 from patchq.names import CommitId
+from patchq.sources import index
 
 _URL = re.compile(
     r"(?P<repository>(?:https?|ssh|git|file)://[^\s?#]+?)/(?:-/)?"
@@ -25,27 +26,29 @@ _TIMEOUT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a URL names: a pull request by ``number``, or a commit."""
+    """What a URL names: a pull request by ``number``, or a commit; ``patch`` is where the host has it as mails."""
 
     repository: str
     number: int = 0
     commit: str = ""
+    patch: str = ""
 
 
 def parse_address(text: str) -> Address | None:
     """The commit or pull request that a URL is of, None for any other text.
 
-    >>> parse_address("https://git.example.org/a/b/pull/12/files")
-    Address(repository='https://git.example.org/a/b', number=12, commit='')
+    >>> parse_address("https://git.example.org/a/b/pull/12/files").patch
+    'https://git.example.org/a/b/pull/12.patch'
     >>> parse_address("https://git.example.org/a/b/-/commit/0123456789").commit
     '0123456789'
     """
     match = _URL.fullmatch(text)
     if not match:
         return None
+    patch = f"{text[: match.end('which')]}.patch" if text.startswith("http") else ""
     if match["kind"].startswith("commit"):
-        return Address(match["repository"], 0, match["which"])
-    return Address(match["repository"], int(match["which"])) if match["which"].isdigit() else None
+        return Address(match["repository"], 0, match["which"], patch)
+    return Address(match["repository"], int(match["which"]), "", patch) if match["which"].isdigit() else None
 
 
 def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed], str]:
@@ -90,6 +93,15 @@ def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
     with scratch() as beside:
         fetch_ref(beside, url, commit, "refs/patchq/head", depth=2)
         return borrow(store, beside.folder, "refs/patchq/head~1", "refs/patchq/head")
+
+
+def mails_of(address: Address) -> bytes:
+    """What a host gives as mails of a request or a commit, where git itself isn't answered.
+
+    :raises SourceError: if it doesn't.
+    """
+    name = f"{address.number or address.commit}.patch"
+    return index.download(index.IndexFile(name, address.patch, ""), "").read_bytes()
 
 
 def _fetch_one(into: Git, url: str, refs: Sequence[str], number: int) -> str:
