@@ -14,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import ROOT
+from patchq.adopt import diffs, mails, monkey, recipe, shell
+from patchq.adopt.scripts import find_moves
 from patchq.carry import rerere
-from patchq.errors import PatchqError
+from patchq.errors import PatchqError, UserError
 from patchq.formats import diff, header, ledger, lock, lockedit, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
 from patchq.git.mergetree import Stage
@@ -24,7 +26,6 @@ from patchq.git.repository import Git, init_store
 from patchq.names import BlobId
 from patchq.project import stack
 from patchq.sources import archive as archives
-from patchq.stacks import mails
 from patchq.store import bundle
 from patchq.system import fsio
 
@@ -119,10 +120,25 @@ def resolutions(data: bytes) -> None:
 
 def patches_to_import(data: bytes) -> None:
     """What ``patchq import`` is given: mails, an mbox, a plain diff."""
+    for found in mails.read_data(data, "input", "input", 1):
+        with contextlib.suppress(diffs.OddDiff):
+            parts = diffs.sections(found.diff)
+            files = [b"a.txt", b"src/b.txt"]
+            placing = diffs.find_placing(parts, files, diffs.Placing()) or diffs.Placing()
+            diffs.as_git(parts, placing, files)
+
+
+def scripts(data: bytes) -> None:
+    """What ``patchq import`` looks for commands in: a Dockerfile, a script; a recipe, and monkey patches."""
+    files = [b"a.txt", b"src/b.txt"]
+    steps = [*shell.dockerfile_steps(data, "Dockerfile", files), *shell.script_steps(data, "script")]
+    find_moves(steps, files)
+    monkey.replacements(data.decode("utf-8", "replace"), files)
     with tempfile.TemporaryDirectory() as text:
-        path = Path(text) / "input.patch"
+        path = Path(text) / "up_1.0.bb"
         path.write_bytes(data)
-        mails.read_file(path, "input", 1)
+        with contextlib.suppress(UserError):  # none of the patches is there
+            recipe.recipe_patches(path)
 
 
 _kept: list[tuple[tempfile.TemporaryDirectory[str], Git]] = []
@@ -153,6 +169,7 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "state": state,
     "archive": archive,
     "bundle": bundle_manifest,
+    "scripts": scripts,
     "import": patches_to_import,
     "resolutions": resolutions,
 }
@@ -207,6 +224,13 @@ def seeds(name: str) -> list[bytes]:
             "version": 1, "set": "s", "files": {"project/upstream.lock": [3, digest], f"archives/{digest}/x": [1, digest]},
             "pins": [{"upstream": "u", "ref": "v1", "source": "git", "commit": "c"}], "trees": {"u": "t"},
         }).encode()]  # fmt: skip
+    elif name == "scripts":
+        found += [
+            b"FROM x\nENV A=b\nWORKDIR /s\nCOPY a.txt /tmp/\nRUN sed -i s/a/b/ /s/a.txt && cp /tmp/a.txt b.txt || true\n"
+            b"RUN <<EOF\nsed -i s/a/b/ a.txt\nEOF\n",
+            b'SRC_URI = "file://a.patch;striplevel=2 \\\n file://b.patch;patchdir=src"\nSRC_URI:append = " file://c.patch"\n',
+            b"import src.b as b\nb.f = g\nsetattr(b, 'h', 1)\n",
+        ]
     elif name == "resolutions":
         found += [b"a\n<<<<<<<\nb\n=======\nc\n>>>>>>>\nd\n\0a\nb\nc\nd\n"]
     return found

@@ -48,7 +48,7 @@ VERBS: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
     "apply cold": (unapplied, ("apply",)),
     "apply to": (nothing, ("apply", "--to", "first")),
     "new": (edited, ("new", "up", "fourth", "-m", "Fourth\n\nWhy.")),
-    "import": (nothing, ("import", "up", "EXTRA")),
+    "import": (nothing, ("import", "up", "EXTRA", "--author", "me")),
     "export": (committed, ("export", "up")),
     "export amend": (edited, ("export", "up", "--amend", "second")),
     "drop": (nothing, ("drop", "first")),

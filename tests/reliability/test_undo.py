@@ -146,7 +146,7 @@ class Verbs(RuleBasedStateMachine):
         self.count += 1
         diff = self.folder / f"extra-{self.count}.diff"
         diff.write_text(f"--- /dev/null\n+++ b/extra-{self.count}.txt\n@@ -0,0 +1 @@\n+extra\n")
-        self.step("import", "up", str(diff))
+        self.step("import", "up", str(diff), "--author", "me")
 
     @rule(pick=st.integers(0, 9), url=st.sampled_from(["https://example.org/pull/1", "https://example.org/pull/2"]))
     def pr_status(self, pick: int, url: str) -> None:

@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "init": (("init", "NEW"),),
     "pin": (("pin", "up", "--ref", "v2", "--set", "next"), ("pin", "--check")),
     "fetch": (("fetch", "--all"),),
-    "import": (("import", "up", "UPSTREAM", "--range", "v1..v2"), ("import", "up", "DIFF")),
+    "import": (("import", "up", "UPSTREAM", "--range", "v1..v2"), ("import", "up", "DIFF", "--author", "me")),
     "apply": (("apply",), ("apply", "--to", "first"), ("apply",)),
     "status": (("status",),),
     "list": (("list",),),

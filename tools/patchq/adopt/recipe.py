@@ -47,7 +47,10 @@ def recipe_patches(recipe: Path) -> list[RecipePatch]:
         folder = re.sub(r"^\$\{S\}/?|^\$\{(?:WORKDIR|UNPACKDIR)\}/git/?", "", given.get("patchdir", "")).strip("/")
         if "$" in folder or ".." in folder.split("/"):
             raise UserError(f"{recipe}: patchdir={folder} of {path} can't be read", hint="--directory, patch by patch")
-        found.append(RecipePatch(_find(recipe, _expand(path, words), words), int(given.get("striplevel", "1")), folder))
+        level = given.get("striplevel", "1")
+        if not re.fullmatch(r"\d{1,2}", level):
+            raise UserError(f"{recipe}: striplevel={level} of {path} is no number", hint="-p N, patch by patch")
+        found.append(RecipePatch(_find(recipe, _expand(path, words), words), int(level), folder))
     if not found:
         raise UserError(f"{recipe} applies no patches", hint="name the .bbappend or the patches themselves")
     return found
