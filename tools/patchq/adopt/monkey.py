@@ -57,7 +57,7 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
             pairs = [(ast.unparse(t), node.value) for t in node.targets if isinstance(t, ast.Attribute)]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
             name = node.args[1]
-            if isinstance(name, ast.Constant):
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 pairs = [(f"{ast.unparse(node.args[0])}.{name.value}", node.args[2])]
         for target, value in pairs:
             first, _, rest = target.partition(".")
@@ -152,7 +152,8 @@ def _bound(node: ast.AST) -> set[str]:
 
 def _free(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """Names that a function reads and doesn't make itself."""
-    reads, makes = set(), {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _bound(function)
+    reads: set[str] = set()
+    makes = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _bound(function)
     for node in ast.walk(function):
         if isinstance(node, ast.Name):
             (reads if isinstance(node.ctx, ast.Load) else makes).add(node.id)
