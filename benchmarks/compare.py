@@ -1,126 +1,171 @@
-"""Two commits of patchq side by side: the time of the same verbs over the same project, as ratios.
+"""Two commits of patchq beside each other: did a command become slower?
 
-    python benchmarks/compare.py BEFORE [AFTER] [--runs 7] [--only NAME]
+    python benchmarks/compare.py main HEAD [--patches 300] [--rounds 5] [--limit 1.2]
 
-Each version's code works on a clone of BEFORE's lock and stacks (AFTER: the tree as it is). The two take turns, run
-by run, so that what else the machine does falls on both; a ratio is the median of AFTER's runs by that of BEFORE's,
-for wall and for CPU seconds (the children's included). The CPU ratio is the one to trust on a busy machine.
+Each commit is checked out beside the other, and each command runs with both, taking turns, in copies of one generated
+project, a process each: what else the machine does then falls on both. Prints the medians, their ratio, and the spread
+of the ratios; ends with 1 where the median of a command's ratios is above the limit. A change below the spread is none.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from same_answers import ROOT, checkout
+ROOT = Path(__file__).resolve().parent.parent
 
-REFS = ("v0.14.0", "v0.20.0", "v0.33.0")
-Timed = tuple[float, float]
+#: What is timed, and what sets the scene for it, in its order: each begins with what the one before left.
+COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("--version", ("--version",)),
+    ("apply, cold", ("apply",)),
+    ("apply, nothing changed", ("apply",)),
+    ("status", ("status",)),
+    ("list", ("list",)),
+    ("check", ("check",)),
+    ("export, nothing changed", ("export", "up")),
+    ("move one", ("move", "up/p10", "--before", "p2")),
+    ("undo", ("undo",)),
+    ("drop one", ("drop", "up/p5")),
+    ("deps", ("deps",)),
+)
+#: Of which another exit code is an answer too.
+ANSWERS = {"check": (0, 1)}
+PATCH = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
+From: Bench <bench@example.org>
+Date: Fri, 2 Jan 2026 03:04:05 +0100
+Subject: Change number {n}
 
+Because the benchmark needs a change.
 
-class Version:
-    """One commit's code, and a project of its own that it works on."""
-
-    def __init__(self, code: Path, project: Path) -> None:
-        self.code, self.project = code, project
-        self.env = {**os.environ, "PYTHONPATH": str(code / "tools")}
-        # Written once: the first run of a module isn't what is compared.
-        subprocess.run([sys.executable, "-m", "compileall", "-q", str(code / "tools")], check=True)
-        for line in ("fetch", "apply", f"forecast vllm {' '.join(f'--onto {r}' for r in REFS)}"):
-            self.patchq(line)
-
-    def patchq(self, line: str, project: Path | None = None) -> Timed:
-        """Run one command line; wall and CPU seconds."""
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        argv = [sys.executable, "-m", "patchq", "--project", str(project or self.project), *line.split()]
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True)
-        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode:
-            raise SystemExit(f"{line}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-        return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    @contextmanager
-    def copied(self) -> Iterator[Path]:
-        """A copy of the project that a verb may change."""
-        with tempfile.TemporaryDirectory(dir=self.project.parent) as folder:
-            copy = Path(folder) / "copy"
-            shutil.copytree(self.project, copy, symlinks=True, ignore=shutil.ignore_patterns("trees"))
-            for administration in (copy / ".patchq").glob("*.git/worktrees/*"):
-                shutil.rmtree(administration)
-            yield copy
-
-    def cold(self) -> Timed:
-        """No worktree and nothing built: only the bases are in the store."""
-        with self.copied() as copy:
-            (store,) = (copy / ".patchq").glob("*.git")
-            refs = subprocess.run(
-                ["git", "for-each-ref", "--format=delete %(refname)"],
-                cwd=store, capture_output=True, text=True, check=True,
-            ).stdout  # fmt: skip
-            kept = "".join(f"{r}\n" for r in refs.splitlines() if not r.startswith("delete refs/patchq/base/"))
-            subprocess.run(["git", "update-ref", "--stdin"], cwd=store, input=kept, text=True, check=True)
-            return self.patchq("apply", copy)
-
-    def rebase(self) -> Timed:
-        with self.copied() as copy:
-            # What is replayed is proven, and the proofs' time isn't patchq's.
-            for part in ("v0.14.0", "rr-cache"):
-                shutil.rmtree(copy / "patches/vllm" / part)
-            return self.patchq("rebase vllm --onto v0.14.0 --leave-out", copy)
+Upstream-Status: Pending
+Topic: bench
+---
+diff --git a/{path} b/{path}
+--- a/{path}
++++ b/{path}
+@@ -{at},3 +{at},3 @@
+ line {at} of {path}
+-line {next} of {path}
++changed by {n}
+ line {last} of {path}
+"""
 
 
-WORK: dict[str, Callable[[Version], Timed]] = {
-    "--version": lambda v: v.patchq("--version"),
-    "apply, nothing changed": lambda v: v.patchq("apply"),
-    "apply, cold": Version.cold,
-    "status": lambda v: v.patchq("status"),
-    "list": lambda v: v.patchq("list"),
-    "check": lambda v: v.patchq("check"),
-    f"forecast vllm onto {len(REFS)} refs": lambda v: v.patchq(f"forecast vllm {' '.join(f'--onto {r}' for r in REFS)}"),
-    "rebase vllm onto v0.14.0": Version.rebase,
-}  # fmt: skip
+class Side:
+    """One commit, checked out, and its copy of the project."""
+
+    def __init__(self, commit: str, folder: Path) -> None:
+        self.commit, self.tree, self.project = commit, folder / "patchq", folder / "project"
+        folder.mkdir()
+        git(ROOT, "worktree", "add", "-q", "--detach", str(self.tree), commit)
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "PYTHONPATH"))},
+            "PYTHONPATH": str(self.tree / "tools"), "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_AUTHOR_NAME": "B", "GIT_AUTHOR_EMAIL": "b@example.org",
+            "GIT_COMMITTER_NAME": "B", "GIT_COMMITTER_EMAIL": "b@example.org",
+        }  # fmt: skip
+
+    def run(self, args: Sequence[str], codes: Sequence[int] = (0,)) -> float:
+        """Wall seconds of a command."""
+        start = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "patchq", "--project", str(self.project), *args],
+            env=self.env, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        seconds = time.perf_counter() - start
+        if done.returncode not in codes:
+            raise SystemExit(f"{self.commit}: patchq {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return seconds
 
 
-def main() -> None:
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *args], check=True, capture_output=True)
+
+
+def make_upstream(folder: Path, files: int) -> Path:
+    repo = folder / "upstream"
+    repo.mkdir()
+    for number in range(files):
+        path = f"d{number // 50}/f{number}.py"
+        (repo / path).parent.mkdir(exist_ok=True)
+        (repo / path).write_text("".join(f"line {n} of {path}\n" for n in range(1, 100)))
+    git(repo, "init", "-q")
+    git(repo, "add", "-A")
+    git(repo, "-c", "user.name=B", "-c", "user.email=b@example.org", "commit", "-qm", "first")
+    git(repo, "tag", "v1")
+    return repo
+
+
+def set_up(side: Side, upstream: Path, patches: int, files: int) -> None:
+    """A project of so many patches, each of a line, that nothing has touched yet."""
+    shutil.rmtree(side.project, ignore_errors=True)
+    side.run(["init", str(side.project)])
+    side.run(["pin", "up", "--url", str(upstream), "--ref", "v1"])
+    folder = side.project / "patches" / "up" / "v1"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(patches):
+        at = 5 + 10 * (number // files)
+        path = f"d{number % files // 50}/f{number % files}.py"
+        text = PATCH.format(n=number, path=path, at=at, next=at + 1, last=at + 2)
+        (folder / f"p{number}.patch").write_text(text)
+    (folder / "series").write_text("".join(f"p{number}.patch\n" for number in range(patches)))
+
+
+def compare(sides: Sequence[Side], upstream: Path, patches: int, rounds: int) -> dict[str, list[tuple[float, ...]]]:
+    """Seconds of each command with each side, round by round; who is first changes."""
+    times: dict[str, list[tuple[float, ...]]] = {name: [] for name, _ in COMMANDS}
+    files = max(patches // 8, 1)
+    for number in range(rounds):
+        order = list(sides) if number % 2 else list(reversed(sides))
+        for side in order:
+            set_up(side, upstream, patches, files)
+        for name, args in COMMANDS:
+            found = {side.tree: side.run(args, ANSWERS.get(name, (0,))) for side in order}
+            times[name].append(tuple(found[side.tree] for side in sides))
+    return times
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before")
-    parser.add_argument("after", nargs="?", help="default: the tree as it is")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="", help="only what has this in its name")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="compare-") as text:
+    parser.add_argument("after")
+    parser.add_argument("--patches", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=1.2)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="patchq-compare-") as text:
         folder = Path(text)
-        stacks = checkout(options.before, folder / "before")
-        codes = [stacks, checkout(options.after, folder / "after") if options.after else ROOT]
-        versions = []
-        for number, code in enumerate(codes):
-            project = folder / f"project-{number}"
-            project.mkdir()
-            for name in ("upstream.lock", "patches", "tests", "measurements"):
-                path = stacks / name
-                (shutil.copytree if path.is_dir() else shutil.copy)(path, project / name)
-            versions.append(Version(code, project))
-        print("| what | before s (CPU) | after s (CPU) | wall | CPU |\n|---|---|---|---|---|")
-        for name, work in WORK.items():
-            if options.only not in name:
-                continue
-            spent: list[list[Timed]] = [[], []]
-            for turn in range(options.runs):
-                for index in (0, 1) if turn % 2 else (1, 0):
-                    spent[index].append(work(versions[index]))
-            (bw, bc), (aw, ac) = ([statistics.median(x) for x in zip(*s, strict=True)] for s in spent)
-            print(f"| {name} | {bw:.3f} ({bc:.3f}) | {aw:.3f} ({ac:.3f}) | {aw / bw:.2f} | {ac / bc:.2f} |", flush=True)
+        sides = []
+        try:
+            for name, commit in (("before", given.before), ("after", given.after)):
+                sides.append(Side(commit, folder / name))
+            upstream = make_upstream(folder, max(given.patches // 8, 1))
+            times = compare(sides, upstream, given.patches, given.rounds)
+        finally:
+            for side in sides:
+                git(ROOT, "worktree", "remove", "--force", str(side.tree))
+    print(f"{given.patches} patches, {given.rounds} rounds, taking turns; medians\n")
+    print(f"| command | {given.before} s | {given.after} s | ratio | of the rounds |\n|---|---|---|---|---|")
+    slower = []
+    for name, rows in times.items():
+        ratios = sorted(after / before for before, after in rows)
+        middle = statistics.median(ratios)
+        before, after = (statistics.median(row[n] for row in rows) for n in (0, 1))
+        print(f"| {name} | {before:.2f} | {after:.2f} | {middle:.2f} | {ratios[0]:.2f} to {ratios[-1]:.2f} |")
+        if middle > given.limit:
+            slower.append(name)
+    if slower:
+        print(f"\nslower than {given.limit}: {', '.join(slower)}")
+    return 1 if slower else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

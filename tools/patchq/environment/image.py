@@ -139,14 +139,15 @@ def _blobs(path: Path) -> Iterator[_Store]:
         yield _Store(lambda name: (path / name).open("rb"), set(os.listdir(path)))
         return
     with tarfile.open(path) as archive:
+        members = {member.name.removeprefix("./"): member for member in archive}
 
         def opened(name: str) -> IO[bytes]:
-            found = archive.extractfile(name)
+            found = archive.extractfile(members[name])
             if found is None:
                 raise ValueError(f"{name} is no file")
             return found
 
-        yield _Store(opened, {member.name.removeprefix("./") for member in archive})
+        yield _Store(opened, set(members))
 
 
 def _manifest(store: _Store, platform: str) -> dict[str, Any]:
