@@ -94,5 +94,5 @@ def targets(data: bytes) -> set[str]:
 
 
 def glibc(modules: Mapping[str, bytes]) -> int:
-    """The least glibc, its second number, that has all that the modules ask of it."""
-    return max((int(n) for data in modules.values() for n in re.findall(rb"GLIBC_2\.(\d+)\b", data)), default=17)
+    """The least glibc, its second number, that has all that the modules ask of it; 17, the oldest there is on both."""
+    return max(17, *(int(n) for data in modules.values() for n in re.findall(rb"GLIBC_2\.(\d+)\b", data)), 0)
