@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -76,6 +77,9 @@ def make_pair(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     empty.ok("pin", "app", "--url", str(app), "--ref", "v1.0")
     text = empty.layout.lock.read_text()
     assert made.name in text
+    # What the pin took from the archive and the wheel: said anew, with more.
+    text, inferred = re.subn(r"\[upstreams\.lib\.build\]\n(?:.+\n)*", "", text)
+    assert inferred == 1
     text += '\n[upstreams.lib.build]\ndistribution = "lib"\nprofile = "overlay"\nversion-file = "lib/_version.py"\nignore = ["tests/*"]\n'
     text += '\n[upstreams.app.build]\ndistribution = "app"\nversion-file = "app/_version.py"\n'
     empty.layout.lock.write_text(text)
