@@ -13,6 +13,9 @@ import torch
 from vllm_kit import first_of, forget, need
 
 Load = Callable[[str], ModuleType]
+EQUIVALENT_MUTANTS = {
+    "ac026d09f1": "what stands under TYPE_CHECKING is not run",
+}
 LAYER = "vllm.model_executor.layers.attention.attention", "vllm.attention.layer"
 SINKS = torch.zeros(8)
 BACKENDS = [
@@ -139,6 +142,9 @@ def test_the_layer_and_its_parameters(
     made.impl.sinks = SINKS  # whatever an implementation kept
     (parameters,) = utils.get_per_layer_parameters(config, ["model.layers.0.attn"], backend.FlashInferImpl).values()
     assert parameters.has_sinks is kept
+    del made.impl.sinks  # nor does every implementation have the attribute
+    (parameters,) = utils.get_per_layer_parameters(config, ["model.layers.0.attn"], backend.FlashInferImpl).values()
+    assert parameters.has_sinks is False
 
 
 def test_a_backend_that_takes_no_sinks_is_given_none(

@@ -12,6 +12,11 @@ from vllm_kit import MXFP4, apply_moe, moe_method, needed_module
 
 Load = Callable[[str], ModuleType]
 EXPERTS, TOP_K = 128, 4
+EQUIVALENT_MUTANTS = {
+    "e19c0dabdb": "what stands under TYPE_CHECKING is not run",
+    "2aca48d80b": "what stands under TYPE_CHECKING is not run",
+    "3ef25098f5": "what stands under TYPE_CHECKING is not run",
+}
 
 
 @pytest.fixture

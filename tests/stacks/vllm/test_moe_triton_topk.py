@@ -16,6 +16,9 @@ from vllm_kit import first_of, need
 
 Load = Callable[[str], ModuleType]
 FOLDER = "vllm.model_executor.layers.fused_moe"
+EQUIVALENT_MUTANTS = {
+    "e6b15375f6": "what stands under TYPE_CHECKING is not run",
+}
 SCRIPT = """
 def expected(logits, k, renormalize):
     weights = torch.softmax(logits.double(), -1)

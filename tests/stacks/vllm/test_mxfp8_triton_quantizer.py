@@ -17,6 +17,9 @@ import torch
 from vllm_kit import MXFP4, apply_moe, moe_method, need
 
 Load = Callable[[str], ModuleType]
+EQUIVALENT_MUTANTS = {
+    "6b15457345": "what stands under TYPE_CHECKING is not run",
+}
 SCRIPT = """
 from mxfp8_reference import cases, dequantize, reference
 wrong = []
