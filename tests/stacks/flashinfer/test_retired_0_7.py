@@ -50,7 +50,11 @@ def test_grouped_gemm_pdl(moe_module: Make, trees: Path) -> None:
     assert "CUTLASS_ENABLE_GDC_FOR_SM100" in control
 
 
-test_grouped_gemm_waits = test_grouped_gemm_pdl
+def test_grouped_gemm_waits(moe_module: Make, upstream_import: Load) -> None:
+    """So is SM90's module."""
+    moe_module()
+    spec = upstream_import("flashinfer.jit.fused_moe").gen_cutlass_fused_moe_sm90_module()
+    assert "-DCUTLASS_ENABLE_GDC_FOR_SM90=1" in spec.extra_cuda_cflags
 
 
 def test_aot_sm121(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
