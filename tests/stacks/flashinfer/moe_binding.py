@@ -21,7 +21,7 @@ def build(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> P
     includes = [tree / BINDING, tree / "csrc", package / "include", package / "3rdparty/dlpack/include"]
     program = folder / "binding"
     done = nvcc(
-        *flags, "-include", "cmath", *compiler_options(trees, folder), "-arch=sm_90a", "-DUSING_OSS_CUTLASS_MOE_GEMM", "-cudart", "shared",
+        *flags, "-include", "cmath", *compiler_options(trees, folder), "-arch=sm_90a", "-DUSING_OSS_CUTLASS_MOE_GEMM", "-cudart", "shared", "--threads=0",
         *(f"-I{path}" for path in includes), str(HERE / "moe_binding.cu"), str(HERE / "no_device.cpp"),
         "-o", str(program), f"-L{package / 'lib'}", "-ltvm_ffi", f"-Xlinker=-rpath={package / 'lib'}",
         *(str(tree / f"csrc/nv_internal/cpp/common/{name}.cpp") for name in ("logger", "stringUtils", "tllmException")),
