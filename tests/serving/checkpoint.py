@@ -42,6 +42,8 @@ SIZES = {
     "tiny": Size(2, 64, 64, 8, 4, 2, 512),
 }
 PAD, END = 0, 1
+#: Words that vLLM's own parser of gpt-oss's answers looks up when a server starts.
+HARMONY = ("<|start|>", "<|end|>", "<|channel|>", "<|message|>", "<|return|>", "<|call|>", "<|constrain|>")
 
 
 def config(size: Size) -> dict[str, Any]:
@@ -130,14 +132,15 @@ def write(folder: Path, size: Size, seed: int = 0, device: str = "cpu") -> None:
 
 
 def write_tokenizer(folder: Path, vocabulary: int) -> None:
-    """A word for each token: ``t17`` is 17."""
+    """A word for each token: ``t17`` is 17; the last few are harmony's."""
     pattern = {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": False}
-    words = {f"t{token}": token for token in range(vocabulary)}
+    words = {f"t{token}": token for token in range(vocabulary - len(HARMONY))}
+    words |= {word: len(words) + n for n, word in enumerate(HARMONY)}
     model = {"type": "WordLevel", "vocab": words, "unk_token": f"t{PAD}"}
     special = [
-        {"id": token, "content": f"t{token}", "special": True, "single_word": False, "lstrip": False,
+        {"id": token, "content": content, "special": True, "single_word": False, "lstrip": False,
          "rstrip": False, "normalized": False}
-        for token in (PAD, END)
+        for content, token in ((f"t{PAD}", PAD), (f"t{END}", END), *((word, words[word]) for word in HARMONY))
     ]  # fmt: skip
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
                  "pre_tokenizer": pattern, "post_processor": None, "decoder": None, "model": model}  # fmt: skip

@@ -25,6 +25,24 @@ def sequences(answers: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     return [list(key) for key in found]
 
 
+def beginning(known: Mapping[Key, Mapping[str, Sequence[Any]]], sequence: Sequence[int], least: int) -> dict[str, Any]:
+    """What a reference that never saw a sequence says of its beginning, if it saw another that begins like it.
+
+    Nothing that follows changes it, since attention is causal.
+
+    :raises KeyError: if none has the first ``least`` tokens.
+    """
+    best, length = None, 0
+    for key, rows in known.items():
+        differing = (n for n, (a, b) in enumerate(zip(key, sequence, strict=False)) if a != b)
+        shared = next(differing, min(len(key), len(sequence)))
+        if shared >= least and shared > length:
+            best, length = rows, shared
+    if best is None:
+        raise KeyError(f"no sequence begins like {list(sequence[:5])} …")
+    return {name: list(values[: length - 1]) for name, values in best.items()}
+
+
 def prompts(rows: Sequence[Row], reference: Mapping[Key, Mapping[str, Sequence[Any]]]) -> dict[str, Any]:
     """Over all prompts' positions: mean and worst error of the log-probability, and how often the likeliest agree.
 
@@ -58,7 +76,8 @@ def greedy(rows: Sequence[Row], reference: Mapping[Key, Mapping[str, Sequence[An
     errors: list[float] = []
     for row in rows:
         want, start = reference[(*row["prompt"], *row["tokens"])], len(row["prompt"]) - 1
-        for n, token in enumerate(row["tokens"]):
+        # A reference that knows only the beginning judges only that.
+        for n, token in enumerate(row["tokens"][: len(want["top"]) - start]):
             total += 1
             same += token == want["top"][start + n]
             regret = max(regret, want["top_logprobs"][start + n] - want["logprobs"][start + n])

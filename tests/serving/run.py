@@ -92,6 +92,8 @@ def truths(
     if () in wanted:
         wanted[plan.ROUNDED] = wanted[()][:1]
     jobs = [{"otherwise": list(key), "sequences": comparing.sequences(held)} for key, held in wanted.items()]
+    if given.known:
+        return {key: begun(held, read_truths(given.known).get(key, {})) for key, held in wanted.items()}
     todo, out = given.out / "reference.jobs.json", given.out / "reference.json"
     if not out.exists() or not todo.exists() or json.loads(todo.read_text()) != jobs:
         todo.write_text(json.dumps(jobs))
@@ -99,10 +101,27 @@ def truths(
         log = given.out / "reference.log"
         if started(command, log, 4 * given.limit, {}):
             print(log.read_text(errors="replace")[-2000:], file=sys.stderr)
+    return read_truths(out) if out.exists() else {}
+
+
+def read_truths(file: Path) -> dict[plan.Truth, dict[comparing.Key, dict[str, Any]]]:
+    """What ``reference.py`` wrote."""
     found: dict[plan.Truth, dict[comparing.Key, dict[str, Any]]] = {}
-    for job in json.loads(out.read_text()) if out.exists() else []:
+    for job in json.loads(file.read_text()):
         rows = zip(map(tuple, job["sequences"]), job["rows"], strict=True)
         found[tuple(job["otherwise"])] = dict(rows)
+    return found
+
+
+def begun(
+    held: list[Mapping[str, Any]], known: Mapping[comparing.Key, dict[str, Any]]
+) -> dict[comparing.Key, dict[str, Any]]:
+    """Of a reference made for another run on the same model and prompts, what it knows of these answers."""
+    rows = [row for answer in held for rows in answer.get("passes", {}).values() for row in rows]
+    found = {}
+    for row in rows:
+        sequence = (*row["prompt"], *row["tokens"])
+        found[sequence] = known.get(sequence) or comparing.beginning(known, sequence, len(row["prompt"]))
     return found
 
 
@@ -149,7 +168,7 @@ def table(
                     row[key] = answer[key]
             if answer.get("counters"):
                 row["speculation"] = speculation(answer["counters"])
-            if held in found:
+            if held in found and answer.get("passes"):
                 row["passes"] = dict(compared(case, build, answers, found[held]))
             rows.append(row)
     return rows
@@ -176,6 +195,7 @@ def main() -> int:
     parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=lengths)
     parser.add_argument("--time", type=float, default=7200, help="seconds after which no engine is started")
     parser.add_argument("--only", action="append", help="the case of this name; can be given again")
+    parser.add_argument("--known", type=Path, help="the reference.json of another run on this model and these prompts")
     parser.add_argument("--no-reference", action="store_true", help="serve only")
     given = parser.parse_args()
     given.until = time.monotonic() + given.time

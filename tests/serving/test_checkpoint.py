@@ -69,7 +69,8 @@ def test_words_and_tokens(folder: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.encode("t7 t300 t511") == [7, 300, 511]
+    assert tokenizer.encode("t7 t300 t504") == [7, 300, 504]
+    assert tokenizer.get_vocab()["<|end|>"] == 506
     assert tokenizer.decode([7, 300]) == "t7 t300"
     assert tokenizer.vocab_size == 512
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import checkpoint
 import comparing
+import page
 import plan
 import pytest
 import run
@@ -123,3 +124,17 @@ def test_every_case_has_a_name_of_its_own_and_a_case_to_stand_beside() -> None:
         names = [case.name for case in cases]
         assert len({run.stem(name) for name in names}) == len(names)
         assert all(case.beside in names for case in cases)
+
+
+def test_the_page_is_the_one_that_the_figures_make() -> None:
+    assert page.page() == (page.EVIDENCE / "serving.md").read_text()
+
+
+def test_a_reference_of_another_run_judges_what_it_saw() -> None:
+    known = {(5, 6, 7, 8): {"logprobs": [-1.0, -2.0, -0.5], "top": [6, 7, 8], "top_logprobs": [-1.0, -2.0, -0.5]}}
+    found = comparing.beginning(known, [5, 6, 7, 9], least=2)
+    assert found["top"] == [6, 7]
+    judged = comparing.greedy([row([5, 6], [7, 9], [-2.0, -0.5], [6])], {(5, 6, 7, 9): found})
+    assert (judged["tokens"], judged["likeliest"]) == (1, 1.0)
+    with pytest.raises(KeyError, match="begins like"):
+        comparing.beginning(known, [5, 7, 7, 9], least=2)
