@@ -32,14 +32,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: What the recipe adds where a patch is in the build: arguments of ``vllm serve``, variables.
-RECIPE: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
-    "vllm/mxfp4-lm-head": (("--mxfp4-layers", "moe,qkv,o,lm_head"), {}),
-    "vllm/moe-triton-topk": ((), {"VLLM_MOE_TRITON_TOPK": "1"}),
-    "vllm/mxfp8-triton-quantizer": ((), {"VLLM_MXFP8_TRITON_QUANTIZE": "1"}),
-}
-#: What has to be in a build besides, for a setting to be there.
-UNLESS = {"vllm/mxfp4-lm-head": "vllm/mxfp4-qkv-o"}
+#: The recipe of docs/how-to/on-a-gb10.md, by the patches that a build has.
+LAYERS = ("--mxfp4-layers", "all")
+TARGETS = ("--linear-backend", "marlin", "--quantization-config",
+           '{"targets": {"re:.*[.][qkvo]_proj": "mxfp4", "lm_head": "mxfp4"}}')  # fmt: skip
 GIB = 1 << 30
 
 
@@ -89,16 +85,13 @@ def patches(said: Mapping[str, Any]) -> set[str]:
 
 def setups(patched: str, stock: str | None, there: set[str], more: Sequence[str]) -> list[Setup]:
     """What is measured, in this order."""
-    arguments: list[str] = []
-    env: dict[str, str] = {}
-    for patch, (flags, variables) in RECIPE.items():
-        if patch in there and UNLESS.get(patch, patch) in there:
-            arguments += flags
-            env |= variables
+    arguments: tuple[str, ...] = ()
+    if "vllm/mxfp4-lm-head" in there:
+        arguments = LAYERS if "vllm/mxfp4-qkv-o" in there else TARGETS
     found = [Setup("stock", stock, tuple(more), {})] if stock else []
     found.append(Setup("patched", patched, tuple(more), {}))
-    if arguments or env:
-        found.append(Setup("recipe", patched, (*more, *arguments), env))
+    if arguments:
+        found.append(Setup("recipe", patched, (*more, *arguments), {}))
     return found
 
 

@@ -83,8 +83,7 @@ def test_what_is_measured_is_what_bench_import_takes(tmp_path: Path, pythons: di
     assert all(r.engine == "vLLM" and r.model == "openai/gpt-oss-120b" and r.value > 0 for r in found)
     logs = {name: (tmp_path / f"found-{name}.log").read_text() for name in ("stock", "patched", "recipe")}
     assert all("'--max-model-len', '4096'" in log and "ended cleanly" in log for log in logs.values())
-    assert "moe,qkv,o,lm_head" in logs["recipe"]
-    assert "'VLLM_MOE_TRITON_TOPK': '1'" in logs["recipe"]
+    assert "'--mxfp4-layers', 'all'" in logs["recipe"]
     assert "mxfp4-layers" not in logs["patched"] + logs["stock"]
     assert "Send it back" in done.stdout
 
@@ -162,6 +161,14 @@ def test_a_server_is_ended_when_memory_runs_short(tmp_path: Path, pythons: dict[
     finally:
         del os.environ["STUB_FAILS"]
     assert "less than 1e+06 GiB were left" in found["stopped"]
+
+
+def test_the_recipe_is_the_one_of_the_page() -> None:
+    page = (ROOT / "docs/how-to/on-a-gb10.md").read_text()
+    for there in ({"vllm/mxfp4-lm-head"}, {"vllm/mxfp4-lm-head", "vllm/mxfp4-qkv-o"}):
+        arguments = gb10_serve.setups("p", None, there, [])[-1].arguments
+        assert all(argument in page for argument in arguments), arguments
+    assert [s.name for s in gb10_serve.setups("p", "s", set(), [])] == ["stock", "patched"]
 
 
 def test_speeds_are_of_all_users() -> None:
