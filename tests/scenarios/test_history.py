@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit import Patchq, commit_files, git, numbered
-from patchq.carry.history import History
+from patchq.carry.history import History, fetched
 from patchq.carry.landed import Landed, Line
 from patchq.carry.landing import read_patches
 from patchq.git.repository import partial_repository, scratch
@@ -290,7 +290,7 @@ def test_retire_wants_all_of_it_there_or_a_reason(wide: Patchq, upstream: Path) 
     assert "the patch names no proof" in wide.fails(5, "retire", "wide", "--onto", "v2", "--how", "another way")
 
 
-def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upstream: Path, tmp_path: Path) -> None:
+def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upstream: Path) -> None:
     """As from a host: commits and trees alone, then the files of the commits that a patch is looked for in."""
     has_it(upstream)
     changed_on(upstream)
@@ -299,7 +299,7 @@ def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upst
     git(upstream, "tag", "v2")
     git(upstream, "config", "uploadpack.allowFilter", "true")
     url = f"file://{upstream}"
-    partial = partial_repository(tmp_path / "partial.git")
+    partial = partial_repository(fetched(wide.project, "up", files=False))
     base, target = (fetch_history(partial, url, ref, files=False) for ref in ("v1", "v2"))
     every = [BlobId(line.split()[2]) for line in git(upstream, "ls-tree", "-r", "v2").splitlines()]
     with scratch(partial) as seen:
@@ -316,7 +316,9 @@ def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upst
         assert len(seen.lacking(every)) == len(every) - 2  # b.txt and pkg/mod.py
     # It stays what it is: another fetch into it doesn't miss the files.
     git(upstream, "tag", "v3")
-    assert fetch_history(partial_repository(tmp_path / "partial.git"), url, "v3", files=False)
+    assert fetch_history(partial_repository(partial.folder), url, "v3", files=False)
+    # And no command takes it for somebody else's.
+    assert "applied, 4 of 4" in wide.ok("status")
 
 
 def test_fetch_says_where_a_history_is(wide: Patchq, upstream: Path) -> None:

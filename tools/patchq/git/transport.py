@@ -182,10 +182,30 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
     said = ""
     for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         name = f"refs/history/{ref_component(spec)}"
-        said = _fetch(repository, url, f"+{spec}:{name}", *(() if files else ("--filter=blob:none",)))
+        said = (
+            _fetch(repository, url, f"+{spec}:{name}") if files else _fetch_partial(repository, url, f"+{spec}:{name}")
+        )
         if not said and (found := repository.ref_or_none(name)):
             return found
     raise SourceError(f"{url} doesn't give the history of {ref}: {said}", hint="forecast without --blame: by releases")
+
+
+#: What git calls the host of a history without files. It writes down that there is one, by this name; where it is, is
+#: said each time.
+_PARTIAL = "partial"
+
+
+def _fetch_partial(repository: Git, url: str, *specs: str) -> str:
+    """Fetch without files, but for those that the specs name; returns what git said if it failed."""
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin", _PARTIAL)
+    place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))
+    done = repository.ask(
+        *argv, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
+        settings=(*_reach(url), *place), config=("fetch.unpackLimit=1",),
+    )  # fmt: skip
+    if not done.returncode:
+        return ""
+    return done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
 
 
 def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
@@ -193,11 +213,5 @@ def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
 
     :raises SourceError: if the host doesn't give them.
     """
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin", "--", url)
-    done = repository.ask(
-        *argv, data="".join(f"{blob}\n" for blob in blobs).encode(), env=SAFE_TRANSPORTS, settings=_reach(url),
-        config=("fetch.unpackLimit=1", "fetch.negotiationAlgorithm=noop"),
-    )  # fmt: skip
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
+    if said := _fetch_partial(repository, url, *blobs):
         raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {said}", hint="`patchq fetch`")

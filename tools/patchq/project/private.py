@@ -31,6 +31,8 @@ _SETTINGS = re.compile(
     rb"(?:name|email|remote|merge|description|vscode-merge-base|url|fetch|active) = [^\0\r\n]*)|",
     re.IGNORECASE,
 )
+#: What git adds to that in a history without files: that it has a host for them, not where that is.
+_PARTIAL = re.compile(rb'\[remote "partial"\]|\tpromisor = true|\tpartialclonefilter = blob:none', re.IGNORECASE)
 #: Files by which git would look elsewhere, or see other content; neither patchq nor a person's git writes them there.
 _FOREIGN = (
     ".git", "commondir", "gitdir", "config.worktree", "info/attributes", "info/grafts",
@@ -68,7 +70,7 @@ def check_private(layout: Layout) -> None:
     _check_store(layout.store)
     _check_alternates(layout.store)
     for history in _inside(private / "history"):
-        _check_store(history)
+        _check_store(history, partial=True)
     for tree in sorted(_inside(private / "trees")):
         _check_tree(tree, layout.store)
 
@@ -146,8 +148,11 @@ def _is_tracked(layout: Layout) -> bool:
     return bool(Foreign(folder).run("ls-files", "-z", "--", inside, ok_codes=(0, 128)))
 
 
-def _check_store(store: Path) -> None:
-    """Check a repository of patchq's own before git looks at it."""
+def _check_store(store: Path, *, partial: bool = False) -> None:
+    """Check a repository of patchq's own before git looks at it.
+
+    :param partial: it may be a history without files.
+    """
     if not store.is_dir():
         return
     records = _inside(store / "worktrees")
@@ -165,7 +170,7 @@ def _check_store(store: Path) -> None:
         for link in _links(store / part):
             raise StateError(f"{link} is a symbolic link, and git would write where it leads", hint=_LEAVE)
     for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):
-        if not _SETTINGS.fullmatch(line):
+        if not (_SETTINGS.fullmatch(line) or (partial and _PARTIAL.fullmatch(line))):
             raise StateError(
                 f"{store / 'config'} says {line.decode('utf-8', 'backslashreplace').strip()!r}, which patchq didn't "
                 "write; nothing was run",
