@@ -191,7 +191,7 @@ def story(patchq: Patchq, upstream: Path) -> dict[str, bytes]:
     """Each way of adopting patches, and writing them again; all files and ids that come of it."""
     mails = sorted(p for folder in (MAILS, MAILS / "better") for p in folder.iterdir() if p.is_file())
     patchq.ok("apply")
-    patchq.ok("import", "up", *(str(p) for p in mails if "no-date" not in p.name))
+    patchq.ok("import", "up", *(str(p) for p in mails if "no-date" not in p.name), "--author", "me")
     patchq.ok("import", "up", str(upstream), "--range", "v1..work")
     patchq.ok("apply")
     edit(patchq.tree() / "b.txt", 7)
