@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git, numbered
+from patchq.errors import UserError
 from patchq.system.sandbox import run_isolated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
@@ -126,6 +127,13 @@ def test_where_it_cannot_be_walled_in_nothing_runs(
     said = patchq.fails(1, "import", "up", "--run", "echo x > a.txt")
     assert "here it can't: unshare failed: Operation not permitted" in said
     assert "`patchq new`" in said
+
+
+def test_a_folder_that_cannot_be_told_from_others_is_no_wall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "with blank").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "with blank"))
+    with pytest.raises(UserError, match="can't be made read-only"):
+        run_isolated(["true"], tmp_path)
 
 
 def test_a_command_that_goes_on_is_ended(tmp_path: Path) -> None:

@@ -25,10 +25,13 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SETUP = r"""
 root=$1 copy=$2 beside=$3 python=$4; shift 4
 read_only() {
+    found=
     while read -r _ _ _ _ point options _; do
         options=$(echo "$options" | sed 's/^r[ow],\{0,1\}//')
-        case $point in "$1"|"$1"/*) mount -o "remount,bind,ro,$options" "$point";; esac
+        case $point in "$1"|"$1"/*) mount -o "remount,bind,ro,$options" "$point"; found=1;; esac
     done < /proc/self/mountinfo
+    # The kernel writes blanks in names otherwise: what isn't found there is writable still.
+    [ "$found" ] || { echo "$1 can't be made read-only" >&2; exit 1; }
 }
 show() {
     mkdir -p "$root$2"
