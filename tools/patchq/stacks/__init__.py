@@ -11,6 +11,7 @@ __all__ = [
     "fix",
     "memtree",
     "rangediff",
+    "reorder",
     "siblings",
     "views",
 ]

@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from patchq.errors import ConflictError, UserError
-from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import TreeId
 from patchq.project.project import Project
 from patchq.stacks.apply import Carried, carried_stacks
+from patchq.stacks.reorder import touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class _Graph:
         self.store, self.upstream = store, carried.stack.pin.upstream
         self.commits = carried.commits
         self.trees = [store.tree_of([carried.base])[0], *(info.tree for _, info in carried.commits)]
-        self.touched = _touched(store, carried.commits)
+        self.touched = [touched(c) for c in store.changes_of([info.commit for _, info in carried.commits])]
         self.by_path: dict[bytes, list[int]] = {}
         for number, paths in enumerate(self.touched):
             for path in paths:
@@ -169,23 +169,6 @@ class _Graph:
             except ConflictError:
                 self.merged[key] = None
         return self.merged[key]
-
-
-def _touched(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> Sequence[frozenset[bytes]]:
-    """The paths that each patch touches; of one that is added or removed, itself and its folders as folders too.
-
-    Folders matter where a file takes the place of a folder, or where git follows a renamed one.
-    """
-    found = []
-    for changes in store.changes_of([info.commit for _, info in commits]):
-        paths: set[bytes] = set()
-        for change in changes:
-            paths.add(change.path)
-            if change.old is None or change.new is None:
-                parts = change.path.split(b"/")
-                paths |= {b"/".join(parts[:n]) + b"/" for n in range(1, len(parts) + 1)}
-        found.append(frozenset(paths))
-    return found
 
 
 def as_dot(found: Sequence[Needs]) -> str:

@@ -14,7 +14,6 @@ from patchq.formats.header import Ident, mail_safe, with_trailer
 from patchq.formats.series import SUFFIX
 from patchq.git import person
 from patchq.git.objects import CommitInfo
-from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
@@ -22,6 +21,7 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Entry, Exported, write_stack
+from patchq.stacks.reorder import reorder
 from patchq.system import fsio
 from patchq.system.paths import check_name
 
@@ -117,18 +117,13 @@ def load(project: Project, stack: Stack, set_name: str) -> Loaded:
     return Loaded(stack, state, _entries(project.store, state), head, same and head is not None)
 
 
-def _rewrite(project: Project, loaded: Loaded, entries: Sequence[Entry], change: Change) -> Exported:
-    """Write a stack of these entries, each carried onto the one before it."""
-    store = project.store
-    onto = store.tree_of([loaded.state.base])[0]
-    trees = {e.commit.commit: e.commit.tree for e in loaded.entries} | {loaded.state.base: onto}
-    carried = []
-    for entry in entries:
-        onto = pick(
-            store, loaded.stack.pin.upstream, entry.name, trees[entry.commit.parents[0]], entry.commit.tree, onto
-        )
-        carried.append(Entry(entry.name, replace(entry.commit, tree=onto)))
-    result = write_stack(project, change, loaded.stack, loaded.state, carried, loaded.head, move=loaded.follows)
+def _rewrite(project: Project, loaded: Loaded, entries: Sequence[Entry], change: Change, moved: str) -> Exported:
+    """Write a stack of these entries, each carried onto the one before it; ``moved`` is gone or elsewhere."""
+    base, upstream = loaded.state.base, loaded.stack.pin.upstream
+    carried, same = reorder(project.store, upstream, base, loaded.entries, entries, moved)
+    result = write_stack(
+        project, change, loaded.stack, loaded.state, carried, loaded.head, move=loaded.follows, made=same
+    )
     project.journal.perform(change)
     return result
 
@@ -148,8 +143,11 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
         stack, name = find_patch(stacks, patch)
         full = f"{stack.pin.upstream}/{name}"
         for other in stacks:
-            for its_name, header in other.headers() if other.names else ():
-                if its_name != name and full in header.values("Requires"):
+            for its_name in other.names:
+                # Most say nothing of it, and needn't be parsed for that.
+                if its_name == name or full.encode() not in other.read(its_name):
+                    continue
+                if full in other.load(its_name)[0].values("Requires"):
                     raise UserError(
                         f"{other.pin.upstream}/{its_name} requires {full}",
                         hint=f"drop {its_name} first, or edit its Requires:",
@@ -170,7 +168,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
             )
         [gone] = [e for e in loaded.entries if e.name == name]
         _note_withdrawn(project, change, stack, name, gone.commit.commit, why)
-        return _rewrite(project, loaded, [e for e in loaded.entries if e.name != name], change)
+        return _rewrite(project, loaded, [e for e in loaded.entries if e.name != name], change, name)
 
 
 def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, commit: str, why: str) -> None:
@@ -206,7 +204,7 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
                 )
             at = places[0] + bool(after)
         order = [*rest[:at], moving, *rest[at:]]
-        found = _rewrite(project, loaded, order, Change("move", f"move {stack.pin.upstream}/{name}"))
+        found = _rewrite(project, loaded, order, Change("move", f"move {stack.pin.upstream}/{name}"), name)
         if order == loaded.entries:
             return found
         where = f"after {order[at - 1].name}" if at else "to the bottom of the stack"

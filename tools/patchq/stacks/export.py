@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -237,24 +237,31 @@ def write_stack(
     *,
     adopt: bool = False,
     move: bool = True,
+    made: Collection[str] = (),
 ) -> Exported:
     """Plan the patch files, series, state and worktree for a stack of these commits.
 
     :param head: where the worktree is now.
     :param adopt: the files hold the new tip already, as edits.
     :param move: take the worktree along (it is at the old tip).
+    :param made: names of patches whose entries are commits in their places already, with the diff that they had:
+        their files stay as they are.
     :raises UserError: for a commit whose mail would not read back as it is.
     """
     layout, store = project.layout, project.store
-    done, headers = _commit(store, stack, state, entries)
+    done, headers = _commit(store, stack, state, entries, made)
     tip = done[-1].commit if done else state.base
-    mails = format_patches(store, state.base, tip, len(done))
+    # A file that git applied elsewhere than it says is written anew.
+    moved = {p.applied.name for p in state.patches if p.applied.offsets}
+    same = set(made) - moved
+    mails = _mails(store, stack, state, done, same)
     written: list[str] = []
     added: list[str] = []
     unchanged = 0
     remembered: list[Remembered] = []
     for applied, header, mail in zip(done, headers, mails, strict=True):
-        _check_reads_back(stack, applied, header, mail)
+        if applied.name not in same:
+            _check_reads_back(stack, applied, header, mail)
         path = stack.relative(layout, applied.name)
         before = fsio.read_or_none(layout.root / path)
         if before == mail:
@@ -279,7 +286,7 @@ def write_stack(
 
 
 def _commit(
-    store: Git, stack: Stack, state: State, entries: Sequence[Entry]
+    store: Git, stack: Stack, state: State, entries: Sequence[Entry], made: Collection[str]
 ) -> tuple[list[AppliedPatch], list[Header]]:
     """The entries as commits on the base, one on the other; those that are so already stay as they are."""
     done: list[AppliedPatch] = []
@@ -293,13 +300,25 @@ def _commit(
                 f"{stack.pin.upstream}: commit {entry.commit.commit[:12]} has no message",
                 hint="reword it in the worktree (`git rebase -i`)",
             )
-        if entry.commit.commit in known and entry.commit.parents == (tip,) and entry.commit.message == message:
+        there = entry.commit.commit in known or entry.name in made
+        if there and entry.commit.parents == (tip,) and entry.commit.message == message:
             tip = entry.commit.commit
         else:
             tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
         done.append(AppliedPatch(entry.name, tip))
         headers.append(Header(entry.commit.author, message))
     return done, headers
+
+
+def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:
+    """The patch files of commits; of those that are the same as before, what lies there."""
+    new = [a for a in done if a.name not in same]
+    if len(new) * 20 > len(done):
+        written = format_patches(store, state.base, done[-1].commit, len(done)) if done else []
+        found = {a.name: mail for a, mail in zip(done, written, strict=True) if a.name not in same}
+    else:
+        found = {a.name: format_patches(store, CommitId(f"{a.commit}^"), a.commit, 1)[0] for a in new}
+    return [found[a.name] if a.name in found else stack.read(a.name) for a in done]
 
 
 def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:
