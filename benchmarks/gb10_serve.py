@@ -74,8 +74,7 @@ def manifest(python: str) -> dict[str, Any]:
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
     if done.returncode or done.stdout.strip() == "null":
         raise Refused(f"{python} has no vLLM: {done.stderr.strip()[-300:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return dict(json.loads(done.stdout))
 
 
 def patches(said: Mapping[str, Any]) -> set[str]:
@@ -90,9 +89,7 @@ def setups(patched: str, stock: str | None, there: set[str], more: Sequence[str]
         arguments = LAYERS if "vllm/mxfp4-qkv-o" in there else TARGETS
     found = [Setup("stock", stock, tuple(more), {})] if stock else []
     found.append(Setup("patched", patched, tuple(more), {}))
-    if arguments:
-        found.append(Setup("recipe", patched, (*more, *arguments), {}))
-    return found
+    return [*found, Setup("recipe", patched, (*more, *arguments), {})] if arguments else found
 
 
 # The machine
@@ -145,13 +142,12 @@ def verified(python: str) -> str:
 class Server:
     """``vllm serve`` on loopback, in a process group of its own; a context that ends it in any case.
 
-    :raises Refused: if it doesn't answer in time, ends, or the memory runs short meanwhile.
+    :raises Refused: if it doesn't answer in time, or ends.
     """
 
     def __init__(self, setup: Setup, given: argparse.Namespace, log: Path) -> None:
         self.setup, self.given, self.log = setup, given, log
-        self.short = threading.Event()
-        self.over = threading.Event()
+        self.short, self.over = threading.Event(), threading.Event()
         self.exit: int | None = None
         self.seconds = 0.0
 
@@ -245,7 +241,7 @@ def stream(port: int, model: str, prompt: list[int], generate: int, since: float
             usage = event.get("usage") or usage
     finally:
         connection.close()
-    if not usage or usage["completion_tokens"] != generate or usage["prompt_tokens"] != len(prompt):
+    if (usage.get("completion_tokens"), usage.get("prompt_tokens")) != (generate, len(prompt)):
         raise Refused(f"asked for {generate} tokens after {len(prompt)}, got {usage or 'no usage'}")
     return Timed(begun, first, last, len(prompt), generate)
 
@@ -281,8 +277,11 @@ def round_of(users: int, given: argparse.Namespace, seed: int) -> tuple[float, f
     prompts = [[chosen.randrange(2, given.vocabulary) for _ in range(given.prompt)] for _ in range(users)]
     since = time.monotonic()
     with ThreadPoolExecutor(users) as pool:
-        ask = lambda prompt: stream(given.port, given.model, prompt, given.generate, since, given.request_limit)  # noqa: E731
-        return speeds(list(pool.map(ask, prompts)))
+        asked = [
+            pool.submit(stream, given.port, given.model, prompt, given.generate, since, given.request_limit)
+            for prompt in prompts
+        ]
+        return speeds([one.result() for one in asked])
 
 
 def measure(setup: Setup, given: argparse.Namespace, until: float, log: Path) -> dict[str, Any]:
