@@ -10,34 +10,35 @@ from patchq.formats import ledger, lock, series
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = lock.parse((ROOT / "upstream.lock").read_bytes())
-UPSTREAM = "vllm"
+UPSTREAMS = ("vllm", "flashinfer")
 
 
-def names(set_name: str) -> list[str]:
-    folder = ROOT / "patches" / UPSTREAM / LOCK.sets[set_name][UPSTREAM]
+def names(upstream: str, set_name: str) -> list[str]:
+    folder = ROOT / "patches" / upstream / LOCK.sets[set_name][upstream]
     return list(series.parse((folder / "series").read_bytes(), "series").names)
 
 
-@pytest.mark.parametrize("patch", names(LOCK.default_set))
-def test_a_patch_of_the_default_set(patch: str) -> None:
-    newest = LOCK.sets["gb10-newest"][UPSTREAM]
-    found = ledger.parse((ROOT / "patches" / UPSTREAM / "ledger.jsonl").read_bytes())
+@pytest.mark.parametrize(("upstream", "patch"), [(u, patch) for u in UPSTREAMS for patch in names(u, LOCK.default_set)])
+def test_a_patch_of_the_default_set(upstream: str, patch: str) -> None:
+    newest = LOCK.sets["gb10-newest"][upstream]
+    found = ledger.parse((ROOT / "patches" / upstream / "ledger.jsonl").read_bytes())
     attempts = sorted((a for a in found.attempts if a.patch == patch), key=lambda a: a.time)
     last = attempts[-1]
-    here = patch in names("gb10-newest")
+    here = patch in names(upstream, "gb10-newest")
     if last.onto != newest:
         assert last.outcome == "absorbed", f"{last.outcome} on {last.onto} is no verdict"
         assert not here
         return
     assert (last.outcome in ledger.CARRIED) is here
     if not here:
-        assert last.outcome in ("absorbed", "obsolete")
+        assert last.outcome in ("absorbed", "obsolete", "withdrawn")
         assert last.how, "why"
         assert last.proof or last.how.startswith("withdrawn: "), "upstream's own behaviour is shown"
 
 
-def test_each_test_that_a_retirement_names_is_there() -> None:
-    found = ledger.parse((ROOT / "patches" / UPSTREAM / "ledger.jsonl").read_bytes())
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_each_test_that_a_retirement_names_is_there(upstream: str) -> None:
+    found = ledger.parse((ROOT / "patches" / upstream / "ledger.jsonl").read_bytes())
     named = [a.evidence.partition("::") for a in found.attempts if "::" in a.evidence]
     assert named
     for path, _, test in named:

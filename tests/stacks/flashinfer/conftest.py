@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from moe_binding import ask, build
+from moe_choice import choose
 
 Load = Callable[[str], ModuleType]
 
@@ -63,3 +64,9 @@ def moe_binding(
         return ask(made[flags], cases)
 
     return say
+
+
+@pytest.fixture
+def moe_choice(trees: Path, tmp_path: Path) -> Callable[[Sequence[str]], list[str]]:
+    """Which tactics the module's binding sets; see moe_choice.cpp."""
+    return lambda cases: choose(trees, tmp_path, cases)

@@ -1,32 +1,23 @@
 """The tactic that the autotuner chose for the second GEMM is the one that runs.
 
-The real binding, over a runner that says what it is set to, with the ids of the real runner in Python: absolute ones.
+The real binding's own choice, compiled alone, with the ids of the real runner in Python: absolute ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-pytestmark = pytest.mark.nvcc
 #: As v0.6.1 has them: the second GEMM has each of the first's with the finalize step fused and without.
 FIRST = ["128x128", "128x64", "128x128s", "128x64s"]
-SECOND = ["128x128", "128x64", "128x32", "256x128", "128x128s", "128x64s", "128x32s", "256x128s"]
+SECOND = ["128x128", "128x64", "128x32", "128x256", "128x128s", "128x64s", "128x32s", "128x256s"]
 
 
-def test_every_id_of_the_autotuners_is_taken_as_it_is(moe_binding: Callable[..., list[str]]) -> None:
+def test_every_id_of_the_autotuners_is_taken_as_it_is(moe_choice: Callable[..., list[str]]) -> None:
     ids = range(len(FIRST), len(FIRST) + len(SECOND))
-    cases = [f"tactics {','.join(FIRST)} {','.join(SECOND)} 4096 4 8 1 {number}" for number in ids]
-    assert moe_binding(cases) == [f"128x64 {tactic}" for tactic in SECOND]
+    cases = [f"{','.join(FIRST)} {','.join(SECOND)} 4096 4 8 1 {number}" for number in ids]
+    assert moe_choice(cases) == [f"128x64 {tactic}" for tactic in SECOND]
 
 
-def test_an_id_of_the_first_gemm_or_past_the_last_is_refused(moe_binding: Callable[..., list[str]]) -> None:
-    cases = [f"tactics {','.join(FIRST)} {','.join(SECOND)} 4096 4 8 1 {number}" for number in (0, 3, 12, -2)]
-    assert all("Invalid gemm2 profile id" in said for said in moe_binding(cases))
-
-
-def test_the_profiler_runs_the_one_of_its_id(moe_binding: Callable[..., list[str]]) -> None:
-    every = [*FIRST, *SECOND]
-    cases = [f"profile {','.join(FIRST)} {','.join(SECOND)} 2 {number}" for number in range(4, 12)]
-    assert moe_binding(cases) == every[4:]
+def test_an_id_of_the_first_gemm_or_past_the_last_is_refused(moe_choice: Callable[..., list[str]]) -> None:
+    cases = [f"{','.join(FIRST)} {','.join(SECOND)} 4096 4 8 1 {number}" for number in (0, 3, 12, -2)]
+    assert all("Invalid gemm2 profile id" in said for said in moe_choice(cases))

@@ -1,6 +1,6 @@
 """v0.7.2: before tuning, MXFP4 on SM120 takes the smallest tile that the rows of an expert fit into; others the first.
 
-The real binding, over a runner that says what it is set to.
+The real binding's own choice, compiled alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-pytestmark = pytest.mark.nvcc
 FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x64s,128x32s,128x128s"
 
 
@@ -26,21 +25,21 @@ FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x6
     ],
 )
 def test_the_smallest_tile_that_the_rows_of_an_expert_fit_into_is_taken(
-    moe_binding: Callable[..., list[str]], rows: int, top_k: int, experts: int, chosen: str
+    moe_choice: Callable[..., list[str]], rows: int, top_k: int, experts: int, chosen: str
 ) -> None:
-    (said,) = moe_binding([f"tactics {FIRST} {SECOND} {rows} {top_k} {experts} -1 -1"])
+    (said,) = moe_choice([f"{FIRST} {SECOND} {rows} {top_k} {experts} -1 -1"])
     assert said == chosen
 
 
-def test_tuned_tactics_and_modules_without_small_tiles_are_as_they_were(moe_binding: Callable[..., list[str]]) -> None:
-    assert moe_binding(
+def test_tuned_tactics_and_modules_without_small_tiles_are_as_they_were(moe_choice: Callable[..., list[str]]) -> None:
+    assert moe_choice(
         [
-            "tactics 128x128,128x128s 128x128s,128x128 1 4 128 -1 -1",
-            f"tactics {FIRST} {SECOND} 1 4 128 0 -1",
-            f"tactics {FIRST} {SECOND} 1 4 128 4 9",
+            "128x128,128x128s 128x128s,128x128 1 4 128 -1 -1",
+            f"{FIRST} {SECOND} 1 4 128 0 -1",
+            f"{FIRST} {SECOND} 1 4 128 4 9",
         ]
     ) == ["128x128 128x128s", "128x128 128x32s", "128x64 128x128s"]
 
 
-def test_other_dtypes_take_the_first(moe_binding: Callable[..., list[str]]) -> None:
-    assert moe_binding([f"tactics {FIRST} {SECOND} 1 4 128 -1 -1 nvfp4"]) == ["128x128 128x128"]
+def test_other_dtypes_take_the_first(moe_choice: Callable[..., list[str]]) -> None:
+    assert moe_choice([f"{FIRST} {SECOND} 1 4 128 -1 -1 nvfp4"]) == ["128x128 128x128"]

@@ -100,7 +100,6 @@ def test_prewarm_builds_without_loading(
 FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x64s,128x32s,128x128s"
 
 
-@pytest.mark.nvcc
 @pytest.mark.parametrize(
     ("rows", "top_k", "experts", "chosen"),
     [
@@ -115,21 +114,20 @@ FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x6
     ],
 )
 def test_untuned_the_smallest_tile_that_the_rows_of_an_expert_fit_into_is_taken(
-    moe_binding: Make, rows: int, top_k: int, experts: int, chosen: str
+    moe_choice: Make, rows: int, top_k: int, experts: int, chosen: str
 ) -> None:
     """The real binding: what it sets without tuned tactics."""
-    (said,) = moe_binding([f"tactics {FIRST} {SECOND} {rows} {top_k} {experts} -1 -1"])
+    (said,) = moe_choice([f"{FIRST} {SECOND} {rows} {top_k} {experts} -1 -1"])
     assert said == chosen
 
 
-@pytest.mark.nvcc
-def test_untuned_without_small_tiles_or_with_tuned_ones_it_is_as_it_was(moe_binding: Make) -> None:
-    assert moe_binding(
+def test_untuned_without_small_tiles_or_with_tuned_ones_it_is_as_it_was(moe_choice: Make) -> None:
+    assert moe_choice(
         [
-            "tactics 128x128,128x128s 128x128s,128x128 1 4 128 -1 -1",
-            f"tactics {FIRST} {SECOND} 1 4 128 0 -1",
-            f"tactics {FIRST} {SECOND} 1 4 128 4 -1",
-            f"tactics {FIRST} - 1 4 128 -1 -1",
+            "128x128,128x128s 128x128s,128x128 1 4 128 -1 -1",
+            f"{FIRST} {SECOND} 1 4 128 0 -1",
+            f"{FIRST} {SECOND} 1 4 128 4 -1",
+            f"{FIRST} - 1 4 128 -1 -1",
         ]
     ) == ["128x128 128x128s", "128x128 128x32s", "128x64 128x32s", "128x32s 128x32s"]
 
