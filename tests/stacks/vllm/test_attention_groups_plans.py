@@ -78,3 +78,12 @@ def test_everything_that_is_planned_under_context_parallel(
         "num_qo_heads": 16,
     }.items()  # fmt: skip
     assert new.items() >= {**both, "causal": True, "num_qo_heads": 8}.items()
+
+
+def test_the_one_groups_parameters_are_the_cascades(backend: Any) -> None:
+    layers = setup.make_layers(backend.module, [setup.Spec("a", window=9, soft_cap=30.0)], 8, 2, 64)
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64)
+    metadata = builder.build(16, setup.batch([5, 20], [21, 40], TABLE))
+    (plan,) = metadata.cascade_wrapper.plans
+    assert (plan["sm_scale"], plan["window_left"], plan["logits_soft_cap"]) == (0.125, 8, 30.0)
+    assert metadata.layer_to_group is None
