@@ -5,6 +5,7 @@ The real builder; the wrappers bind as FlashInfer's and note what they get.
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import flashinfer_setup as setup
 import pytest
 import torch
 from groups_kit import DRAFT, TABLE, TARGET, WINDOW, build, forward, step
+from vllm_kit import need
 
 
 def test_a_draft_step_plans_the_drafts_groups_alone(backend: Any) -> None:
@@ -87,3 +89,10 @@ def test_the_one_groups_parameters_are_the_cascades(backend: Any) -> None:
     (plan,) = metadata.cascade_wrapper.plans
     assert (plan["sm_scale"], plan["window_left"], plan["logits_soft_cap"]) == (0.125, 8, 30.0)
     assert metadata.layer_to_group is None
+
+
+def test_parameters_are_a_targets_unless_it_is_said(backend: Any) -> None:
+    utils = sys.modules[backend.module.get_per_layer_parameters.__module__]
+    made = utils.PerLayerParameters(-1, None, 0.125)
+    assert need(made, "is_draft") is False
+    assert made == utils.PerLayerParameters(-1, None, 0.125, is_draft=True), "a plan is the same for both"
