@@ -27,6 +27,15 @@ def build(backend: Any, specs: list[setup.Spec], query: list[int], lens: list[in
     return layers, metadata
 
 
+def builder_of(backend: Any, specs: list[setup.Spec], **options: Any) -> Any:
+    """A builder; one that refuses sinks fails the test as such."""
+    layers = setup.make_layers(backend.module, specs, 8, 2, 64)
+    try:
+        return setup.make_builder(backend.module, layers, 8, 2, 64, **options)
+    except NotImplementedError as error:
+        pytest.fail(f"refused: {error}")
+
+
 def forward(layer: Any, metadata: Any, tokens: int) -> torch.Tensor:
     query = torch.zeros(tokens, 8, 64, dtype=torch.bfloat16)
     kv = torch.zeros(tokens, 2, 64, dtype=torch.bfloat16)

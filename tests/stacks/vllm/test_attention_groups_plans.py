@@ -88,7 +88,7 @@ def test_the_one_groups_parameters_are_the_cascades(backend: Any) -> None:
     metadata = builder.build(16, setup.batch([5, 20], [21, 40], TABLE))
     (plan,) = metadata.cascade_wrapper.plans
     assert (plan["sm_scale"], plan["window_left"], plan["logits_soft_cap"]) == (0.125, 8, 30.0)
-    assert metadata.layer_to_group is None
+    assert need(metadata, "layer_to_group") is None
 
 
 def test_parameters_are_a_targets_unless_it_is_said(backend: Any) -> None:

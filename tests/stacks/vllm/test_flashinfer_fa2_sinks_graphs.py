@@ -11,7 +11,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
-from sinks_kit import SINK_WRAPPER, TABLE, WINDOW, WITH, WITHOUT, build, forward, names
+from sinks_kit import SINK_WRAPPER, TABLE, WINDOW, WITH, WITHOUT, build, builder_of, forward, names
 
 
 @pytest.fixture
@@ -91,8 +91,7 @@ def test_padding_of_a_graph_has_as_many_tokens(sm12x: Any) -> None:
     """The last request is padding: no tokens are scheduled for it, no pages are its."""
     common = setup.batch([4, 4, 0], [9, 40, 0], TABLE)
     common.num_actual_tokens = 12
-    layers = setup.make_layers(sm12x.module, [WITH], 8, 2, 64)
-    builder = setup.make_builder(sm12x.module, layers, 8, 2, 64, graphs=True, drafts=3)
+    builder = builder_of(sm12x, [WITH], graphs=True, drafts=3)
     metadata = builder.build(0, common)
     assert (metadata.num_decodes, metadata.num_decode_tokens) == (3, 12)
     (plan,) = sm12x.made[0].plans
@@ -101,8 +100,7 @@ def test_padding_of_a_graph_has_as_many_tokens(sm12x: Any) -> None:
 
 
 def test_wrappers_of_graphs_are_by_the_tokens_too(sm12x: Any) -> None:
-    layers = setup.make_layers(sm12x.module, [WITH, WITHOUT], 8, 2, 64)
-    builder = setup.make_builder(sm12x.module, layers, 8, 2, 64, graphs=True, drafts=1, max_reqs=4)
+    builder = builder_of(sm12x, [WITH, WITHOUT], graphs=True, drafts=1, max_reqs=4)
     for query in ([2, 2], [1, 1], [2, 2]):
         builder.build(0, setup.batch(query, [9, 40], TABLE))
     decode = "BatchDecodeWithPagedKVCacheWrapper"
@@ -111,8 +109,7 @@ def test_wrappers_of_graphs_are_by_the_tokens_too(sm12x: Any) -> None:
 
 
 def test_without_graphs_one_wrapper_serves_all_lengths(sm12x: Any) -> None:
-    layers = setup.make_layers(sm12x.module, [WITH, WITHOUT], 8, 2, 64)
-    builder = setup.make_builder(sm12x.module, layers, 8, 2, 64, drafts=2)
+    builder = builder_of(sm12x, [WITH, WITHOUT], drafts=2)
     for query in ([3, 3], [1, 1], [2, 2]):
         builder.build(0, setup.batch(query, [9, 40], TABLE))
     decode = "BatchDecodeWithPagedKVCacheWrapper"
@@ -138,7 +135,6 @@ def test_and_not_on_other_gpus(backend: Any, device: Callable[..., Any]) -> None
 
 
 def test_without_sinks_drafted_tokens_are_prefilled(sm12x: Any) -> None:
-    layers = setup.make_layers(sm12x.module, [WITHOUT], 8, 2, 64)
-    builder = setup.make_builder(sm12x.module, layers, 8, 2, 64, drafts=3)
+    builder = builder_of(sm12x, [WITHOUT], drafts=3)
     metadata = builder.build(0, setup.batch([4, 4], [9, 40], TABLE))
     assert (metadata.num_decodes, metadata.num_prefills) == (0, 2)
