@@ -161,7 +161,7 @@ def test_each_micro_batch(
         # It goes on to slice the inputs, of which there are none.
         with tagged(context, config, **tags), contextlib.suppress(TypeError, AttributeError, ValueError):
             module.UBatchWrapper._make_ubatch_metadata(wrapper, **given)
-        assert [(c.is_dummy_run, c.is_profile_run) for c in made] == [
+        assert [(need(c, "is_dummy_run"), need(c, "is_profile_run")) for c in made] == [
             (tags.get("is_dummy_run", False), tags.get("is_profile_run", False))
         ] * 2
 
