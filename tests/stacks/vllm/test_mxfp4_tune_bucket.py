@@ -121,5 +121,10 @@ def test_without_graphs_there_is_no_capture_size(
     upstream_import: Load, monkeypatch: pytest.MonkeyPatch, config: Any
 ) -> None:
     module = upstream_import(MXFP4)
-    if hasattr(module, "Mxfp4Backend"):
-        assert tuned(upstream_import, monkeypatch, config, None, 256, "SM90_FI_MXFP4_BF16", [1]) == [256]  # type: ignore[arg-type]
+    if not hasattr(module, "Mxfp4Backend"):
+        return
+    try:
+        told = tuned(upstream_import, monkeypatch, config, None, 256, "SM90_FI_MXFP4_BF16", [1])  # type: ignore[arg-type]
+    except TypeError as error:
+        pytest.fail(f"no size to tune for: {error}")
+    assert told == [256]
