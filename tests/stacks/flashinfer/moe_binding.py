@@ -20,9 +20,12 @@ def build(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> P
     tree = trees / "flashinfer"
     includes = [tree / BINDING, tree / "csrc", package / "include", package / "3rdparty/dlpack/include"]
     program = folder / "binding"
+    # What a later release's binding calls besides the runner.
+    mixed = tree / "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/moe_gemm_mixed_utils.cu"
     done = nvcc(
         *flags, "-include", "cmath", *compiler_options(trees, folder), "-arch=sm_90a", "-DUSING_OSS_CUTLASS_MOE_GEMM", "-cudart", "shared", "--threads=0",
         *(f"-I{path}" for path in includes), str(HERE / "moe_binding.cu"), str(HERE / "no_device.cpp"),
+        *([str(mixed)] if mixed.exists() else []),
         "-o", str(program), f"-L{package / 'lib'}", "-ltvm_ffi", f"-Xlinker=-rpath={package / 'lib'}",
         *(str(tree / f"csrc/nv_internal/cpp/common/{name}.cpp") for name in ("logger", "stringUtils", "tllmException")),
     )  # fmt: skip
