@@ -1,4 +1,4 @@
-"""v0.6.1: all wrappers but those of trtllm-gen, which applies sinks, refuse them (v0.7.2: test_sinks_left_out_0_7.py).
+"""v0.6.1: all wrappers but those of trtllm-gen, which applies sinks, refuse them (v0.7.2: v0_7_2_post1/).
 
 The real run() of FlashInfer's wrappers, up to the kernel. What FA2 does with them without the refusal:
 tests/stacks/test_claims.py, test_run_takes_sinks_and_fa2_leaves_them_out.
