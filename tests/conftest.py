@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def seal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 @pytest.fixture(autouse=True)
 def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Sealed from the person's configuration, and a check that the home stays untouched."""
+    if index := sys.modules.get("patchq.sources.index"):
+        index.pip_settings.cache_clear()  # the environment is another test's
     if request.node.get_closest_marker("index") or "stacks" in request.node.path.parts:
         yield
         return
