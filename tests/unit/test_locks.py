@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import re
 import sys
+from importlib import metadata
 from types import ModuleType
 
 import pytest
@@ -58,6 +60,12 @@ def test_what_patchq_itself_needs_is_part_of_what_the_tests_have(lock: ModuleTyp
     asked = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()["project"]["dependencies"]
     assert {canonicalize_name(Requirement(text).name) for text in asked} <= names
     assert "setuptools" in names
+    # What of it is installed here asks for nothing that isn't in it.
+    for name in sorted(names):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            needs = [Requirement(text) for text in metadata.requires(name) or ()]
+            here = [n for n in needs if n.marker is None or n.marker.evaluate({"extra": ""})]
+            assert {canonicalize_name(n.name) for n in here} <= names, name
     assert not names & {"torch", "pytest", "ruff"}
 
 
