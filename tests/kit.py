@@ -108,3 +108,17 @@ def edit(path: Path, line: int, text: bytes = b"changed\n") -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     lines[line - 1] = text
     path.write_bytes(b"".join(lines))
+
+
+def release(upstream: Path, tag: str, files: dict[str, bytes | None]) -> None:
+    """A commit of an upstream's, tagged."""
+    commit_files(upstream, files, tag)
+    git(upstream, "tag", tag)
+
+
+def with_lines(changed: dict[int, bytes]) -> bytes:
+    """The forty lines of a fixture's file, some of them others."""
+    lines = numbered(40).splitlines(keepends=True)
+    for line, text in changed.items():
+        lines[line - 1] = text
+    return b"".join(lines)

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from kit import ROOT, Patchq, commit_files, git, numbered
+from kit import ROOT, Patchq, commit_files, git, release, with_lines
 from patchq.sources.forge import Forge
 
 
@@ -123,18 +123,6 @@ def project(stack: Patchq, tmp_path: Path) -> Patchq:
     git(stack.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
     git(stack.root, "push", "-q", "origin", "main")
     return stack
-
-
-def release(upstream: Path, tag: str, files: dict[str, bytes | None]) -> None:
-    commit_files(upstream, files, tag)
-    git(upstream, "tag", tag)
-
-
-def with_lines(changed: dict[int, bytes]) -> bytes:
-    lines = numbered(40).splitlines(keepends=True)
-    for line, text in changed.items():
-        lines[line - 1] = text
-    return b"".join(lines)
 
 
 #: The first conflicts, the second is upstream's, the third lands.

@@ -8,20 +8,8 @@ from typing import Any
 
 import pytest
 
-from kit import Patchq, commit_files, edit, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered, release, with_lines
 from patchq.carry.rerere import conflict_id
-
-
-def release(upstream: Path, tag: str, files: dict[str, bytes | None]) -> None:
-    commit_files(upstream, files, tag)
-    git(upstream, "tag", tag)
-
-
-def with_lines(changed: dict[int, bytes]) -> bytes:
-    lines = numbered(40).splitlines(keepends=True)
-    for line, text in changed.items():
-        lines[line - 1] = text
-    return b"".join(lines)
 
 
 def told(patchq: Patchq, *args: str) -> dict[str, Any]:

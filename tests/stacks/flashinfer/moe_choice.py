@@ -34,3 +34,18 @@ def choose(trees: Path, folder: Path, cases: Sequence[str]) -> list[str]:
     said = subprocess.run([program], input=given, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(said) == len(cases), said
     return said
+
+
+#: Tactics of both GEMMs, as the program takes them.
+FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x64s,128x32s,128x128s"
+#: Rows, choices a row, experts; and the smallest tiles that the rows of an expert fit into.
+SMALLEST = [
+    (1, 4, 128, "128x32s 128x32s"),  # an expert has a row
+    (8, 4, 1, "128x32s 128x32s"),  # 32 fit
+    (33, 1, 1, "128x64s 128x64s"),
+    (64, 4, 4, "128x64s 128x64s"),
+    (65, 1, 1, "128x128 128x128"),
+    (2048, 4, 128, "128x64s 128x64s"),
+    (4096, 4, 128, "128x128 128x128"),
+    (33, 4, 4, "128x64s 128x64s"),  # rounded up
+]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moe_choice import FIRST, SECOND, SMALLEST
 from moe_unit import COMMON_SOURCES, compiler_options
 from test_sm120_mixed_candidates import build_heuristic, offered
 
@@ -97,21 +98,9 @@ def test_prewarm_builds_without_loading(
     assert built == ["fused_moe_120"]
 
 
-FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x64s,128x32s,128x128s"
-
-
 @pytest.mark.parametrize(
     ("rows", "top_k", "experts", "chosen"),
-    [
-        (1, 4, 128, "128x32s 128x32s"),  # an expert has a row
-        (8, 4, 1, "128x32s 128x32s"),  # 32 fit
-        (33, 1, 1, "128x64s 128x64s"),
-        (64, 4, 4, "128x64s 128x64s"),
-        (65, 1, 1, "128x128 128x128"),
-        (2048, 4, 128, "128x64s 128x64s"),
-        (4096, 4, 128, "128x128 128x128"),
-        (33, 4, 4, "128x64s 128x64s"),  # rounded up
-    ],
+    SMALLEST,
 )
 def test_untuned_the_smallest_tile_that_the_rows_of_an_expert_fit_into_is_taken(
     moe_choice: Make, rows: int, top_k: int, experts: int, chosen: str

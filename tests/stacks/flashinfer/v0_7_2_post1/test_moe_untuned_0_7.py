@@ -8,21 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-FIRST, SECOND = "128x128,128x128s,128x32,128x32s,128x64,128x64s", "128x128,128x64s,128x32s,128x128s"
+from moe_choice import FIRST, SECOND, SMALLEST
 
 
 @pytest.mark.parametrize(
     ("rows", "top_k", "experts", "chosen"),
-    [
-        (1, 4, 128, "128x32s 128x32s"),  # an expert has a row
-        (8, 4, 1, "128x32s 128x32s"),  # 32 fit
-        (33, 1, 1, "128x64s 128x64s"),
-        (65, 1, 1, "128x128 128x128"),
-        (2048, 4, 128, "128x64s 128x64s"),
-        (4096, 4, 128, "128x128 128x128"),
-        (33, 4, 4, "128x64s 128x64s"),  # rounded up
-    ],
+    SMALLEST,
 )
 def test_the_smallest_tile_that_the_rows_of_an_expert_fit_into_is_taken(
     moe_choice: Callable[..., list[str]], rows: int, top_k: int, experts: int, chosen: str
