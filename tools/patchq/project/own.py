@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from importlib import metadata
 
 from patchq import __version__
 
@@ -20,6 +19,8 @@ CASE = "'patchq @ git+'*@????????????????????????????????????????|'patchq @ http
 
 def source() -> str:
     """Where this patchq was installed from, as pip takes it; empty where that is no commit and no hashed file."""
+    from importlib import metadata  # it brings the email package, and each command reads this module
+
     try:
         raw = json.loads(metadata.distribution("patchq").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):
