@@ -25,6 +25,17 @@ def test_a_plain_folder(empty: Patchq, tmp_path: Path) -> None:
     assert "moved" in empty.fails(1, "pin", "--check")
 
 
+def test_a_plain_folder_that_is_gone(empty: Patchq, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "x.txt").write_bytes(numbered(10))
+    empty.ok("pin", "up", "--url", str(folder), "--ref", "now")
+    folder.rename(tmp_path / "elsewhere")
+    out = empty.fails(1, "fetch")
+    assert f"comes from {folder}, and no such folder is there" in out
+    assert "patchq pin up --url" in out
+
+
 def test_a_branch_that_moves_is_still_the_pinned_commit(stack: Patchq, upstream: Path) -> None:
     stack.ok("pin", "up", "--ref", "main", "--set", "moving")
     commit_files(upstream, {"a.txt": b"new\n"}, "moved on")

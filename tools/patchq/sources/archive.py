@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from patchq.errors import FormatError
+from patchq.errors import FormatError, SourceError
 from patchq.formats.diff import EXECUTABLE, REGULAR, SYMLINK
 from patchq.formats.lock import Pin
 from patchq.formats.treepath import is_tree_path
@@ -117,6 +117,7 @@ def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = (
     """Import a plain folder (no repository) as one deterministic commit; returns its id.
 
     :raises FormatError: as :func:`import_archive`.
+    :raises SourceError: for a file that can't be read.
     """
     message = f"{pin.upstream} {pin.ref}\n\nImported from a folder\n"
     return _import(store, _folder_members(folder), message, "", skip, str(folder))
@@ -234,7 +235,17 @@ def _folder_members(folder: Path) -> Iterator[_Member]:
                 yield path
 
     root = os.fsencode(folder)
-    for path in walk(b""):
+    try:
+        yield from _read(root, walk(b""), str(folder))
+    except OSError as error:
+        name = show_path(error.filename) if isinstance(error.filename, bytes) else str(folder)
+        raise SourceError(
+            f"{name} can't be read: {error.strerror}", hint="make it readable; nothing was imported"
+        ) from None
+
+
+def _read(root: bytes, paths: Iterable[bytes], where: str) -> Iterator[_Member]:
+    for path in paths:
         full = os.path.join(root, path)
         st = os.lstat(full)
         if stat.S_ISLNK(st.st_mode):
@@ -244,7 +255,7 @@ def _folder_members(folder: Path) -> Iterator[_Member]:
             with open(full, "rb") as file:
                 yield _Member(path, EXECUTABLE if st.st_mode & 0o100 else REGULAR, st.st_size, file)
         else:
-            raise _refused(str(folder), path, "is neither a file nor a symbolic link")
+            raise _refused(where, path, "is neither a file nor a symbolic link")
 
 
 def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: str) -> None:

@@ -131,6 +131,11 @@ class Fetcher:
         assert pin.commit
         folder = local_folder(self.layout, pin.url)
         url = str(folder) if folder else pin.url
+        if folder and not folder.is_dir():
+            raise Unreachable(
+                f"{pin.upstream} {pin.ref} comes from {folder}, and no such folder is there",
+                hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {pin.ref}` says where it is now",
+            )
         if folder and not is_repository(folder):
             commit = import_folder(self.store, folder, pin, skip=self.skip(pin))
             if commit != pin.commit:
