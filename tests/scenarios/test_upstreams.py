@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ def test_a_plain_folder_that_is_gone(empty: Patchq, tmp_path: Path) -> None:
     (folder / "x.txt").write_bytes(numbered(10))
     empty.ok("pin", "up", "--url", str(folder), "--ref", "now")
     folder.rename(tmp_path / "elsewhere")
+    empty.ok("fetch")  # the store has it
+    shutil.rmtree(empty.root / ".patchq")
     out = empty.fails(1, "fetch")
     assert f"comes from {folder}, and no such folder is there" in out
     assert "patchq pin up --url" in out
