@@ -157,3 +157,31 @@ def test_what_a_sibling_assigns_at_run_time_wins(siblings: Patchq) -> None:
         "Two.both in pkg/mod.py is changed by up/first and by other/instead: "
         "other/instead wins: user.py assigns it anew at run time"
     )
+
+
+def foreseen(patchq: Patchq, *args: str) -> list[tuple[str, str, str]]:
+    """At which ref which definition is changed by two, and which change stands."""
+    found = json.loads(patchq.ok("forecast", "up", *args, "--json"))["shared"]
+    return [(s["ref"], s["definition"], s["wins"]) for s in found]
+
+
+def test_forecast_tells_it_of_a_ref_as_its_patches_land_there(siblings: Patchq, upstream: Path) -> None:
+    change(siblings, "first", b"first = 1", b"first = 10")
+    change(siblings, "second", b"third = 3", b"third = 30")
+    change(siblings, "again", b"first = 10", b"first = 100")
+    change(siblings, "same", b"first = 1", b"first = 10", "vendored/mod.py", "other")
+    moved = MODULE.replace(b"def one", b"def zero():\n    return 0\n\n\ndef one")
+    commit_files(upstream, {"pkg/mod.py": moved}, "moved")
+    git(upstream, "tag", "v3")
+    # Upstream goes another way in the line of the first: neither it nor the one after it lands.
+    commit_files(upstream, {"pkg/mod.py": moved.replace(b"first = 1\n", b"first = 7\n")}, "another way")
+    git(upstream, "tag", "v4")
+    assert foreseen(siblings, "--onto", "v3") == [], "it takes time, and is asked for"
+    within = [("Two.both", ""), ("Two.both", "up/again"), ("Two.both", "")]  # second, again, again
+    copies = [("Two.both", "")] * 3
+    assert foreseen(siblings, "--onto", "v3", "--onto", "v4", "--why") == [
+        *(("v3", *one) for one in [*within, *copies]), ("v4", "Two.both", ""),
+    ]  # fmt: skip
+    said = siblings.ok("forecast", "up", "--onto", "v3", "--why")
+    assert "v3 Two.both in pkg/mod.py: changed by up/first and by up/again: the later one wins" in said
+    assert "other has a copy of it in vendored/mod.py" in said

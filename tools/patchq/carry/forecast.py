@@ -20,12 +20,13 @@ from patchq.carry.merging import carry, carry_each, look_at
 from patchq.carry.source import Plan, Planner
 from patchq.carry.tally import Cell, RefTally
 from patchq.carry.tally import tally as count
+from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
 from patchq.errors import SourceError, UserError
 from patchq.formats.header import parse_trailers
 from patchq.formats.ledger import line_map
 from patchq.formats.lock import Pin
-from patchq.names import CommitId
+from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, pins_between, releases_of
 from patchq.sources.pins import Fetcher
@@ -61,6 +62,8 @@ class Forecast:
     rows: tuple[str, ...] = ()
     #: What each ref asks of the set's other pins that they aren't, where the lock doesn't mean it.
     siblings: tuple[Difference, ...] = ()
+    #: Where patches would change one definition, if that was asked for.
+    shared: tuple[Shared, ...] = ()
 
     def of(self, ref: str) -> list[Cell]:
         """A ref's cells."""
@@ -94,7 +97,7 @@ class Forecast:
 
 def forecast(
     project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", ahead: bool = False,
-    set_name: str = "", from_ref: str = "",
+    set_name: str = "", from_ref: str = "", shared: bool = False,
 ) -> Forecast:  # fmt: skip
     """Carry an upstream's stack onto each ref, from the nearest one that is pinned.
 
@@ -105,6 +108,7 @@ def forecast(
     :param releases: a specifier such as ``>=0.14``: all such releases that have a source archive.
     :param ahead: also onto what is newest upstream: its default branch, or its newest release.
     :param from_ref: carry this pinned ref's stack, as if the refs had none of their own.
+    :param shared: also look where two patches, or one and one of a sibling's, would change one definition.
     :raises UserError: if there is no ref, or one can't be found, or ``from_ref`` has no stack.
     """
     set_name = project.choose_set(set_name)
@@ -124,12 +128,33 @@ def forecast(
         apart = [d for p, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, p, base)]
         plans = [planner.plan(p, newest=bool(last and p.ref == last.ref)) for p in pins]
         cells: list[Cell] = []
+        stacked: list[Stacked] = []
         for numbers in _alike(plans):
-            cells += _carried(project, upstream, history, [plans[n] for n in numbers], [bases[n] for n in numbers])
+            alike = [plans[n] for n in numbers]
+            found, landed = _carried(project, upstream, history, alike, [bases[n] for n in numbers], shared)
+            cells += found
+            stacked += landed
+        stacked.sort(key=lambda s: wanted.index(s.ref))
+        definitions = shared_beside(project, stacked, set_name)
     rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
     cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
     sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent) for p in plans)
-    return Forecast(upstream, sources[0].from_ref, tuple(wanted), tuple(cells), sources, rows, tuple(apart))
+    return Forecast(
+        upstream, sources[0].from_ref, tuple(wanted), tuple(cells), sources, rows, tuple(apart), tuple(definitions)
+    )
+
+
+def _stacked(plan: Plan, column: Column) -> Stacked:
+    """The patches that a ref gets, as what each changes there."""
+    contents = column.contents  # it has another once a patch was looked for
+
+    def read(blobs: Sequence[BlobId]) -> Mapping[BlobId, bytes]:
+        lacking = [blob for blob in blobs if blob not in contents]
+        return contents | column.git.read_blobs(lacking)
+
+    landed = [(patch, column.landings[number]) for number, patch in enumerate(column.patches)]
+    there = [(p.name, p.commit.message, landing.changes) for p, landing in landed if landing.outcome not in STOPS]
+    return Stacked(plan.onto.upstream, plan.onto.ref, there, read)
 
 
 def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Difference]:
@@ -152,19 +177,21 @@ def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
 
 
 def _carried(
-    project: Project, upstream: str, history: History | None, plans: Sequence[Plan], bases: Sequence[CommitId]
-) -> list[Cell]:
-    """The cells of refs onto which the same patches are carried."""
+    project: Project, upstream: str, history: History | None, plans: Sequence[Plan], bases: Sequence[CommitId],
+    shared: bool,
+) -> tuple[list[Cell], list[Stacked]]:  # fmt: skip
+    """The cells of refs onto which the same patches are carried, and if ``shared`` what lands on each."""
     plan = plans[0]
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
     if not patches:
-        return []
+        return [], []
     recorded = rerere.Recorded(project.store, rerere.recorded(project.layout, upstream))
-    columns = carry_each(project.store, patches, bases, plan.base, recorded)
+    columns = (carry if shared else carry_each)(project.store, patches, bases, plan.base, recorded)
     pasts = [history.past(p.source.pin, p.onto, patches) if history else None for p in plans]
     for n, past in enumerate(pasts):
         if taken := once_more(patches, columns[n], past):
             (columns[n],) = carry(project.store, patches, [bases[n]], plan.base, recorded, taken)
+    stacked = list(map(_stacked, plans, columns)) if shared else []
     (tree,) = project.store.tree_of([plan.base])
     first = Column(project.store, tree, patches)
     versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
@@ -173,7 +200,7 @@ def _carried(
     found = []
     for number in range(len(patches)):
         found += _cells(upstream, plan, number, first, versions, between, pasts)
-    return found
+    return found, stacked
 
 
 def _between(project: Project, upstream: str, plan: Plan, patches: Sequence[Patch]) -> list[tuple[str, Column]]:

@@ -10,18 +10,20 @@ import ast
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from patchq.drift import bodies
 from patchq.errors import PatchqError
+from patchq.formats.header import parse_trailers
 from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
 from patchq.names import BlobId, show_path
 from patchq.project.project import Project
 from patchq.stacks.apply import Carried, bases_of, carried_stacks
 
+_Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
 #: How much of two definitions of one name must be the same for the one to be a copy of the other.
 _ALIKE = 0.8
 _ASSIGNMENT = re.compile(rb"[ \t]*(?!self\.|cls\.)\w+(\.\w+)+[ \t]*=[^=]")
@@ -58,22 +60,26 @@ class _Change:
     before: tuple[str, ...]
 
 
-class _Stack:
-    """A stack as changes of definitions; each file is read and parsed when it is asked for, once."""
+class Stacked:
+    """A stack on a tree as changes of definitions; each file is read and parsed when it is asked for, once.
 
-    def __init__(self, store: Git, carried: Carried) -> None:
-        self.store, self.carried = store, carried
-        self.upstream, self.ref = carried.stack.pin.upstream, carried.stack.pin.ref
-        #: In the order of the series, each patch's name and what it changes.
-        changes = store.changes_of([info.commit for _, info in carried.commits])
-        self.patches = list(zip([name for name, _ in carried.commits], changes, strict=True))
+    :param patches: in the order of the series each patch's name, its message, and what it changes.
+    :param read: brings files, all at once.
+    """
+
+    def __init__(
+        self, upstream: str, ref: str, patches: Sequence[tuple[str, str, Sequence[PathChange]]], read: _Read
+    ) -> None:
+        self.upstream, self.ref, self._read = upstream, ref, read
+        self.patches = [(name, changes) for name, _, changes in patches]
+        self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
         self.touched = Counter(c.path for _, changes in self.patches for c in changes if bodies.language_of(c.path))
         self._known: dict[bytes, list[_Change]] = {}
         self.contents: dict[BlobId, bytes] = {}
 
     def read(self, blobs: Iterable[BlobId]) -> None:
         """Bring files, all at once."""
-        self.contents.update(self.store.read_blobs([blob for blob in blobs if blob not in self.contents]))
+        self.contents.update(self._read([blob for blob in blobs if blob not in self.contents]))
 
     def of(self, paths: Iterable[bytes]) -> Iterator[_Change]:
         """What is done to the definitions of these files, in the order of the series."""
@@ -98,6 +104,12 @@ class _Stack:
             yield _Change(patch, change.path, name, theirs - mine, mine - theirs, after is None, tokens)
 
 
+def _of_carried(store: Git, carried: Carried) -> Stacked:
+    changes = store.changes_of([info.commit for _, info in carried.commits])
+    patches = [(name, info.message, made) for (name, info), made in zip(carried.commits, changes, strict=True)]
+    return Stacked(carried.stack.pin.upstream, carried.stack.pin.ref, patches, store.read_blobs)
+
+
 def _lines(source: bytes, definition: bodies.Definition | None) -> Counter[str]:
     if definition is None:
         return Counter()
@@ -114,8 +126,8 @@ def shared_in_sets(project: Project, names: Sequence[str] = (), *, offline: bool
     """
     found: dict[Shared, None] = {}
     with project.locked("check"):
-        seen: dict[tuple[str, str], _Stack | None] = {}
-        packages = {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
+        seen: dict[tuple[str, str], Stacked | None] = {}
+        packages = _packages(project)
         for set_name in project.lock.sets:
             there = []
             for stack in project.stacks(set_name):
@@ -126,23 +138,39 @@ def shared_in_sets(project: Project, names: Sequence[str] = (), *, offline: bool
                         with suppress(PatchqError):
                             bases_of(project, [stack], {stack.pin.upstream: None}, offline)
                             (carried,) = carried_stacks(project, [stack], set_name)
-                            seen[key] = _Stack(project.store, carried)
+                            seen[key] = _of_carried(project.store, carried)
                 if here := seen[key]:
                     there.append(here)
             found.update(dict.fromkeys(_shared(there, packages)))
     return [s for s in found if not names or s.upstream in names]
 
 
-def shared_definitions(
-    store: Git, stacks: Sequence[Carried], packages: Mapping[str, str] | None = None
-) -> list[Shared]:  # fmt: skip
-    """Where two patches of a stack, or of stacks that are built together, change one definition.
+def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) -> list[Shared]:
+    """Where two patches of a stack that stands on another ref, or one of them and one of the set's other stacks, change
+    one definition.
 
     A later patch that says ``Requires:`` of the earlier one knows it, and isn't told.
 
-    :param packages: of import names of Python packages the upstream; for what is replaced at run time.
+    :param stacks: one upstream's, on as many refs.
     """
-    return list(_shared([_Stack(store, carried) for carried in stacks], packages or {}))
+    found: list[Shared] = []
+    beside: list[Stacked] | None = None
+    for stack in stacks:
+        if beside is None:
+            others = [s for s in project.stacks(set_name) if s.names and s.pin.upstream != stack.upstream]
+            beside = [_of_carried(project.store, c) for c in carried_stacks(project, others, set_name)]
+        here = _shared([stack, *beside], _packages(project))
+        found += dict.fromkeys(s for s in here if stack.upstream in {s.upstream, *_upstreams(s)})
+    return found
+
+
+def _upstreams(shared: Shared) -> set[str]:
+    return {name.partition("/")[0] for name in (shared.patch, shared.other)}
+
+
+def _packages(project: Project) -> dict[str, str]:
+    """Of import names of Python packages the upstream; for what is replaced at run time."""
+    return {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
 
 
 def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
@@ -157,7 +185,7 @@ def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
     return [(one, tuple(n for n in others if n != one.patch)) for one, others in together.values()]
 
 
-def _shared(stacks: Sequence[_Stack], packages: Mapping[str, str]) -> Iterator[Shared]:
+def _shared(stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
     for number, stack in enumerate(stacks):
         yield from _within(stack)
         for other in stacks[number + 1 :]:
@@ -165,13 +193,12 @@ def _shared(stacks: Sequence[_Stack], packages: Mapping[str, str]) -> Iterator[S
         yield from _replaced(stack, stacks, packages)
 
 
-def _within(stack: _Stack) -> Iterator[Shared]:
-    knows = _known(stack.carried)
+def _within(stack: Stacked) -> Iterator[Shared]:
     earlier: dict[tuple[bytes, str], list[_Change]] = {}
     for change in stack.of(path for path, count in stack.touched.items() if count > 1):
         before = earlier.setdefault((change.path, change.name), [])
         for other in before:
-            if other.patch in knows.get(change.patch, ()):
+            if other.patch in stack.knows.get(change.patch, ()):
                 continue
             undone = sum((other.added & change.removed).values())
             again = sum((other.removed & change.added).values())
@@ -191,17 +218,17 @@ def _within(stack: _Stack) -> Iterator[Shared]:
         before.append(change)
 
 
-def _known(carried: Carried) -> dict[str, set[str]]:
+def _known(upstream: str, patches: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
     """By patch, those of its stack that it says it requires, and those that they do."""
-    upstream = carried.stack.pin.upstream
     found: dict[str, set[str]] = {}
-    for name, header in carried.stack.headers():
-        direct = {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
+    for name, message in patches:
+        required = [value for key, value in parse_trailers(message) if key.lower() == "requires"]
+        direct = {r.partition("/")[2] for r in required if r.startswith(f"{upstream}/")}
         found[name] = direct | {far for near in direct for far in found.get(near, ())}
     return found
 
 
-def _copies(one: _Stack, other: _Stack) -> Iterator[Shared]:
+def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
     """A definition that two upstreams have copies of, and a patch of each changes."""
     names = [{path.rpartition(b"/")[2] for path in stack.touched} for stack in (one, other)]
     both = names[0] & names[1]
@@ -220,7 +247,7 @@ def _copies(one: _Stack, other: _Stack) -> Iterator[Shared]:
                 )  # fmt: skip
 
 
-def _replaced(stack: _Stack, stacks: Sequence[_Stack], packages: Mapping[str, str]) -> Iterator[Shared]:
+def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
     """A definition of a sibling's package that a patch assigns anew at run time, and a patch of the sibling changes."""
     by_name = {s.upstream: s for s in stacks if s is not stack}
     foreign = {package: by_name[name] for package, name in packages.items() if name in by_name}

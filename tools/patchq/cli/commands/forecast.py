@@ -26,7 +26,7 @@ _SHORT = {"absorbed": "upstream has it", "conflict": "needs you", "replayed": "r
 @click.option("--releases", default="", metavar="SPEC", help="All releases that fit: '>=0.14'.")
 @click.option("--newest", is_flag=True, help="Upstream's default branch, or its newest release.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to carry.  [default: the nearest]")
-@click.option("--why", is_flag=True, help="Also files, evidence and how far lines moved, patch by patch.")
+@click.option("--why", is_flag=True, help="Also files, evidence, offsets, and definitions that two patches change.")
 @click.option("--annotate", is_flag=True, help="Also an annotation (GitHub Actions) for each patch that stops.")
 @click.option("--blame", is_flag=True, help="Also at which ref each patch stops first, and which ref is cheapest.")
 @set_option
@@ -48,7 +48,8 @@ def command(
     stacks = project.stacks(project.choose_set(set_name), [name] if name else [])
     for upstream in [name] if name else [s.pin.upstream for s in stacks if s.names]:
         found = forecast(
-            project, upstream, refs, releases=releases, ahead=newest, set_name=set_name, from_ref=from_ref
+            project, upstream, refs, releases=releases, ahead=newest, set_name=set_name, from_ref=from_ref,
+            shared=why,
         )  # fmt: skip
         culprits, trouble = _culprits(project, found, set_name) if blame else ([], "")
         if as_json:
@@ -90,6 +91,7 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
         "siblings": [{**asdict(d), "said": d.said} for d in found.siblings],
         "notes": [trouble] if trouble else [], "sources": [asdict(s) for s in found.sources],
         "tallies": [{**asdict(t), "said": t.said} for t in map(found.tally, found.refs)], "next": _next(found),
+        "shared": [asdict(s) for s in found.shared],
     }  # fmt: skip
 
 
@@ -134,6 +136,8 @@ def _say(cell: Cell) -> str:
 
 def _show_why(found: Forecast) -> None:
     """What is to be said of the cells."""
+    from patchq.drift.shared import grouped
+
     for cell in found.cells:
         head = f"{cell.ref} {cell.patch}"
         if cell.files:
@@ -144,6 +148,8 @@ def _show_why(found: Forecast) -> None:
             echo(f"{head}: {cell.said}")
         if cell.grade:
             echo(f"{head}: upstream has {cell.evidence}")
+    for one, others in grouped(found.shared):
+        echo(f"{one.ref} {one.definition} in {one.path}: changed by {', '.join(others)} and by {one.patch}: {one.said}")
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
         echo(f"offsets: checked against the {checked}")
 
