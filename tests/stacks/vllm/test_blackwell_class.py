@@ -35,6 +35,20 @@ def test_no_device_is_in_no_class(upstream_import: Load) -> None:
     assert need(Nothing, "is_blackwell_class")() is False
 
 
+def test_each_device_is_asked_for_its_own(upstream_import: Load) -> None:
+    interface = upstream_import("vllm.platforms.interface")
+
+    class Two(interface.Platform):  # type: ignore[name-defined, misc]
+        device_type = "cuda"
+
+        @classmethod
+        def get_device_capability(cls, device_id: int = 0) -> object:
+            return interface.DeviceCapability(*[(9, 0), (12, 1)][device_id])
+
+    asked = need(Two, "is_blackwell_class")
+    assert [asked(0), asked(1), asked()] == [False, True, False]
+
+
 @pytest.mark.parametrize("capability", [*CLASS, (9, 0)])
 def test_flash_attention_3_is_hoppers(
     upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch,

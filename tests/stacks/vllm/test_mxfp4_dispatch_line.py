@@ -73,6 +73,7 @@ def warnings(said: list[str]) -> list[str]:
 def test_no_warning_where_all_is_well(apply: Callable[..., list[str]]) -> None:
     assert warnings(apply((12, 1), CUTLASS)) == []
     assert warnings(apply((9, 0), "TRITON")) == []
+    assert warnings(apply((8, 0), "MARLIN")) == [], "a GPU without FP4"
 
 
 def test_weights_that_are_dequantized_on_sm12x(apply: Callable[..., list[str]]) -> None:
