@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
+import answers
 from kit import Patchq, commit_files, edit, git, numbered
-from patchq.cli import cli
+from patchq.cli import boundary, cli, common, terminal
 from template import copy_project, copy_upstream
 
 # A busy machine is no fault of a test.
@@ -49,6 +51,20 @@ def _sealed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     seal(monkeypatch, home)
     yield
     assert sorted(p.name for p in home.iterdir()) in ([".gitconfig"], [".gitconfig", "cache"])
+
+
+@pytest.fixture(autouse=True)
+def answered(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the JSON answers that the test got; each is checked against its schema."""
+    seen: set[str] = set()
+
+    def checked(body: dict[str, Any], echo_json: Callable[[dict[str, Any]], None] = terminal.echo_json) -> None:
+        seen.add(answers.check(body))
+        echo_json(body)
+
+    for module in (boundary, common):
+        monkeypatch.setattr(module, "echo_json", checked)
+    return seen
 
 
 @pytest.fixture(scope="session")
