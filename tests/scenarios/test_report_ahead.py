@@ -39,6 +39,27 @@ def test_each_release_by_what_lands_needs_you_and_was_retired(stack: Patchq, ups
     target = stack.root / "out" / "report.html"
     stack.ok("report", "--look-ahead", "--html", str(target))
     page = target.read_text()
-    assert "What the releases cost" in page
-    assert page.index("What the releases cost") < page.index("up v1: applied")
-    assert "first (since v2)" in page
+    assert page.index("What the next release costs") < page.index("retired since v2") < page.index("up v1: applied")
+
+
+def test_what_a_person_left_out_of_a_later_stack_needs_nobody(stack: Patchq, upstream: Path) -> None:
+    release(stack, upstream, "v2", {"c.txt": b"new\n"})
+    folder = stack.root / "patches" / "up"
+    (folder / "v2").mkdir()
+    (folder / "v2" / "second.patch").write_bytes((folder / "v1" / "second.patch").read_bytes())
+    (folder / "v2" / "series").write_text("second.patch\n")
+    (folder / "ledger.jsonl").write_text(
+        ledger_line("first", "v2", "conflict", how="for v1 only", files=[{"path": "a.txt", "hunks": 1}])
+        + ledger_line("third", "v2", "conflict", how="not carried yet", files=[{"path": "b.txt", "hunks": 1}])
+    )  # fmt: skip
+    (v2,) = json.loads(stack.ok("report", "--json"))["ahead"]
+    assert v2["left_out"] == [["up/first", "for v1 only"]]
+    assert v2["needs"] == [["up/third", ["b.txt"]]]
+    assert v2["lands"] == ["up/second"]
+
+
+def test_an_older_release_is_not_ahead(stack: Patchq, upstream: Path) -> None:
+    release(stack, upstream, "v2", {"c.txt": b"new\n"})
+    release(stack, upstream, "v3", {"c.txt": b"newer\n"})
+    assert [a["ref"] for a in json.loads(stack.ok("report", "--json"))["ahead"]] == ["v2", "v3"]
+    assert json.loads(stack.ok("report", "--json", "--set", "set-v3"))["ahead"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,19 @@ from patchq.project.project import Project
 from patchq.system import fsio
 
 _VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What became of a patch's mutants when its proof was last asked; equivalent ones are in none of the counts."""
+
+    killed: int
+    survived: int
+    untried: int
+
+    @property
+    def judged(self) -> int:
+        return self.killed + self.survived
 
 
 def _file(project: Project, patch: str) -> Path:
@@ -22,7 +36,19 @@ def remember(project: Project, patch: str, found: dict[str, Any]) -> None:
 
 def known_score(project: Project, patch: str) -> float | None:
     """The share of a patch's mutants that its proof killed when it was last asked; None if it wasn't."""
+    score = _read(project, patch).get("score")
+    return float(score) if isinstance(score, (int, float)) else None
+
+
+def known_strength(project: Project, patch: str) -> Known | None:
+    """The counts behind :func:`known_score`; None if no mutant of the patch was judged."""
+    found = _read(project, patch)
+    counts = [found.get(state) for state in ("killed", "survived", "not_tried")]
+    killed, survived, untried = (n if isinstance(n, int) else 0 for n in counts)
+    return Known(killed, survived, untried) if killed + survived else None
+
+
+def _read(project: Project, patch: str) -> dict[str, Any]:
     path = _file(project, patch)
     data = fsio.read_or_none(path)
-    score = fsio.load_state(data, path, _VERSION).get("score") if data else None
-    return float(score) if isinstance(score, (int, float)) else None
+    return fsio.load_state(data, path, _VERSION) if data else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from patchq.carry.forecast import forecast
 from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE
@@ -16,11 +16,12 @@ from patchq.carry.tally import Cell as ForecastCell
 from patchq.errors import PatchqError
 from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse, say_moved
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
+from patchq.mutation.known import Known, known_strength
 from patchq.project.project import Project
-from patchq.project.refs import older_first
+from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
 from patchq.proofs.judge import NOT_RUN, Verdict
-from patchq.report.ahead import RETIRED, Ahead, Cell, count, is_retired
+from patchq.report.ahead import RETIRED, Ahead, Cell, count, decision, is_retired
 from patchq.report.bench import ledger_file, read_measurements, read_targets
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
@@ -37,6 +38,7 @@ class PatchView:
     :ivar since: the day of its author, ``2026-11-21``; ``days`` since then.
     :ivar proof: the last result (``proven`` …), or empty; ``said`` is why.
     :ivar needs: what it can't be carried without, as ``upstream/name``; ``requires``: what it says.
+    :ivar strength: what its proof saw of its mutants when it was last asked.
     """
 
     info: PatchInfo
@@ -46,6 +48,7 @@ class PatchView:
     said: str
     needs: tuple[str, ...]
     cost: Cost | None
+    strength: Known | None = None
 
     @property
     def name(self) -> str:
@@ -74,11 +77,15 @@ class StackView:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The patches of an upstream on each of its pinned refs; ``rows`` are by patch, cells in the order of the refs."""
+    """The patches of an upstream on each of its pinned refs; ``rows`` are by patch, cells in the order of the refs.
+
+    :ivar files: by patch, its file: the set's own, else the newest ref's.
+    """
 
     upstream: str
     refs: tuple[str, ...]
     rows: Mapping[str, tuple[Cell, ...]]
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ class Evidence:
     """All that a report shows.
 
     :ivar not_run: patch and why; ``notes``: what could not be found out, and why.
-    :ivar ahead: what each pinned ref comes to for the set's stacks, beside the set's own.
+    :ivar ahead: what each pinned ref that is newer than the set's own comes to for the set's stacks.
     :ivar bounds: by machine and configuration, tokens a second that its memory allows one request.
     """
 
@@ -158,8 +165,8 @@ def gather(
     stacks = []
     for found, stack in zip(status(project, set_name), project.stacks(set_name), strict=True):
         views = tuple(
-            _view(stack, info, by_patch, needs, dear) for info in infos if info.upstream == found.upstream
-        )  # fmt: skip
+            _view(project, stack, info, by_patch, needs, dear) for info in infos if info.upstream == found.upstream
+        )
         stacks.append(StackView(found.upstream, found.ref, found.state, found.worktree, found.tree, views))
     measurements, damaged = read_measurements(project)
     measured = ledger_file(project).relative_to(project.layout.root).as_posix()
@@ -186,14 +193,17 @@ def gather(
 
 
 def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
-    here = project.lock.sets[set_name][matrix.upstream]
-    own = load_stack(project.layout, project.lock.upstreams[matrix.upstream].pins[here]).names
-    return count(matrix.upstream, matrix.refs, {name: matrix.rows[name] for name in own}, here)
+    pins = project.lock.upstreams[matrix.upstream].pins
+    here = pins[project.lock.sets[set_name][matrix.upstream]]
+    own = load_stack(project.layout, here).names
+    # Of what is no release nobody knows whether it is older.
+    ahead = {p.ref for p in pins.values() if p != here and (age(p) > age(here) or len(age(here)) == 1)}
+    return count(matrix.upstream, matrix.refs, {name: matrix.rows[name] for name in own}, ahead)
 
 
 def _view(
-    stack: Stack, info: PatchInfo, by_patch: Mapping[str, Verdict], needs: Mapping[str, tuple[str, ...]],
-    dear: Mapping[str, Cost],
+    project: Project, stack: Stack, info: PatchInfo, by_patch: Mapping[str, Verdict],
+    needs: Mapping[str, tuple[str, ...]], dear: Mapping[str, Cost],
 ) -> PatchView:  # fmt: skip
     name = f"{info.upstream}/{info.name}"
     when = 0 if info.problem else stack.load(info.name)[0].author.when
@@ -202,6 +212,7 @@ def _view(
     return PatchView(
         info, since, int((time.time() - when) // 86400) if when else 0,
         verdict.state if verdict else "", verdict.said if verdict else "", needs.get(name, ()), dear.get(name),
+        known_strength(project, name),
     )  # fmt: skip
 
 
@@ -263,7 +274,8 @@ def _matrix(
                     cells[key] = _ahead_cell(project, stacks[found.source(seen.ref).from_ref], seen)
         except PatchqError as error:
             notes.append(f"no forecast of {upstream}: {error.message}")
-    return Matrix(upstream, tuple(stacks), {n: tuple(cells[n, ref] for ref in stacks) for n in names})
+    files = {n: s.relative(project.layout, n) for s in (*stacks.values(), stacks[here]) for n in s.names}
+    return Matrix(upstream, tuple(stacks), {n: tuple(cells[n, ref] for ref in stacks) for n in names}, files)
 
 
 def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> Cell:
@@ -289,4 +301,5 @@ def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
         if part
     ]
     since = a.onto if a.outcome == ABSORBED else ""
-    return Cell(a.outcome, "; ".join(said), line.file, line.line, tuple(f.path for f in a.files), since)
+    left = decision(a, bool(stack.names)) if name not in stack.names else ""
+    return Cell(a.outcome, "; ".join(said), line.file, line.line, tuple(f.path for f in a.files), since, left)

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -16,15 +16,17 @@ from urllib.parse import quote
 from patchq.formats.ledger import WRITTEN, say_moved
 from patchq.formats.measurements import Measurement
 from patchq.formats.render import FOLDER, raw, render
-from patchq.report.evidence import Evidence, Matrix, PatchView
+from patchq.report.ahead import WITHDRAWN
+from patchq.report.evidence import Evidence, Matrix
+from patchq.report.graph import draw
 
 #: Of the ledger, so many lines are on the page.
 MOST_LINES = 400
-#: Past so many nodes a drawing helps nobody; the table stays.
-MOST_NODES = 150
+#: Past so many refs a matrix is wider than a screen, and scrolls.
+MOST_REFS = 9
 _TONES = {
     "k": ("clean", "offset", WRITTEN, "proven", "passed"), "g": ("merged", "replayed", "resolved", "not run"),
-    "h": ("absorbed", "retired"), "x": ("conflict", "obsolete", "withdrawn", "failed", "not proven"),
+    "h": ("absorbed", "retired"), "x": ("conflict", "obsolete", "failed", "not proven"), "o": (WITHDRAWN,),
 }  # fmt: skip
 _TONE = {word: tone for tone, words in _TONES.items() for word in words}
 
@@ -43,7 +45,11 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
     return render(
         "report/report.html.j2", e=evidence, matrices=evidence.matrices, link=link, url=_url,
         tone=lambda word: _TONE.get(word, ""), moved=say_moved,
-        graph=_graph(evidence.patches), charts=_charts(evidence),
+        short=lambda ref: ref[:12] if re.fullmatch("[0-9a-f]{40}", ref) else ref,
+        stops=lambda cells: any(_TONE.get(c.outcome) == "x" for c in cells),
+        graph=draw(evidence.patches), charts=_charts(evidence), totals=[_totals(m) for m in evidence.matrices],
+        anchors={p.name: anchor(p.name) for p in evidence.patches}, most_refs=MOST_REFS,
+        strengths=any(p.strength for p in evidence.patches),
         statuses=sorted(Counter(p.info.status.split(" ")[0] for p in evidence.patches).items()),
         ledger_lines=sorted(evidence.ledger, key=lambda x: x.attempt.time, reverse=True)[:MOST_LINES],
         css=raw((FOLDER / "report" / "report.css").read_text()), js=raw(script), cells_json=raw(_json(cells)),
@@ -90,57 +96,27 @@ def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
     return {"u": matrix.upstream, "n": list(matrix.rows), "r": list(matrix.refs), "e": rows, "s": list(texts)}
 
 
+def anchor(name: str) -> str:
+    """The fragment of a patch's row."""
+    return "p-" + re.sub(r"[^A-Za-z0-9_]+", "-", name)
+
+
+def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
+    """What the columns of a matrix come to: words, tone, and a count a ref; only rows that count something."""
+    counts = [
+        Counter(_TONE.get(cells[n].outcome, "") for cells in matrix.rows.values()) for n in range(len(matrix.refs))
+    ]
+    rows = [
+        ("land", "k", [c["k"] + c["g"] for c in counts]),
+        ("stop", "x", [c["x"] for c in counts]),
+        ("upstream has", "h", [c["h"] for c in counts]),
+        (WITHDRAWN, "o", [c["o"] for c in counts]),
+        ("not looked at", "", [c[""] for c in counts]),
+    ]
+    return [row for row in rows if any(row[2]) or row[1] == "x"]
+
+
 # Drawings
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    name: str
-    x: int
-    y: int
-    w: int
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    x1: int
-    y1: int
-    x2: int
-    y2: int
-    said: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    nodes: tuple[Node, ...] = ()
-    edges: tuple[Edge, ...] = ()
-    width: int = 0
-    height: int = 0
-
-
-def _graph(patches: Sequence[PatchView]) -> Graph:
-    """Patches that need others or are needed, in columns by how far they are from needing none."""
-    arrows = [(p.name, other, False) for p in patches for other in p.needs]
-    arrows += [(p.name, r, True) for p in patches for r in p.info.requires if r not in p.needs]
-    names = {name for a, b, _ in arrows for name in (a, b)} & {p.name for p in patches}
-    arrows = [a for a in arrows if a[0] in names and a[1] in names]
-    if not names or len(names) > MOST_NODES:
-        return Graph()
-    depth: dict[str, int] = {}
-    for p in patches:  # in the order of the series: what a patch needs comes before it, but for other upstreams
-        if p.name in names:
-            depth[p.name] = max((depth.get(b, 0) + 1 for a, b, _ in arrows if a == p.name), default=0)
-    columns: dict[int, list[str]] = {}
-    for name, column in depth.items():
-        columns.setdefault(column, []).append(name)
-    nodes, x = {}, 10
-    for column in sorted(columns):
-        width = max(len(n) for n in columns[column]) * 7 + 12
-        for row, name in enumerate(columns[column]):
-            nodes[name] = Node(name, x, 10 + row * 28, width)
-        x += width + 60
-    edges = [Edge(nodes[a].x, nodes[a].y + 10, nodes[b].x + nodes[b].w, nodes[b].y + 10, said) for a, b, said in arrows]
-    return Graph(tuple(nodes.values()), tuple(edges), x, 20 + 28 * max(len(c) for c in columns.values()))
 
 
 @dataclass(frozen=True, slots=True)

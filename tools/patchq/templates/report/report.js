@@ -8,7 +8,7 @@
     var row = Number(tr.dataset.r), col = td.cellIndex - 1, at = (m.e[row] || {})[col];
     var found = at ? [m.s[at[0]], m.s[at[1]], at[2]] : ["", "", 0];
     put("cell-name", m.u + "/" + m.n[row] + " on " + m.r[col]);
-    put("cell-outcome", td.textContent || "not known: patchq forecast " + m.u + " --onto " + m.r[col]);
+    put("cell-outcome", td.textContent !== "–" ? td.textContent : "not known: patchq forecast " + m.u + " --onto " + m.r[col]);
     put("cell-said", found[0]);
     var link = document.getElementById("cell-file");
     link.hidden = !found[1];
@@ -18,16 +18,16 @@
   }
   box.addEventListener("close", function () { if (back) back.focus(); });
   document.querySelectorAll("table.m").forEach(function (table) {
-    var at = table.querySelector("td");
+    var at = table.querySelector("tbody td");
     if (at) at.tabIndex = 0;
     function go(td) { if (!td || td.tagName !== "TD") return; if (at) at.tabIndex = -1; at = td; td.tabIndex = 0; td.focus(); }
     function step(tr, forward) {
       do { tr = forward ? tr.nextElementSibling : tr.previousElementSibling; } while (tr && tr.hidden);
       return tr;
     }
-    table.addEventListener("click", function (e) { var td = e.target.closest("td"); if (td) { go(td); open(td); } });
+    table.addEventListener("click", function (e) { var td = e.target.closest("tbody td"); if (td) { go(td); open(td); } });
     table.addEventListener("keydown", function (e) {
-      var td = e.target.closest("td"), tr;
+      var td = e.target.closest("tbody td"), tr;
       if (!td) return;
       if (e.key === "Enter" || e.key === " ") open(td);
       else if (e.key === "ArrowRight") go(td.nextElementSibling);
@@ -39,8 +39,31 @@
       e.preventDefault();
     });
   });
-  document.getElementById("filter").addEventListener("input", function (e) {
-    var want = e.target.value.toLowerCase();
-    document.querySelectorAll("tr[data-p]").forEach(function (tr) { tr.hidden = tr.dataset.p.indexOf(want) < 0; });
-  });
+  // A table that is drawn as cards stays one to a screen reader.
+  function roles(tables, cell) {
+    tables.forEach(function (table) {
+      if (!table.hasAttribute("role")) table.setAttribute("role", "table");
+      table.querySelectorAll("thead,tbody,tfoot").forEach(function (x) { x.setAttribute("role", "rowgroup"); });
+      table.querySelectorAll("tr").forEach(function (x) { x.setAttribute("role", "row"); });
+      table.querySelectorAll("td").forEach(function (x) { x.setAttribute("role", cell); });
+      table.querySelectorAll("th").forEach(function (x) { x.setAttribute("role", x.scope === "row" ? "rowheader" : "columnheader"); });
+    });
+  }
+  if (matchMedia("(max-width:63.99rem)").matches) roles(document.querySelectorAll("table.cards"), "cell");
+  if (matchMedia("(max-width:47.99rem)").matches) roles(document.querySelectorAll("table.m"), "gridcell");
+  var named = document.getElementById("filter"), stops = document.getElementById("stops");
+  document.querySelector(".tools").hidden = false;
+  function sift() {
+    var want = named.value.toLowerCase(), stop = {}, shown = 0, all = 0;
+    document.querySelectorAll("table.m tr[data-p]").forEach(function (tr) { if (tr.dataset.x) stop[tr.dataset.p] = true; });
+    document.querySelectorAll("tr[data-p]").forEach(function (tr) {
+      var p = tr.dataset.p;
+      tr.hidden = p.indexOf(want) < 0 || (stops.checked && !stop[p]);
+      if (tr.dataset.r) { all += 1; shown += tr.hidden ? 0 : 1; }
+    });
+    put("sifted", want || stops.checked ? shown + " of " + all + " patches" : "");
+  }
+  named.addEventListener("input", sift);
+  stops.addEventListener("change", sift);
+  if (named.value || stops.checked) sift();
 })();
