@@ -53,7 +53,11 @@ def test_what_a_person_left_out_of_a_later_stack_needs_nobody(stack: Patchq, ups
         + ledger_line("third", "v2", "conflict", how="not carried yet", files=[{"path": "b.txt", "hunks": 1}])
     )  # fmt: skip
     (v2,) = json.loads(stack.ok("report", "--json"))["ahead"]
-    assert v2["left_out"] == [["up/first", "for v1 only"]]
+    assert (v2["left_out"], v2["withdrawn"]) == ([["up/first", "for v1 only"]], [])
+    with (folder / "ledger.jsonl").open("a") as ledger:
+        ledger.write(ledger_line("first", "v2", "obsolete", how="withdrawn: nobody calls it"))
+    (v2,) = json.loads(stack.ok("report", "--json"))["ahead"]
+    assert (v2["left_out"], v2["withdrawn"]) == ([], [["up/first", "withdrawn: nobody calls it"]])
     assert v2["needs"] == [["up/third", ["b.txt"]]]
     assert v2["lands"] == ["up/second"]
 

@@ -39,7 +39,8 @@ class Ahead:
 
     :ivar needs: the patches that need a person, with the files where; ``retire``: those that may be retired, and
         ``retired`` those that were, with the ref since which upstream has them; ``unknown``: nobody has looked.
-    :ivar left_out: the patches that stopped and were left out of the ref's own stack, with why.
+    :ivar left_out: the patches that stopped and were left out of the ref's own stack, with why; ``withdrawn``: those
+        that nobody needs there.
     """
 
     upstream: str
@@ -50,6 +51,7 @@ class Ahead:
     retired: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...] = ()
+    withdrawn: tuple[tuple[str, str], ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -62,8 +64,8 @@ class Ahead:
         files = f" ({len(self.files)} file{'s' * (len(self.files) != 1)})" if self.files else ""
         parts = [
             (len(self.retired), "retired"), (len(self.retire), "upstream has"),
-            (len(self.lands), "land" if len(self.lands) != 1 else "lands"), (len(self.left_out), "left out there"),
-            (len(self.unknown), "not looked at"),
+            (len(self.lands), "land" if len(self.lands) != 1 else "lands"), (len(self.withdrawn), "withdrawn"),
+            (len(self.left_out), "left out there"), (len(self.unknown), "not looked at"),
         ]  # fmt: skip
         words = [f"{count} {word}" for count, word in parts if count]
         need = f"{len(self.needs)} need{'s' * (len(self.needs) == 1)} you{files}" if self.needs else "none needs you"
@@ -81,7 +83,7 @@ def decision(attempt: Attempt, others: bool) -> str:
     :param others: whether that stack has patches: somebody has been there.
     """
     if attempt.outcome == WITHDRAWN:
-        return attempt.how or WITHDRAWN
+        return f"{WITHDRAWN}: {attempt.how}" if attempt.how else WITHDRAWN
     stopped = attempt.outcome in (CONFLICT, OBSOLETE)
     return attempt.how if stopped and others and attempt.how != "not carried yet" else ""
 
@@ -104,7 +106,8 @@ def count(upstream: str, refs: Sequence[str], rows: Mapping[str, Sequence[Cell]]
                 tuple((p, c.since) for p, c in cells.items() if c.outcome == ABSORBED),
                 tuple((p, c.since) for p, c in cells.items() if c.outcome == RETIRED),
                 tuple(p for p, c in cells.items() if not c.outcome),
-                tuple((p, c.decided) for p, c in cells.items() if c.decided),
+                tuple((p, c.decided) for p, c in cells.items() if c.decided and not c.decided.startswith(WITHDRAWN)),
+                tuple((p, c.decided) for p, c in cells.items() if c.decided.startswith(WITHDRAWN)),
             )
         )  # fmt: skip
     return found
