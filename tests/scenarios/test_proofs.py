@@ -204,6 +204,51 @@ def test_a_proof_is_not_charged_for_what_it_does_not_import(proven: Patchq, tmp_
     assert told.read_text() == "False True "
 
 
+@pytest.fixture
+def in_forks(monkeypatch: pytest.MonkeyPatch) -> str:
+    """All cells in forks of one process; an expression that is true in one, which is its session's leader."""
+    monkeypatch.setattr("patchq.proofs.warm.FEW", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    return "os.getsid(0) == os.getpid()"
+
+
+def test_what_a_fork_says_and_was_not_expected_is_said_by_a_process(proven: Patchq, in_forks: str) -> None:
+    noting = (
+        "import os\n\ndef test_where(trees):\n    with open(os.environ['PATCHQ_TREES'] + '.seen', 'a') as out:\n"
+        f"        print({in_forks}, file=out)\n"
+    )
+    set_proof(proven, "first", HONEST + noting)
+    set_proof(proven, "second", PROOFS["second"] + noting + f"    assert not ({in_forks})\n")
+    assert {s for s, _ in states(proven, "--prove").values()} == {"proven"}
+    (seen,) = proven.root.rglob("slot*.seen")
+    assert seen.read_text().split() == ["True", "True", "True", "False", "True"], "the fourth is the second's, again"
+    set_proof(proven, "first", "def test_it():\n    pass\n")
+    assert states(proven, "--prove", code=5)["up/first"][0] == "not proven"
+
+
+def test_a_fork_has_no_module_that_only_another_proof_imported(proven: Patchq, in_forks: str) -> None:
+    """With it a proof could pass that fails in a process of its own, and so could a patch."""
+    set_proof(proven, "first", f"import os, wsgiref.validate\n\ndef test_fork():\n    assert {in_forks}\n\n" + HONEST)
+    asking = f"    import sys\n    assert not ({in_forks}) or 'wsgiref' not in sys.modules\n    import wsgiref\n    wsgiref.validate\n"
+    set_proof(proven, "second", "import os\n\n" + PROOFS["second"] + asking)
+    set_proof(proven, "third", "import os, wsgiref.util\n\n" + PROOFS["third"] + f"    assert {in_forks}\n")
+    found = states(proven, code=5)
+    assert [found[f"up/{name}"][0] for name in PROOFS] == ["passed", "failed", "passed"], found
+    assert "no attribute 'validate'" in found["up/second"][1]
+
+
+def test_a_fork_keeps_no_module_of_a_tree(proven: Patchq, in_forks: str) -> None:
+    text = proven.layout.lock.read_text()
+    proven.layout.lock.write_text(text + '\n[upstreams.up.build]\ndistribution = "pkg"\npackage = "pkg"\n')
+    (proven.tree() / "pkg" / "mod.py").write_text("def f():\n    return 2\n")
+    proven.ok("new", "up", "two", "-m", "Two\n\nWhy.\n\nProof: tests/stacks/up/test_two.py")
+    proof = f"import os\n\nimport pkg.mod\n\ndef test_it():\n    assert {in_forks}\n    assert pkg.mod.f() == 2\n"
+    (proven.root / "tests" / "stacks" / "up" / "test_two.py").write_text(proof)
+    found = json.loads(proven.ok("test", "--prove", "--json"))["proofs"]
+    assert {p["state"] for p in found} == {"proven"}, found
+    assert "1 == 2" in next(p["said"] for p in found if p["patch"] == "up/two")
+
+
 # Upstream's own tests
 
 

@@ -1,3 +1,15 @@
 """Is a patch needed, and does it work: proofs run with and without it, and judged."""
 
-__all__ = ["cluster", "forked", "judge", "plan", "plugin", "prove", "run", "upstream_tests", "verdicts", "warm"]
+__all__ = [
+    "cluster",
+    "forked",
+    "judge",
+    "plan",
+    "plugin",
+    "preloaded",
+    "prove",
+    "run",
+    "upstream_tests",
+    "verdicts",
+    "warm",
+]

@@ -1,9 +1,10 @@
 """Runs of pytest that begin as copies of one process: ``python -m patchq.proofs.forked``. Standard library only.
 
 Most of a short run is spent on importing what is in no tree: torch takes seconds, and is the same for all mutants. This
-process imports what a first run was seen to import from elsewhere, and each further run is a fork of it. What comes
-from the trees, or from the project, is imported by each run anew; its bytecode is kept with the source's hash, which
-Python compares before it believes it.
+process imports what a first run was seen to import from elsewhere, and each further run is a fork of it, which sees
+none of that until it imports it itself (:mod:`patchq.proofs.preloaded`). What comes from the trees, or from the
+project, is imported by each run anew; its bytecode is kept with the source's hash, which Python compares before it
+believes it.
 
 One JSON object a line on standard input, ``{"args", "env", "cwd", "trees", "bytecode", "timeout", "learn"}``; one a
 line as the answer, ``{"said", "ended"}``: what pytest wrote, and whether it ended in time. With ``learn`` the next runs
@@ -22,34 +23,37 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from patchq.proofs.preloaded import Preloaded
 
 
 def main() -> None:
     """Answer until standard input ends."""
+    ahead = Preloaded()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what imported modules print is no answer
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+        answers.write(json.dumps(_answer(json.loads(line), ahead)) + "\n")
         answers.flush()
 
 
-def _answer(job: dict[str, Any]) -> dict[str, Any]:
+def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         said, seen = Path(text) / "said", Path(text) / "seen"
         child = os.fork()
         if not child:
-            _run(job, said, seen)
+            _run(job, said, seen, ahead)
         ended = _wait(child, job["timeout"])
         words = said.read_bytes().decode("utf-8", "replace") if said.exists() else ""
         if ended and seen.exists():
-            _import(json.loads(seen.read_text()))
+            ahead.load(json.loads(seen.read_text()))
     return {"said": words, "ended": ended}
 
 
-def _run(job: dict[str, Any], said: Path, seen: Path) -> None:
+def _run(job: dict[str, Any], said: Path, seen: Path, ahead: Preloaded) -> None:
     """In the fork: pytest, as ``python -m pytest`` would run it; never returns."""
     code = 70
     try:
@@ -63,6 +67,7 @@ def _run(job: dict[str, Any], said: Path, seen: Path) -> None:
         os.chdir(job["cwd"])
         sys.dont_write_bytecode, sys.pycache_prefix = True, job["bytecode"]
         sys.argv = ["pytest", *job["args"]]
+        ahead.hide()
         import pytest
 
         # Of libraries that have a plugin and are there already: their assertions aren't those of a proof.
@@ -71,7 +76,8 @@ def _run(job: dict[str, Any], said: Path, seen: Path) -> None:
         if job["learn"]:
             inside = [Path(job["trees"]).resolve(), Path(job["cwd"]).resolve()]
             _keep_bytecode(inside[0])
-            seen.write_text(json.dumps(list(_outside(inside))))
+            patched = json.loads(job["env"].get("PATCHQ_IMPORTS", "{}"))
+            seen.write_text(json.dumps([n for n in _outside(inside) if n.partition(".")[0] not in patched]))
     except BaseException:
         traceback.print_exc()
     finally:
@@ -81,33 +87,41 @@ def _run(job: dict[str, Any], said: Path, seen: Path) -> None:
         os._exit(code)
 
 
-def _outside(inside: Iterable[Path]) -> Iterator[str]:
+def _outside(inside: Sequence[Path]) -> Iterator[str]:
     """The modules that came from neither the trees nor the project, in the order in which they were imported."""
+    lies_in = _lies_in(inside)
     for name, module in list(sys.modules.items()):
         spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
         # A module under another name, or one that was made in a test, can't be imported by its name; pytest's
         # plugins, whose assertions it rewrites, are its own to import.
         ours = not file or not spec or spec.name != name or type(spec.loader).__name__ == "AssertionRewritingHook"
-        if not ours and not any(f in Path(str(file)).resolve().parents for f in inside):
+        if not ours and not lies_in(str(file)):
             yield name
 
 
+def _lies_in(inside: Sequence[Path]) -> Callable[[str], bool]:
+    """Whether a file lies in one of these folders; each folder of files is looked up once."""
+    known: dict[Path, bool] = {}
+
+    def look(file: str) -> bool:
+        folder = Path(file).parent
+        if folder not in known:
+            real = folder.resolve()
+            known[folder] = any(f == real or f in real.parents for f in inside)
+        return known[folder]
+
+    return look
+
+
 def _keep_bytecode(trees: Path) -> None:
+    lies_in = _lies_in([trees])
     for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None) or ""
-        if file.endswith(".py") and trees in Path(file).resolve().parents:
+        file = str(getattr(module, "__file__", None) or "")
+        if file.endswith(".py") and lies_in(file):
             kept = Path(importlib.util.cache_from_source(file))
             now = importlib.util.source_hash(Path(file).read_bytes())
             if not kept.exists() or kept.read_bytes()[8:16] != now:
                 py_compile.compile(file, str(kept), invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
-
-
-def _import(names: Iterable[str]) -> None:
-    """Import what isn't yet. What can't be imported by itself is left to the runs."""
-    for name in names:
-        if name not in sys.modules:
-            with contextlib.suppress(Exception):
-                importlib.import_module(name)
 
 
 def _wait(child: int, timeout: float | None) -> bool:

@@ -17,6 +17,7 @@ from patchq.project.project import Project
 from patchq.proofs.judge import NOT_RUN, CellResult, Verdict, result_of, verdict_of
 from patchq.proofs.plan import RESULT_VERSION, WITH, WITHOUT, Cell, Proof, WholeSet, plan_cells, planning, result_key
 from patchq.proofs.run import run_cell, run_here, trees_lock
+from patchq.proofs.warm import run_in_forks
 from patchq.system import fsio
 
 
@@ -39,7 +40,7 @@ def run_proofs(
     set_name = project.choose_set(set_name)
     machine = this_machine()
     proofs, cells = plan_cells(project, patches, set_name, prove, machine)
-    results = run_cells_kept(project, cells, machine, fresh, run_cells or run_here, progress)
+    results = run_cells_kept(project, cells, machine, fresh, run_cells or run_in_forks, progress)
     return _judged(proofs, cells, results, prove)
 
 

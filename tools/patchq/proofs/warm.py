@@ -1,7 +1,8 @@
-"""Many runs of one proof, each a fork of a process that has imported what is in no tree: :mod:`patchq.proofs.forked`.
+"""Many runs, each a fork of a process that has imported what is in no tree: :mod:`patchq.proofs.forked`.
 
-A fork is believed after the unchanged trees' proof has passed in one; until then, and where it doesn't, each run has a
-process of its own.
+Of proofs on both sides, a fork is believed where it says what a proof is to say: it passes with its patch and fails
+without it. All else is said by a process of its own. Of mutants, which may be killed or not, a fork is believed after
+the unchanged trees' proof has passed in one; until then, and where it doesn't, each run has a process of its own.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from patchq.environment.machine import this_machine
 from patchq.project.project import Project
-from patchq.proofs.judge import PASSED, CellResult
-from patchq.proofs.plan import Cell
-from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell
+from patchq.proofs.judge import FAILED, PASSED, CellResult
+from patchq.proofs.plan import WITH, WITHOUT, Cell
+from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell, run_here
 from patchq.system import runner
+
+#: Fewer cells are run sooner than torch is imported ahead.
+FEW = 8
+_EXPECTED = {WITH: PASSED, WITHOUT: FAILED}
 
 
 class Warm:
@@ -39,6 +45,11 @@ class Warm:
             return run_cell(project, cell, slot, self._rehearsed(project, cell.proof.name, slot))
 
         return in_slots(project, cells, run)
+
+    def believed(self, project: Project, cell: Cell, slot: int) -> CellResult:
+        """Run a cell in a fork; once more, in a process of its own, where that doesn't say what is expected."""
+        forked = run_cell(project, cell, slot, self._in_fork(project, slot, learn=True))
+        return forked if forked.state == _EXPECTED.get(cell.variant.kind) else run_cell(project, cell, slot)
 
     def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
         """How a proof is run in a slot: in forks, if it passes in one that learned and in one that has learned."""
@@ -89,3 +100,15 @@ def warm() -> Iterator[Warm]:
     """A :class:`Warm`; its processes end with the block."""
     with ExitStack() as stack:
         yield Warm(stack)
+
+
+def run_in_forks(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+    """Run cells as :func:`patchq.proofs.run.run_here` does, in forks where there are many.
+
+    Where there is a GPU, which no fork can use after its parent did, each has a process of its own.
+    """
+    if len(cells) < FEW or this_machine().gpu:
+        yield from run_here(project, cells)
+        return
+    with warm() as forks:
+        yield from in_slots(project, cells, lambda cell, slot: forks.believed(project, cell, slot))
