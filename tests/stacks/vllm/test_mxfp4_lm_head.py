@@ -16,6 +16,7 @@ import torch
 from vllm_kit import MXFP4, mxfp4_layers
 
 Load = Callable[[str], ModuleType]
+EQUIVALENT_MUTANTS = {"0f817c5346": "0 added to logits leaves them, and the logits processor gives a bias or None"}
 VOCABULARY, HIDDEN = 1280, 2880
 
 
@@ -115,6 +116,11 @@ def test_a_head_stays(
     assert kind(process(head)) == "UnquantizedEmbeddingMethod"
     assert head.weight is before
     assert bool([line for line in log if "--mxfp4-layers" in line]) is bool(options), "said, if it was asked for"
+
+
+def test_only_a_head_is_one(upstream_import: Load, heads: Callable[..., Any]) -> None:
+    assert kind(heads()) == "Mxfp4LMHeadMethod"
+    assert upstream_import(MXFP4).Mxfp4Config().get_quant_method(torch.nn.Module(), "lm_head") is None
 
 
 @pytest.mark.parametrize("prefix", ["lm_head", "language_model.lm_head"])
