@@ -21,6 +21,7 @@ __all__ = [
     "source",
     "state",
     "stops",
+    "story",
     "successor",
     "tally",
 ]

@@ -15,8 +15,9 @@ from patchq.formats.ledger import Attempt, say_moved
 @click.argument("names", nargs=-1)
 @click.option("--cost", is_flag=True, help="What each patch has cost to carry, the dearest first, and the hot files.")
 @click.option("--patch", default="", metavar="PATCH", help="Only this patch.")
+@click.option("--story", default="", metavar="SET..SET", help="The way from one set to another, as a page of Markdown.")
 @json_option
-def command(names: tuple[str, ...], cost: bool, patch: str, as_json: bool) -> None:
+def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json: bool) -> None:
     """What became of each patch on each ref that it was carried to.
 
     Lines that can't be read are named by their numbers, and kept; exit code 1 then.
@@ -24,7 +25,16 @@ def command(names: tuple[str, ...], cost: bool, patch: str, as_json: bool) -> No
     from patchq.formats.ledger import costs, hot_files
     from patchq.stacks.views import read_ledgers
 
-    found = read_ledgers(open_project(as_json), names, patch)
+    project = open_project(as_json)
+    if story:
+        before, dots, after = story.partition("..")
+        if not (before and dots and after) or cost or patch or as_json:
+            raise click.UsageError("--story takes two sets, FROM..TO, and no other option")
+        from patchq.carry.story import tell
+
+        echo(tell(project, before, after, names), nl=False)
+        return
+    found = read_ledgers(project, names, patch)
     if as_json:
         body = [
             {

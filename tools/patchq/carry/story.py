@@ -1,0 +1,253 @@
+"""How the stacks of one set became those of another, told from the ledgers and the series, release by release.
+
+Nothing here is anybody's memory: what stopped, how often, what was said of each resolution and what upstream had are
+the ledger's words; what stands on a release is its series. Where the two don't agree, the story says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from patchq.formats.ledger import CARRIED, Attempt, Ledger, hot_files
+from patchq.formats.render import render
+from patchq.project.project import Project
+from patchq.stacks.views import read_ledgers
+
+#: What git carries without a person; the rest of what is carried stopped, now or when it was recorded.
+ALONE = ("clean", "offset", "merged")
+#: What a patch is on a release that has what it does.
+TAKEN = "upstream has it"
+_TAKEN, _GONE = "absorbed", ("obsolete", "withdrawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A patch that stopped between two releases, and what became of it there.
+
+    :ivar hunks: that conflicted when it stopped, with one for each file that was gone; 0 where nobody wrote it down.
+    :ivar files: those, by name.
+    :ivar last: the ledger's last word on it.
+    """
+
+    patch: str
+    hunks: int
+    files: tuple[str, ...]
+    last: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """What the same patches came to from an earlier release, without those between.
+
+    :ivar along: the hunks of the way that was gone instead.
+    """
+
+    before: str
+    tried: int
+    stopped: int
+    hunks: int
+    along: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one release of the way to the next.
+
+    :ivar alone: what git carried by itself, by outcome.
+    :ivar stops: what needed a person and is carried.
+    :ivar left: what stopped and wasn't carried there, nor settled.
+    :ivar taken: what upstream has there; ``gone``: what is withdrawn, or has nothing to change any more.
+    :ivar written: what the release's stack has without having been carried; ``missing``: the other way round.
+    """
+
+    before: str
+    onto: str
+    came: int
+    alone: tuple[tuple[str, tuple[str, ...]], ...]
+    stops: tuple[Stop, ...]
+    left: tuple[Stop, ...]
+    taken: tuple[Attempt, ...]
+    gone: tuple[Attempt, ...]
+    written: tuple[str, ...]
+    missing: tuple[str, ...]
+    stands: int
+    straight: tuple[Straight, ...] = ()
+
+    @property
+    def by_git(self) -> int:
+        """Patches that git carried alone."""
+        return sum(len(names) for _, names in self.alone)
+
+    @property
+    def hunks(self) -> int:
+        """That a person looked at, left patches' with them."""
+        return sum(stop.hunks for stop in (*self.stops, *self.left))
+
+    @property
+    def lines(self) -> int:
+        """Of patches, written again in resolutions."""
+        return sum(stop.last.lines for stop in self.stops)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An upstream's way from one release to another.
+
+    :ivar set_out: the first release's patches, with those that have left its stack since.
+    :ivar lives: each patch of the way, and what it is on each release: an outcome, or nothing where it isn't.
+    :ivar told: whether a ledger tells of it.
+    """
+
+    upstream: str
+    refs: tuple[str, ...]
+    set_out: tuple[str, ...]
+    last: tuple[str, ...]
+    steps: tuple[Step, ...]
+    lives: tuple[tuple[str, tuple[str, ...]], ...]
+    hot: tuple[tuple[str, int, int], ...]
+    told: bool
+
+
+def tell(project: Project, before: str, after: str, names: Sequence[str] = ()) -> str:
+    """The way from one set to another as a page of Markdown.
+
+    :param names: only these upstreams.
+    :raises UserError: for a set or an upstream that isn't there.
+    """
+    found = list(ways(project, before, after, names))
+    return render("story/story.md.j2", before=before, after=after, ways=found, names=names, sums=_sums(found))
+
+
+def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -> Iterable[Way]:
+    """Of each upstream that two sets have at different refs, its way."""
+    ledgers = read_ledgers(project, names)
+    started = {stack.pin.upstream: stack for stack in project.stacks(before)}
+    for stack in project.stacks(after, names):
+        upstream = stack.pin.upstream
+        first = started.get(upstream)
+        if first is None or first.pin.ref == stack.pin.ref:
+            continue
+        ledger = ledgers.get(upstream, Ledger())
+        series = {
+            pin.ref: _series(project, upstream, pin.ref) for pin in project.lock.upstreams[upstream].pins.values()
+        }
+        yield way(upstream, ledger, series, first.pin.ref, stack.pin.ref)
+
+
+def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start: str, end: str) -> Way:
+    """An upstream's way, from its ledger and the names of each ref's stack.
+
+    :param series: of each ref of the way, its stack's patches in order.
+    """
+    refs = route(ledger.attempts, start, end)
+    steps = tuple(_step(ledger, series, refs, n) for n in range(1, len(refs)))
+    steps = tuple(replace(s, straight=_beside(ledger, steps[: n + 1])) for n, s in enumerate(steps))
+    words = [dict(_words(step)) for step in steps]
+    lived = dict.fromkeys((*series[start], *(patch for said in words for patch in said)))
+    lives = tuple((patch, tuple(said.get(patch, "") for said in words)) for patch in lived)
+    on_it = tuple(a for a in ledger.attempts if a.onto in refs and a.from_ref in refs)
+    hot = tuple(hot_files(Ledger(on_it))[:5])
+    set_out = dict.fromkeys((*series[start], *(a.patch for a in on_it if a.from_ref == start != a.onto)))
+    return Way(upstream, refs, tuple(set_out), series[end], steps, lives, hot, bool(on_it))
+
+
+def route(attempts: Iterable[Attempt], start: str, end: str) -> tuple[str, ...]:
+    """The refs that patches were carried through between two, most of them first; the two alone if none."""
+    onward: dict[str, list[str]] = {}
+    for attempt in attempts:
+        if attempt.outcome in CARRIED and attempt.onto != attempt.from_ref:
+            after = onward.setdefault(attempt.from_ref, [])
+            if attempt.onto not in after:
+                after.append(attempt.onto)
+
+    def longest(ref: str, been: tuple[str, ...]) -> tuple[str, ...]:
+        if ref == end:
+            return (*been, ref)
+        return max((longest(n, (*been, ref)) for n in onward.get(ref, ()) if n not in been), key=len, default=())
+
+    return longest(start, ()) or (start, end)
+
+
+def _series(project: Project, upstream: str, ref: str) -> tuple[str, ...]:
+    from patchq.project.stack import load_stack
+
+    return load_stack(project.layout, project.lock.upstreams[upstream].pins[ref]).names
+
+
+def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str], number: int) -> Step:
+    before, onto = refs[number - 1], refs[number]
+    earlier = refs[:number]
+    known = (*CARRIED, _TAKEN, *_GONE)
+    # What stopped from further back, without the releases between, is a look and no verdict.
+    mine = [
+        a for a in ledger.attempts
+        if a.onto == onto and (a.from_ref in (before, onto) or (a.from_ref in earlier and a.outcome in known))
+    ]  # fmt: skip
+    last = {patch: a for (patch, _), a in Ledger(tuple(mine)).latest().items()}
+    stack = series[onto]
+    carried = {p for p, a in last.items() if a.outcome in CARRIED}
+    alone = Counter(a.outcome for a in last.values())
+    by_git = tuple((o, tuple(p for p, a in last.items() if a.outcome == o)) for o in ALONE if alone[o])
+    stops = [_stop(mine, a) for a in last.values()]
+    unknown = not mine and set(series[before]) & set(stack)
+    return Step(
+        before, onto, len(series[before]), by_git,
+        tuple(s for s in stops if s.last.outcome in CARRIED and s.last.outcome not in ALONE),
+        tuple(s for s in stops if s.last.outcome == "conflict"),
+        tuple(a for a in last.values() if a.outcome == _TAKEN),
+        tuple(a for a in last.values() if a.outcome in _GONE),
+        tuple(p for p in stack if p not in carried and p not in (unknown or ())),
+        tuple(sorted(carried - set(stack))), len(stack),
+    )  # fmt: skip
+
+
+def _stop(attempts: Sequence[Attempt], last: Attempt) -> Stop:
+    """With the files of the first time that it stopped: a resolution written anew has none of its own."""
+    first = next((a for a in attempts if a.patch == last.patch and a.files), last)
+    return Stop(last.patch, _hunks(first), tuple(f.path for f in first.files), last)
+
+
+def _beside(ledger: Ledger, steps: Sequence[Step]) -> tuple[Straight, ...]:
+    """What was tried onto the last step's release from further back; nothing where it was only settled from there."""
+    found = []
+    for number, step in enumerate(steps[:-1]):
+        mine = {a.patch: a for a in ledger.attempts if (a.from_ref, a.onto) == (step.before, steps[-1].onto)}
+        if any(a.outcome in CARRIED for a in mine.values()):
+            stopped = [a for a in mine.values() if a.outcome not in (*ALONE, _TAKEN)]
+            hunks, along = sum(map(_hunks, stopped)), sum(s.hunks for s in steps[number:])
+            found.append(Straight(step.before, len(mine), len(stopped), hunks, along))
+    return tuple(found)
+
+
+def _hunks(attempt: Attempt) -> int:
+    return sum(max(1, f.hunks) for f in attempt.files)
+
+
+def _words(step: Step) -> Iterable[tuple[str, str]]:
+    """What each patch is on a release, in a word."""
+    for outcome, patches in step.alone:
+        yield from ((p, outcome) for p in patches)
+    for stop in step.stops:
+        yield stop.patch, stop.last.outcome
+    yield from ((s.patch, "left out") for s in step.left)
+    yield from ((a.patch, TAKEN) for a in step.taken)
+    yield from ((a.patch, a.outcome) for a in step.gone)
+    yield from ((p, "written for it") for p in step.written)
+
+
+def _sums(found: Sequence[Way]) -> dict[str, int]:
+    steps = [step for way in found for step in way.steps]
+    ends = [next((w for w in reversed(words) if w), "") for way in found for _, words in way.lives]
+    return {
+        "came": sum(len(way.set_out) for way in found),
+        "stands": sum(len(way.last) for way in found),
+        "written": sum(len(step.written) for step in steps),
+        "alone": sum(step.by_git for step in steps),
+        "stops": sum(len(step.stops) + len(step.left) for step in steps),
+        "hunks": sum(step.hunks for step in steps),
+        "lines": sum(step.lines for step in steps),
+        "taken": ends.count(TAKEN),
+        "gone": sum(end in _GONE for end in ends),
+    }
