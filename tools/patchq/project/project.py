@@ -15,9 +15,9 @@ from patchq.git.worktree import Worktree
 from patchq.project.journal import Journal
 from patchq.project.private import check_private
 from patchq.project.stack import Stack, load_stack
-from patchq.sources.index import Progress
 from patchq.system import fsio, leftovers
 from patchq.system.paths import Layout, find_project
+from patchq.system.progress import Progress
 
 
 def quiet(_: str) -> None:
@@ -26,7 +26,7 @@ def quiet(_: str) -> None:
 
 @dataclass
 class Project:
-    """The project at ``layout.root``. ``say`` gets a line about what goes on."""
+    """The project at ``layout.root``. ``say`` gets a line about what goes on, ``progress`` how far it has come."""
 
     layout: Layout
     say: Callable[[str], None] = quiet
@@ -43,6 +43,11 @@ class Project:
         layout = find_project(start)
         check_private(layout)
         return cls(layout, say, wait)
+
+    def count(self, what: str, done: int, total: int, unit: str) -> None:
+        """Tell how far something has come: so many of so many units."""
+        if self.progress:
+            self.progress(what, done, total, unit)
 
     @cached_property
     def lock(self) -> Lock:

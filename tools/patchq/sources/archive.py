@@ -6,6 +6,7 @@ only a bomb needs is refused.
 
 from __future__ import annotations
 
+import io
 import lzma
 import os
 import posixpath
@@ -25,6 +26,7 @@ from patchq.formats.treepath import is_tree_path
 from patchq.git.fastimport import fast_import, quote_path
 from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
+from patchq.system.progress import Progress
 
 #: Nothing that a source archive needs; what a bomb is made of.
 MAX_MEMBER, MAX_TOTAL, MAX_MEMBERS = 2 << 30, 16 << 30, 2_000_000
@@ -47,8 +49,9 @@ class _Member:
 
 
 def import_archive(
-    store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = (), say: Callable[[str], None] | None = None
-) -> CommitId:
+    store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = (), say: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+) -> CommitId:  # fmt: skip
     """Import a tar archive, streamed, as one deterministic commit; returns its id.
 
     The archive's one top folder is stripped; of ``pin.subdir`` only what is below it is taken;
@@ -61,10 +64,39 @@ def import_archive(
     message = f"{pin.upstream} {pin.ref}\n\nImported from {pin.archive}\nsha256 {pin.sha256}\n"
     if pin.subdir:
         message += f"folder {pin.subdir}\n"
-    with path.open("rb") as file, opened_archive(file, path.name) as tar:
+    with path.open("rb") as file, opened_archive(_Told(file, path, progress) if progress else file, path.name) as tar:
         return _import(
             store, _without_links(members(tar, path.name), path.name, say), message, pin.subdir, skip, path.name
         )
+
+
+class _Told(io.RawIOBase):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: IO[bytes], path: Path, progress: Progress) -> None:
+        self._file, self._name, self._progress = file, path.name, progress
+        self._done, self._size = 0, path.stat().st_size
+
+    def read(self, size: int = -1) -> bytes:
+        """As a file's."""
+        data = self._file.read(size)
+        self._done += len(data)
+        if data:
+            self._progress(f"importing {self._name}", self._done, self._size)
+        return data
+
+
+def import_release(
+    store: Git, path: Path, pin: Pin, archive: str, *, only: Callable[[bytes], bool], skip: Iterable[str] = ()
+) -> CommitId:
+    """Import some files of another release of a pin's archive, as :func:`import_archive` does all; maybe none.
+
+    :param only: which, by their paths in the tree.
+    :raises FormatError: as :func:`import_archive`.
+    """
+    with path.open("rb") as file, opened_archive(file, path.name) as tar:
+        found = _without_links(members(tar, path.name), path.name, None)
+        return _import(store, found, f"Some files of {archive}\n", pin.subdir, skip, path.name, only)
 
 
 def _without_links(found: Iterator[_Member], where: str, say: Callable[[str], None] | None) -> Iterator[_Member]:
@@ -92,7 +124,7 @@ class _Bounded(tarfile.TarInfo):
 
 
 @contextmanager
-def opened_archive(file: IO[bytes], where: str) -> Iterator[tarfile.TarFile]:
+def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfile.TarFile]:
     """A tar archive, compressed or not, to be read as a stream.
 
     :raises FormatError: for a damaged one, whenever that shows.
@@ -124,8 +156,9 @@ def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = (
 
 
 def _import(
-    store: Git, found: Iterator[_Member], message: str, subdir: str, skip: Iterable[str], where: str
-) -> CommitId:
+    store: Git, found: Iterator[_Member], message: str, subdir: str, skip: Iterable[str], where: str,
+    only: Callable[[bytes], bool] | None = None,
+) -> CommitId:  # fmt: skip
     ref = "refs/patchq/scratch/import"
     prefix = subdir.encode() + b"/" if subdir else b""
     skipped = tuple(s.encode() + b"/" for s in skip)
@@ -142,7 +175,7 @@ def _import(
             if not member.path.startswith(prefix):
                 continue
             path = member.path[len(prefix) :]
-            if path.startswith(skipped):
+            if path.startswith(skipped) or (only and not only(path)):
                 continue
             if path in seen:
                 raise _refused(where, path, "is in it twice")
@@ -162,7 +195,7 @@ def _import(
                     )
             out.write(b"\n")
         _check_links(links, seen, where)
-        if not seen:
+        if not seen and not only:
             raise FormatError(
                 f"{where} holds no files" + (f" below {subdir}" if subdir else ""), hint="check --archive and --subdir"
             )

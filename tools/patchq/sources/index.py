@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import os
 import shutil
 import sys
@@ -23,23 +22,46 @@ from urllib.parse import unquote, urlsplit
 
 from patchq.errors import SourceError
 from patchq.system import fsio, runner
+from patchq.system.progress import Progress
 
 if TYPE_CHECKING:
+    from packaging.version import Version
     from requests import PreparedRequest, Response
 
-Progress = Callable[[str, int, int], None]
+    from patchq.sources.partial import Partial
+
 #: Seconds without an answer, bytes a second on the whole, and bytes past which a download is given up.
 TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
+#: Answers of a server for one file, each of which brought something.
+RESUMED = 8
 _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file that an index offers; ``sha256`` is empty where the index doesn't say."""
+    """A file that an index offers.
+
+    :ivar sha256: empty where the index doesn't say.
+    :ivar uploaded: seconds since 1970; 0 where the index doesn't say.
+    """
 
     name: str
     url: str
     sha256: str
+    uploaded: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release as its source distribution."""
+
+    version: Version
+    file: IndexFile
+
+    @property
+    def uploaded(self) -> float:
+        """As the file's."""
+        return self.file.uploaded
 
 
 def cache_folder() -> Path:
@@ -106,10 +128,35 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
                         hint="don't use this index before you know why",
                     )
                 sha256 = package.digests.get("sha256", "")
-                found.setdefault(package.filename, IndexFile(package.filename, package.url, sha256))
+                when = package.upload_time.timestamp() if package.upload_time else 0.0
+                found.setdefault(package.filename, IndexFile(package.filename, package.url, sha256, when))
     if not found and trouble:
         raise SourceError(f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT)
     return list(found.values())
+
+
+def _sdist_version(project: str, name: str) -> Version | None:
+    """Of which release of a project a file is the source distribution; None for any other file."""
+    from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+
+    try:
+        found, version = parse_sdist_filename(name)
+    except InvalidSdistFilename:
+        return None
+    return version if found == canonicalize_name(project) else None
+
+
+def find_releases(project: str) -> list[Release]:
+    """All releases that have a source distribution as a tar archive, oldest version first.
+
+    :raises SourceError: if no index answers.
+    """
+    found: dict[Version, Release] = {}
+    for file in find_files(project, lambda name: ".tar" in name and _sdist_version(project, name) is not None):
+        version = _sdist_version(project, file.name)
+        assert version
+        found.setdefault(version, Release(version, file))
+    return [found[version] for version in sorted(found)]
 
 
 def find_sdist(project: str, version: str) -> IndexFile:
@@ -117,17 +164,9 @@ def find_sdist(project: str, version: str) -> IndexFile:
 
     :raises SourceError: if the index has none.
     """
-    from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
     from packaging.version import Version
 
-    def wanted(name: str) -> bool:
-        try:
-            found, its_version = parse_sdist_filename(name)
-        except InvalidSdistFilename:
-            return False
-        return found == canonicalize_name(project) and its_version == Version(version)
-
-    files = find_files(project, wanted)
+    files = find_files(project, lambda name: _sdist_version(project, name) == Version(version))
     if not files:
         raise SourceError(
             f"the package index has no source distribution of {project} {version}",
@@ -180,52 +219,78 @@ def keep(path: Path, sha256: str) -> None:
 def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> Path:
     """Bring a file into the cache, checked on the way; it gets its name only when it is right.
 
+    One that broke off, in this command or an earlier one, goes on where it ends, where the server can do so.
+
     :param sha256: what the lock says; empty to take what the index says.
     :raises SourceError: if the bytes are not those, or the transfer breaks off.
     """
-    from requests import RequestException
-    from urllib3.exceptions import HTTPError
+    from patchq.sources import partial
 
     expected = sha256 or file.sha256
     if expected and (have := cached(expected)):
         return have
     root = cache_folder()
-    root.mkdir(parents=True, exist_ok=True)
-    digest, size, begun = hashlib.sha256(), 0, time.monotonic()
-    fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
-    try:
-        with os.fdopen(fd, "wb") as out, session(file.url) as own:
-            with own.get(file.url, stream=True, timeout=TIMEOUT) as response:
-                response.raise_for_status()
-                plain = "Content-Encoding" not in response.headers
-                total = int(response.headers.get("Content-Length") or 0) if plain else 0
-                for chunk in _chunks(response):
-                    out.write(chunk)
-                    digest.update(chunk)
-                    size += len(chunk)
-                    if size > MOST_BYTES:
-                        raise SourceError(
-                            f"{file.name} is larger than {MOST_BYTES >> 20} MiB", hint="no release is; check the index"
-                        )
-                    if time.monotonic() - begun > TIMEOUT + size / SLOWEST:
-                        raise SourceError(f"{file.name} comes too slowly: {size} bytes so far", hint=_OFFLINE_HINT)
-                    if progress:
-                        progress(file.name, size, total)
-            if total and size < total:
-                raise SourceError(f"{file.name}: {size} of {total} bytes came", hint="run the command again")
-        if expected and digest.hexdigest() != expected:
+    with partial.opened(root, expected) as part:
+        _bring(file, part, progress)
+        if part.resumed and part.digest.hexdigest() != expected:
+            part.clear()  # what an earlier command left wasn't of this file
+            _bring(file, part, progress)
+        found = part.digest.hexdigest()
+        if expected and found != expected:
+            part.clear()
             raise SourceError(
-                f"{file.name} has SHA-256 {digest.hexdigest()}, the lock says {expected}; nothing was imported",
+                f"{file.name} has SHA-256 {found}, the lock says {expected}; nothing was imported",
                 hint="don't use this index before you know why; `patchq pin` re-pins on purpose",
             )
-        target = root / "sha256" / digest.hexdigest() / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fsio.rename(Path(name), target)
+        target = root / "sha256" / found / file.name
+        part.finish(target)
         return target
-    except (RequestException, HTTPError) as error:
-        raise SourceError(f"{file.name} could not be downloaded: {error}", hint=_OFFLINE_HINT) from None
-    finally:
-        Path(name).unlink(missing_ok=True)
+
+
+def _bring(file: IndexFile, part: Partial, progress: Progress | None) -> None:
+    """All of a file that isn't there yet, asked for again where an answer breaks off after it brought something.
+
+    :raises SourceError: if it can't be had.
+    """
+    from urllib3.exceptions import HTTPError
+
+    for left in reversed(range(RESUMED)):
+        before = part.size
+        try:
+            _transfer(file, part, progress)
+            if not part.total or part.size >= part.total:
+                return
+            said = f"{file.name}: {part.size} of {part.total} bytes came"
+        except (OSError, HTTPError) as error:  # requests' own are the former
+            if isinstance(error, OSError) and error.filename:
+                raise  # of this machine's disk
+            said = f"{file.name} could not be downloaded: {error}"
+        if not left or part.size <= before or not part.validator:
+            kept = f"; {part.size} bytes are kept, and it goes on there" if part.size and part.validator else ""
+            raise SourceError(f"{said}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
+
+
+def _transfer(file: IndexFile, part: Partial, progress: Progress | None) -> None:
+    """One answer of the server's, as far as it comes."""
+    begun = time.monotonic()
+    with session(file.url) as own, own.get(file.url, stream=True, timeout=TIMEOUT, headers=part.asking()) as response:
+        if response.status_code == 416 and part.size:  # it has no more than is there: it is whole, or another file
+            part.resumed = True
+            return
+        response.raise_for_status()
+        part.answered(response.status_code, response.headers)
+        first = part.size
+        for chunk in _chunks(response):
+            part.write(chunk)
+            if part.size > MOST_BYTES:
+                part.clear()
+                raise SourceError(
+                    f"{file.name} is larger than {MOST_BYTES >> 20} MiB", hint="no release is; check the index"
+                )
+            if time.monotonic() - begun > TIMEOUT + (part.size - first) / SLOWEST:
+                raise SourceError(f"{file.name} comes too slowly: {part.size} bytes so far", hint=_OFFLINE_HINT)
+            if progress:
+                progress(file.name, part.size, part.total)
 
 
 def _chunks(response: Response) -> Iterator[bytes]:

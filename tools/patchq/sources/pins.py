@@ -21,6 +21,7 @@ from patchq.sources import index, keyring
 from patchq.sources.archive import import_archive, import_folder
 from patchq.system import fsio
 from patchq.system.paths import Layout, ref_component
+from patchq.system.progress import Progress
 
 Say = Callable[[str], None]
 REACH_TIMEOUT = 20.0
@@ -71,7 +72,7 @@ class Fetcher:
         say: Say,
         offline: bool = False,
         source: str = "",
-        progress: index.Progress | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.layout, self.lock, self.say = layout, lock, say
         self.offline, self.source, self.progress = offline, source, progress
@@ -176,7 +177,7 @@ class Fetcher:
         if (upstream := self.lock.upstreams.get(pin.upstream)) and upstream.keyring:
             self.say(f"{pin.upstream}: an archive carries no signature for the keyring; its hash is what was checked")
         self.say(f"{pin.upstream}: importing {pin.archive}" + (f", {pin.subdir}" if pin.subdir else ""))
-        commit = import_archive(self.store, path, pin, skip=self.skip(pin), say=self.say)
+        commit = import_archive(self.store, path, pin, skip=self.skip(pin), say=self.say, progress=self.progress)
         self.store.update_refs(
             [(base_ref(pin, "archive"), self.store.ref_or_none(base_ref(pin, "archive")), commit),
              (_hash_ref(pin), self.store.ref_or_none(_hash_ref(pin)), commit)]
@@ -250,7 +251,7 @@ def is_local_archive(archive: str) -> bool:
     return "==" not in archive
 
 
-def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: index.Progress | None = None) -> Path:
+def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: Progress | None = None) -> Path:
     """See :meth:`Fetcher.archive_file`."""
     if is_local_archive(pin.archive):
         path = (layout.root / Path(pin.archive).expanduser()).resolve()
