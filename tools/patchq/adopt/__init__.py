@@ -13,6 +13,7 @@ __all__ = [
     "monkey",
     "overlay",
     "recipe",
+    "releases",
     "scripts",
     "shell",
     "stgit",

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq.adopt.fit import TAKEN, Fitter, Item
-from patchq.adopt.found import Found
+from patchq.adopt.found import Found, Reading
 from patchq.adopt.gather import Request, gather
-from patchq.errors import ConflictError, PatchqError, UserError
+from patchq.adopt.releases import search_releases
+from patchq.errors import ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Ident, clean_message, parse_trailers, with_trailer
 from patchq.git.objects import CommitInfo
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
-from patchq.stacks.edit import load, user_ident, with_trailers
+from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Entry, Exported, slug, unique, write_stack
 
 #: What ``--author`` is for those who adopt their own.
@@ -41,7 +42,8 @@ class Wish:
 
     :ivar author: of those that name nobody: ``Name <email>``, or :data:`ME`.
     :ivar partial: adopt what fits, and leave the rest.
-    :ivar dry: say what would happen, and change nothing.
+    :ivar dry: say what would happen, and change nothing; of what doesn't apply, on which releases it does.
+    :ivar offline: ask nobody: the releases are not looked for, nor anything that isn't here.
     """
 
     topic: str = ""
@@ -49,6 +51,7 @@ class Wish:
     signoff: bool = False
     partial: bool = False
     dry: bool = False
+    offline: bool = False
 
 
 def import_patches(
@@ -64,14 +67,15 @@ def import_patches(
     set_name = project.choose_set(set_name)
     with project.locked("import"):
         stacks = project.stacks(set_name, [upstream])
-        loaded = load(project, stacks[0], set_name)
+        loaded = load(project, stacks[0], set_name, offline=wish.offline)
         found = gather(project, loaded, request)
         fitter = Fitter(
             project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading
         )  # fmt: skip
-        tried = fitter.fit_all(found)
+        tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
         items = tuple(item for item, _ in tried)
         if wish.dry:
+            items = _with_releases(project, loaded, found, items, request.reading, wish.offline)
             nothing = Exported(upstream, (), (), (), len(loaded.entries))
             return Imported(nothing, _named(items, [e.name for e in loaded.entries]), True)
         taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
@@ -91,6 +95,33 @@ def import_patches(
         )
         exported = replace(result, notes=(*result.notes, *notes, *left))
         return Imported(exported, _named(items, [e.name for e in loaded.entries]))
+
+
+def _with_releases(
+    project: Project, loaded: Loaded, found: Sequence[Found], items: Sequence[Item], reading: Reading, offline: bool
+) -> tuple[Item, ...]:
+    """The items; to those that don't apply, what is known of where they would."""
+    pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
+    left = [n for n, (f, i) in enumerate(zip(found, items, strict=True)) if i.outcome == "conflict" and not f.trees]
+    if left and loaded.entries:
+        bare = Fitter(project.store, pin.upstream, nested, loaded.state.base, reading)
+        on_pin = {n: item for n, (item, _) in enumerate(bare.fit_all(found)) if item.outcome in TAKEN}
+    else:
+        on_pin = {}
+    told = list(items)
+    for n in on_pin.keys() & set(left):
+        told[n] = replace(told[n], detail=f"{told[n].detail}; it applies on {pin.ref} without the stack's patches")
+    left = [n for n in left if n not in on_pin]
+    if offline:
+        return tuple(told)
+    try:
+        elsewhere = search_releases(project, pin, found, [found[n] for n in left], reading)
+    except SourceError as error:
+        project.say(f"no other release was tried: {error.message}")
+        return tuple(told)
+    for at, where in elsewhere.items():
+        told[left[at]] = replace(told[left[at]], elsewhere=where)
+    return tuple(told)
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:

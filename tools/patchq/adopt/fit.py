@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchq.adopt.diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
-from patchq.adopt.found import Found, Reading
+from patchq.adopt.found import Elsewhere, Found, Reading
 from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 from patchq.formats.header import Header, Ident
 from patchq.git.diffs import PathChange
@@ -33,6 +33,7 @@ class Item:
     :ivar outcome: one of :data:`TAKEN` or :data:`LEFT`; ``there``: its change is in the tree already.
     :ivar detail: why, and what may help, for people.
     :ivar conflicts: where it doesn't fit, as ``apply`` tells it.
+    :ivar elsewhere: on which releases it applies, where that was looked for.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Item:
     detail: str = ""
     notes: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    elsewhere: Elsewhere | None = None
 
 
 class Fitter:
@@ -55,8 +57,13 @@ class Fitter:
         self.tree = store.tree_of([tip])[0]
         self.files = set(store.list_tree(tip))
 
-    def fit_all(self, found: Sequence[Found]) -> list[tuple[Item, TreeId]]:
-        """What becomes of each, and the tree after it. One that doesn't fit leaves the tree as it was."""
+    def fit_all(
+        self, found: Sequence[Found], tell: Callable[[int], None] = lambda _: None
+    ) -> list[tuple[Item, TreeId]]:
+        """What becomes of each, and the tree after it. One that doesn't fit leaves the tree as it was.
+
+        :param tell: gets how many were tried, where they are tried one by one.
+        """
         plain = [f for f in found if not f.left_out]
         if plain and all(
             f.trees is None and not f.problem and f.diff.startswith(b"diff --git a/") and self._as_given(f)
@@ -66,7 +73,11 @@ class Fitter:
                 return self._at_once(found)
             except PatchqError:
                 pass  # one by one tells which, and goes on
-        return [self.fit(f) for f in found]
+        tried: list[tuple[Item, TreeId]] = []
+        for patch in found:
+            tell(len(tried))
+            tried.append(self.fit(patch))
+        return tried
 
     def _as_given(self, patch: Found) -> bool:
         return patch.strip == 1 and not patch.folder and not _RETURNED.search(patch.diff)

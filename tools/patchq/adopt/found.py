@@ -45,3 +45,28 @@ class Reading:
     strip: int | None = None
     folder: str = ""
     three_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The releases that a patch applies on, of those that were tried.
+
+    :ivar newest: empty where it applies on none; so is ``oldest``.
+    :ivar there: the oldest that has its change already.
+    :ivar tried: how many were, ``of`` how many the index has beside the pinned one.
+    """
+
+    newest: str
+    oldest: str
+    there: str
+    tried: int
+    of: int
+
+    def __str__(self) -> str:
+        count = f"of {self.tried} releases tried, {self.of} there are"
+        if self.newest:
+            back = f", the oldest {self.oldest}" if self.oldest != self.newest else ""
+            said = f"it applies on {self.newest}, the newest {count}{back}"
+        else:
+            said = f"it applies on none {count}"
+        return said + (f"; {self.there} has its change already" if self.there else "")

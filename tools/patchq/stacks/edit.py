@@ -105,14 +105,14 @@ class Loaded:
     follows: bool
 
 
-def load(project: Project, stack: Stack, set_name: str) -> Loaded:
+def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False) -> Loaded:
     """Commits for the whole stack, in the store; the worktree must hold nothing of the user's."""
     upstream = stack.pin.upstream
     before = load_state(project.layout, upstream)
     worktree = project.worktree(upstream)
     same = before is not None and before.ref == stack.pin.ref
     head = worktree.refuse_edits(before.tip if before else None).head if same else worktree.head()
-    base = bases_of(project, [stack], {upstream: before}, False)[0]
+    base = bases_of(project, [stack], {upstream: before}, offline)[0]
     state = plan(project, stack, base, before, set_name).after
     return Loaded(stack, state, _entries(project.store, state), head, same and head is not None)
 

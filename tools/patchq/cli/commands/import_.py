@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option, show_exported
+from patchq.cli.common import emit, json_option, offline_option, open_project, set_option, show_exported
 from patchq.cli.terminal import echo, show_table
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 @click.option("--topic", default="", help="Give each a Topic:.")
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Of those that name nobody; `me` for yourself.")
 @click.option("--signoff", "-s", is_flag=True, help="Sign off each as yourself.")
+@offline_option
 @set_option
 @json_option
 def command(
     name: str, paths: tuple[str, ...], git_range: str, requests: tuple[int, ...],
     commands: tuple[str, ...], overlay: Path | None,
     site: Path | None, strip: int | None, directory: str, three_way: bool, dry: bool,
-    partial: bool, topic: str, author: str, signoff: bool, set_name: str, as_json: bool,
+    partial: bool, topic: str, author: str, signoff: bool, offline: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Adopt patches from elsewhere.
 
@@ -52,15 +53,17 @@ def command(
     from patchq.adopt.found import Reading
     from patchq.adopt.gather import STDIN, Request
 
+    urls = [p for p in paths if "://" in p]
+    if offline and (urls or requests):
+        raise click.UsageError("--offline can't bring what a URL or --pr names.")
     if not (paths or requests or commands or overlay or site):
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
-    urls = [p for p in paths if "://" in p]
     files = [Path(p) for p in paths if p not in urls]
     stdin = sys.stdin.buffer.read() if STDIN in files else b""
     request = Request(
         files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way)
     )  # fmt: skip
-    wish = Wish(topic, author, signoff, partial, dry)
+    wish = Wish(topic, author, signoff, partial, dry, offline)
     done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
     _show(done, as_json)
 
@@ -84,8 +87,8 @@ def _show_tried(done: Imported) -> None:
 
     show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in done.items])
     for item in done.items:
-        if item.detail:
-            echo(f"{item.where}: {item.detail}")
+        for said in filter(None, (item.detail, item.elsewhere and str(item.elsewhere))):
+            echo(f"{item.where}: {said}")
         for conflict in item.conflicts:
             show_conflict(conflict, err=False)
     for note in dict.fromkeys(note for item in done.items for note in item.notes):
