@@ -37,7 +37,7 @@ DOORS = {
     "git": {"git.person"},  # GitPython
     "subprocess": {"system.runner", "proofs.plugin"},
     "click": {"cli"},
-    "rich": {"cli.terminal"},
+    "rich": {"cli.terminal", "cli.meter"},
     "requests": {"sources.index"},
     "distributed": {"proofs.cluster"},
     "jinja2": {"formats.render"},

@@ -58,7 +58,11 @@ def build(
                 f"nothing to build: no upstream of {set_name} has a build",
                 hint="add [upstreams.NAME.build] to upstream.lock; see docs/reference/formats.md",
             )
-        built = [b for a in chosen for b in _build_each(job, a, profile, platforms)]
+        built: list[Built] = []
+        for number, item in enumerate(chosen):
+            project.count(f"wheels of {set_name}", number, len(chosen), "upstreams")
+            built += _build_each(job, item, profile, platforms)
+        project.count(f"wheels of {set_name}", len(chosen), len(chosen), "upstreams")
         write_beside(job)
         return built
 

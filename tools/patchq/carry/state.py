@@ -141,6 +141,8 @@ def take(project: Project, progress: Progress, step: Step) -> None:
     """Add a step, and tell it as it is taken."""
     progress.done.append(step)
     project.say(f"{len(progress.done)}/{len(progress.order)} {step.patch}: {'there' if step.known else step.outcome}")
+    what = f"{progress.upstream} onto {progress.onto.ref}"
+    project.count(what, len(progress.done), len(progress.order), "patches")
 
 
 def stop_worktree(project: Project, progress: Progress) -> Worktree:

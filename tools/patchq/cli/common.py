@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from patchq.cli.terminal import echo, echo_json, echo_progress
+from patchq.cli.terminal import echo, echo_json, meter
 from patchq.errors import PatchqError
 from patchq.project import own
 from patchq.project.project import Project
@@ -31,7 +31,7 @@ def open_project(as_json: bool = False) -> Project:
         if note := own.differs(project.lock.patchq):
             say(f"note: {note}")
     if sys.stderr.isatty() and not as_json:
-        project.progress = echo_progress
+        project.progress = meter()
     return project
 
 

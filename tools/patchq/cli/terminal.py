@@ -12,9 +12,14 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from patchq.cli.meter import Meter
 
 
 class _Shown(dict[int, str]):
@@ -38,6 +43,37 @@ _TEXT, _LINE = _Shown("\n\t"), _Shown()
 _JSON = re.compile(r"[^\n -~]")
 
 
+def _line(made: RenderableType) -> tuple[str, int]:
+    """On one line of standard error, which it doesn't quite fill: a full one would begin the next."""
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR"))
+    console = Console(file=sys.stderr, highlight=False, force_terminal=False if plain else None)
+    console.width = max(console.width - 1, 1)
+    with console.capture() as printed:
+        console.print(made, no_wrap=True)
+    return printed.get().split("\n")[0], console.width
+
+
+_meter: Meter | None = None
+
+
+def meter() -> Meter:
+    """The one that shows how far long work has come."""
+    global _meter
+    from patchq.cli.meter import Meter
+
+    if _meter is None:
+        _meter = Meter(lambda text: click.echo(text, nl=False, err=True), _line, lambda name: name.translate(_LINE))
+    return _meter
+
+
+def _make_way() -> None:
+    """Take the meter's line away."""
+    if _meter:
+        _meter.clear()
+
+
 def safe(text: str) -> str:
     """``text`` as a terminal may be given it; line ends and tabs stay.
 
@@ -49,6 +85,7 @@ def safe(text: str) -> str:
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool = False) -> None:
     """Write a text to standard output, or to standard error; with colour on a terminal, unless NO_COLOR is set."""
+    _make_way()
     shown = safe(str(text))
     if (fg or bold) and not os.environ.get("NO_COLOR"):
         shown = click.style(shown, fg=fg, bold=bold)
@@ -59,6 +96,7 @@ def echo_json(body: dict[str, Any]) -> None:
     """Write a JSON answer. What is not printable stands there as ``\\uXXXX``, controls of any kind among it."""
     import json
 
+    _make_way()
     text = json.dumps(body, indent=1, ensure_ascii=False)
     click.echo(_JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text))
 
@@ -70,18 +108,12 @@ def echo_usage(error: click.ClickException) -> None:
     echo(said.getvalue(), err=True, nl=False)
 
 
-def echo_progress(name: str, size: int, total: int) -> None:
-    """A line that is written over itself, and ends with the last byte."""
-    share = f"{100 * size // total:3d} %" if total else ""
-    end = "\n" if total and size >= total else ""
-    click.echo(f"\r{name.translate(_LINE)}: {size >> 20} MB {share}{end}", nl=False, err=True)
-
-
 def confirm(question: str) -> None:
     """Ask on standard error.
 
     :raises click.Abort: for any answer but yes.
     """
+    _make_way()
     click.confirm(safe(question), abort=True, err=True)
 
 
@@ -105,4 +137,5 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
         table.add_row(*(Text(cell.translate(_LINE)) for cell in row))
     with console.capture() as printed:
         console.print(table)
+    _make_way()
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))

@@ -81,7 +81,10 @@ def build_kernels(
     cache = Cache(folder, root, tools.places)
     units = [unit for plan in plans for unit in plan.units]
     project.say(f"{upstream}: {len(plans)} modules of {len(units)} units for {arch} on {tools.platform}")
-    tally = compiling.compile_units(units, root, tools, cache, jobs=jobs, gib=gib, say=project.say)
+    tally = compiling.compile_units(
+        units, root, tools, cache, jobs=jobs, gib=gib, say=project.say,
+        count=lambda done, total: project.count(f"kernels of {upstream}", done, total, "units"),
+    )  # fmt: skip
     modules = _link(plans, tally, root / "ops" / f"{arch}-{tools.platform}", tools)
     contents = packing.Contents(
         modules, arch, tools.platform, tools.identity, {p.name: len(p.sources) for p in plans}, [p.name for p in every]

@@ -87,10 +87,11 @@ def memory_gib() -> float:
 
 def compile_units(
     units: Sequence[Unit], root: Path, tools: Toolchain, cache: Cache, *, jobs: int = 0, gib: float = 0.0,
-    say: Callable[[str], None],
+    say: Callable[[str], None], count: Callable[[int, int], None] = lambda done, total: None,
 ) -> Tally:  # fmt: skip
     """Compile what isn't there yet. Each unit is kept as soon as it is done.
 
+    :param count: gets how many are done, of how many.
     :param jobs: compilers at once; 0 for one a core. ``gib``: memory for all of them; 0 for what is free.
     :raises BuildError: with what a compiler said; those that were done are kept.
     """
@@ -118,7 +119,9 @@ def compile_units(
                 return
             began = time.monotonic()
             tally.objects[unit.module, unit.source] = _compile(unit, keys[unit], root, tools, cache)
-            say(f"{next(number)} of {len(todo)}: {Path(unit.source).name}, {time.monotonic() - began:.0f} s")
+            done = next(number)
+            say(f"{done} of {len(todo)}: {Path(unit.source).name}, {time.monotonic() - began:.0f} s")
+            count(done, len(todo))
         except BaseException:
             failed.set()
             raise

@@ -104,12 +104,14 @@ def run_cells_kept(
         else:
             todo[cell.key] = cell
     order = list(todo.values())
-    for cell, result in zip(order, run_cells(project, order), strict=True):
+    project.count("proofs", 0, len(order), "runs")
+    for number, (cell, result) in enumerate(zip(order, run_cells(project, order), strict=True), 1):
         # A result is kept under what it depends on; "not run" depends on nothing but this machine.
         if result.state != NOT_RUN and result.machine == machine.facts():
             save_result(project, cell.key, result)
         results[cell.key] = result
         progress(result)
+        project.count("proofs", number, len(order), "runs")
     return results
 
 

@@ -1,0 +1,96 @@
+"""How far long work has come, on one line of standard error: how much, how fast, and how long it still takes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from patchq.system.progress import BYTES
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.progress import Progress, TaskID
+
+#: Seconds before anything is shown, and between two lines.
+PATIENCE, PAUSE = 1.0, 0.1
+
+
+class Meter:
+    """A line that is written over itself, and gone when its work is done or anything else is said.
+
+    rich makes it. Its own display isn't used: that runs a thread beside a process that forks, and hides the cursor,
+    which a killed patchq would leave hidden.
+
+    :param write: writes to standard error.
+    :param line: what rich makes of something on one line of the terminal, and the line's width.
+    :param shown: makes somebody's words harmless.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], line: Callable[[RenderableType], tuple[str, int]],
+        shown: Callable[[str], str], clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._write, self._line, self._shown, self._clock = write, line, shown, clock
+        self._what = ("", "")
+        self._begun = self._last = self._now = 0.0
+        self._first = self._done = self._width = 0
+        self._task: tuple[Progress, TaskID] | None = None
+        self._lock = threading.RLock()
+
+    def __call__(self, what: str, done: int, total: int, unit: str = BYTES, /) -> None:
+        """See :class:`patchq.system.progress.Progress`."""
+        with self._lock:
+            now = self._clock()
+            if (what, unit) != self._what or done < self._done:
+                self.clear()
+                self._what, self._begun, self._first, self._last, self._task = (what, unit), now, done, 0.0, None
+            self._done = done
+            if total and done >= total:
+                self.clear()
+                self._what = ("", "")
+            elif now - self._begun >= PATIENCE and now - self._last >= PAUSE:
+                self._last = self._now = now
+                self._show(done, total)
+
+    def clear(self) -> None:
+        """Take the line away, before something else is written; the next news bring it back."""
+        with self._lock:
+            if self._width:
+                self._write(f"\r{' ' * self._width}\r")
+                self._width = 0
+
+    def _show(self, done: int, total: int) -> None:
+        progress, task = self._task = self._task or self._started(total)
+        progress.update(task, completed=done, total=total or None)
+        speed = progress.tasks[0].speed or 0.0
+        unit = self._what[1]
+        rate = f"{speed:.1f}" if speed >= 1 else f"{60 * speed:.1f}/min"
+        progress.update(task, rate=f"{rate.removesuffix('/min')} {unit}/{'min' if '/min' in rate else 's'}")
+        line, self._width = self._line(progress.make_tasks_table(progress.tasks))
+        self._write(f"\r{line}")
+
+    def _started(self, total: int) -> tuple[Progress, TaskID]:
+        """rich's own count, as if it had been there from the beginning."""
+        from rich import progress
+        from rich.table import Column
+
+        what, unit = self._what
+        name = progress.TextColumn(
+            "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        )
+        much: list[progress.ProgressColumn] = (
+            [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+            if unit == BYTES
+            else [progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}", markup=False)]
+        )
+        made = progress.Progress(
+            name, progress.BarColumn(12), *much, progress.TimeRemainingColumn(), expand=True,
+            get_time=lambda: self._now, speed_estimate_period=30 if unit == BYTES else 1e9,
+        )  # fmt: skip
+        now, self._now = self._now, self._begun
+        task = made.add_task(self._shown(what), total=total or None, completed=self._first, rate="")
+        made.advance(task, 0)  # where its speed counts from
+        self._now = now
+        return made, task
