@@ -23,6 +23,7 @@ class Preloaded:
     """A finder of modules that are there already."""
 
     def __init__(self) -> None:
+        self._tried: set[str] = set()
         self._brings: dict[str, set[str]] = {}
         self._asked: set[str] = set()
         self._ahead: set[str] = set()
@@ -35,7 +36,8 @@ class Preloaded:
         before = set(sys.modules)
         with self._noting():
             for name in names:
-                if name not in sys.modules:
+                if name not in sys.modules and name not in self._tried:
+                    self._tried.add(name)
                     with contextlib.suppress(Exception):
                         importlib.import_module(name)
         # What was put there by another module's hand is that module's to have.
