@@ -2,6 +2,7 @@
 
 __all__ = [
     "cluster",
+    "compilations",
     "forked",
     "judge",
     "plan",
