@@ -8,6 +8,7 @@ assumed. ``PATCHQ_RESULTS`` is where each test's outcome goes, with the kind of 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -28,8 +29,13 @@ _outcomes: list[dict[str, str]] = []
 
 def imports() -> dict[str, Path]:
     """Import name to the tree that it must come from."""
-    raw: dict[str, str] = json.loads(os.environ.get("PATCHQ_IMPORTS", "{}"))
-    return {name: Path(folder).resolve() for name, folder in raw.items()}
+    return _imports(os.environ.get("PATCHQ_IMPORTS", "{}"))
+
+
+@functools.cache
+def _imports(raw: str) -> dict[str, Path]:
+    named: dict[str, str] = json.loads(raw)
+    return {name: Path(folder).resolve() for name, folder in named.items()}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,9 +57,15 @@ def strays() -> list[str]:
         for name, module in list(sys.modules.items()):
             if name == package or name.startswith(package + "."):
                 file = getattr(module, "__file__", None)
-                if file and folder not in Path(file).resolve().parents:
+                if file and not _lies_in(file, folder):
                     found.append(f"{name} came from {file}, not from {folder}")
     return found
+
+
+@functools.cache
+def _lies_in(file: str, folder: Path) -> bool:
+    """Asked of each module at each import that a proof asks for; looked up on the disk once."""
+    return folder in Path(file).resolve().parents
 
 
 @pytest.hookimpl(wrapper=True)
