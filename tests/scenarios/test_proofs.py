@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from kit import Patchq, commit_files, edit, git
+from patchq.project.project import Project
+from patchq.proofs.judge import CellResult
+from patchq.proofs.plan import Cell
+from patchq.proofs.prove import run_proofs
 
 HONEST = "def test_it(trees):\n    assert (trees / 'up' / 'a.txt').read_text().splitlines()[4] == 'changed'\n"
 PROOFS = {
@@ -67,6 +71,20 @@ def test_nothing_is_run_twice_for_the_same_inputs(proven: Patchq) -> None:
     edit(proven.tree() / "b.txt", 40, b"else\n")
     proven.ok("new", "up", "fourth", "-m", "Fourth\n\nWhy.")
     assert proven.run("test", "first", "--prove").output.count("(known)") == 0, "so are other trees"
+
+
+def test_what_compiles_is_begun_first(proven: Patchq) -> None:
+    data = proven.patch_file("second").read_bytes()
+    proven.patch_file("second").write_bytes(data.replace(b"\nProof:", b"\nNeeds: nvcc\nProof:"))
+    begun: list[tuple[str, str]] = []
+
+    def run(project: Project, cells: Sequence[Cell]) -> Iterator[CellResult]:
+        begun.extend((cell.proof.patch, cell.variant.kind) for cell in cells)
+        return (CellResult(cell.proof.name, cell.variant.kind, "not run") for cell in cells)
+
+    said = run_proofs(proven.project, prove=True, run_cells=run)
+    assert begun == [(name, kind) for name in ("second", "first", "third") for kind in ("with", "without")]
+    assert [verdict.proof.patch for verdict in said] == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize(

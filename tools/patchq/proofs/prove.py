@@ -103,7 +103,8 @@ def run_cells_kept(
             progress(kept)
         else:
             todo[cell.key] = cell
-    order = list(todo.values())
+    # What compiles takes longest: begun last, it would keep one core busy and the others idle.
+    order = sorted(todo.values(), key=lambda cell: "nvcc" not in cell.proof.needs)
     project.count("proofs", 0, len(order), "runs")
     for number, (cell, result) in enumerate(zip(order, run_cells(project, order), strict=True), 1):
         # A result is kept under what it depends on; "not run" depends on nothing but this machine.
