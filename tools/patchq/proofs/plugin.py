@@ -54,8 +54,9 @@ def strays() -> list[str]:
     """Modules of the patched packages that came from elsewhere."""
     found = []
     for package, folder in imports().items():
+        below = package + "."
         for name, module in list(sys.modules.items()):
-            if name == package or name.startswith(package + "."):
+            if name == package or name.startswith(below):
                 file = getattr(module, "__file__", None)
                 if file and not _lies_in(file, folder):
                     found.append(f"{name} came from {file}, not from {folder}")
