@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git
+from patchq.mutation.known import KnownStrength, known_strength
 from patchq.mutation.mutants import mutants_of
+from patchq.project.project import Project
 
 SOURCE = b'''\
 def limit(size, spare=0):
@@ -75,6 +77,20 @@ def test_only_a_patchs_own_lines_are_broken(limited: Patchq) -> None:
     lines = {m["line"] for m in mutated(limited, "limit")["up/limit"]["mutants"]}  # type: ignore[attr-defined]
     assert lines <= set(range(5, 10))
     assert not git(limited.tree(), "status", "--porcelain"), "the worktree stays as it is"
+
+
+def test_what_was_found_is_known_later_and_whether_it_is_of_a_sample(limited: Patchq) -> None:
+    project = Project.find(limited.root)
+    assert known_strength(project, "up/limit") is None
+    every = mutated(limited, "limit")["up/limit"]
+    known = known_strength(project, "up/limit")
+    assert known == KnownStrength(every["killed"], every["killed"], 0, 0, sampled=False)  # type: ignore[arg-type]
+    assert every["in_all"] == every["killed"]
+    few = mutated(limited, "limit", "--at-most", "4")["up/limit"]
+    assert few["in_all"] == every["in_all"]
+    assert known_strength(project, "up/limit") == KnownStrength(4, 4, 0, 0, sampled=True)
+    mutated(limited, "limit", "--seconds", "0.001", "--seed", "1")
+    assert known_strength(project, "up/limit") is None, "none has an answer"
 
 
 def test_a_budget_and_going_on(limited: Patchq) -> None:

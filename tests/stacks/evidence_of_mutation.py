@@ -2,7 +2,8 @@
 
     patchq test --mutate PATCH… --at-most 12 --json | python tests/stacks/evidence_of_mutation.py docs/evidence/mutation-vllm.json
 
-Rows of patches that the answer doesn't have stay as they are.
+A number behind the file is another --at-most than 12. Rows of patches that the answer doesn't have stay as they are;
+mutation.md beside the file is made anew of all of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,18 @@ WHAT = (
     "Mutants of each patch's own lines, each followed by that patch's proof. `of` is all that there are where `sampled` "
     "is false, else so many were chosen by the seed: a share of a sample, not of all"
 )
+PAGE = """\
+# How strong the proofs are
+
+Mutants of each patch's own lines, each followed by that patch's proof ([how](../how-to/prove-patches.md#how-strong-is-a-proof)).
+`killed` counts mutants that the proof saw, of those that it was asked about; one that nobody could see is
+`equivalent`, with its reason in the proof's file. Where fewer were `tried` than there are, the share is of a sample,
+which the seed 0 chose. `mended since`: the proof was, and each survivor run again alone; see the JSON. This page is made of the JSON files beside it, which name each survivor and the command:
+`python tests/stacks/evidence_of_mutation.py`.
+
+| patch | killed | | equivalent | tried |
+|---|---|---|---|---|
+"""
 
 
 def row(found: dict[str, Any], seed: int, at_most: int) -> dict[str, Any]:
@@ -26,13 +39,23 @@ def row(found: dict[str, Any], seed: int, at_most: int) -> dict[str, Any]:
     return {
         "patch": found["patch"], "proof": found["proof"], "said": found["said"], "killed": found["killed"],
         "survived": found["survived"], "equivalent": found["equivalent"], "not_tried": found["not_tried"],
-        "of": total, "sampled": total == at_most, "score": found["score"],
+        "of": total, "in_all": found["in_all"], "sampled": found["in_all"] > total, "score": found["score"],
         "command": f"patchq test --mutate {found['patch']} --at-most {at_most} --seed {seed}",
         "survivors": [
             {key: m[key] for key in ("name", "path", "line", "operator", "before", "after")}
             for m in found["mutants"] if m["state"] == "survived"
         ],
     }  # fmt: skip
+
+
+def line(found: dict[str, Any]) -> str:
+    """A row of the page's table."""
+    judged = found["killed"] + found["survived"]
+    tried = found["of"] - found["not_tried"]
+    killed = f"{found['killed']} of {judged}" if judged else "–"
+    share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["said"] or "no mutants"
+    share += "; mended since" if found.get("since") else ""
+    return f"| `{found['patch']}` | {killed} | {share} | {found['equivalent'] or ''} | {tried} of {found['in_all']} |"
 
 
 def main(target: Path, at_most: int = 12) -> None:
@@ -42,7 +65,10 @@ def main(target: Path, at_most: int = 12) -> None:
     rows |= {p["patch"]: row(p, answer["seed"], at_most) for p in answer["patches"]}
     body = {"what": WHAT, "machine": this_machine().facts(), "rows": [rows[name] for name in sorted(rows)]}
     target.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+    files = [json.loads(path.read_text()) for path in sorted(target.parent.glob("mutation-*.json"))]
+    lines = [line(found) for file in files for found in file["rows"]]
+    (target.parent / "mutation.md").write_text(PAGE + "\n".join(sorted(lines)) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -13,16 +13,23 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What became of a patch's mutants when its proof was last asked; equivalent ones are in none of the counts."""
+class KnownStrength:
+    """What the mutants of a patch came to when they were last asked.
+
+    :ivar killed: so many of ``of``, the mutants with an answer; ``equivalent`` and ``not_tried`` are apart.
+    :ivar sampled: whether only some of the patch's mutants were chosen, so that the share is of a sample.
+    """
 
     killed: int
-    survived: int
-    untried: int
+    of: int
+    equivalent: int
+    not_tried: int
+    sampled: bool
 
     @property
-    def judged(self) -> int:
-        return self.killed + self.survived
+    def score(self) -> float:
+        """The share that was killed."""
+        return self.killed / self.of
 
 
 def _file(project: Project, patch: str) -> Path:
@@ -34,21 +41,21 @@ def remember(project: Project, patch: str, found: dict[str, Any]) -> None:
     fsio.write_atomic(_file(project, patch), fsio.dump_json({"version": _VERSION, **found}))
 
 
-def known_score(project: Project, patch: str) -> float | None:
-    """The share of a patch's mutants that its proof killed when it was last asked; None if it wasn't."""
-    score = _read(project, patch).get("score")
-    return float(score) if isinstance(score, (int, float)) else None
-
-
-def known_strength(project: Project, patch: str) -> Known | None:
-    """The counts behind :func:`known_score`; None if no mutant of the patch was judged."""
-    found = _read(project, patch)
-    counts = [found.get(state) for state in ("killed", "survived", "not_tried")]
-    killed, survived, untried = (n if isinstance(n, int) else 0 for n in counts)
-    return Known(killed, survived, untried) if killed + survived else None
-
-
-def _read(project: Project, patch: str) -> dict[str, Any]:
+def known_strength(project: Project, patch: str) -> KnownStrength | None:
+    """What became of a patch's mutants when its proof was last asked; None if it wasn't, or none has an answer."""
     path = _file(project, patch)
     data = fsio.read_or_none(path)
-    return fsio.load_state(data, path, _VERSION) if data else {}
+    found = fsio.load_state(data, path, _VERSION) if data else {}
+    killed, survived, equivalent, not_tried = (
+        int(found.get(key) or 0) for key in ("killed", "survived", "equivalent", "not_tried")
+    )
+    if not killed + survived:
+        return None
+    sampled = int(found.get("in_all") or 0) > len(found.get("mutants") or [])
+    return KnownStrength(killed, killed + survived, equivalent, not_tried, sampled)
+
+
+def known_score(project: Project, patch: str) -> float | None:
+    """The share of a patch's mutants that its proof killed when it was last asked; None if it wasn't."""
+    strength = known_strength(project, patch)
+    return round(strength.score, 4) if strength else None

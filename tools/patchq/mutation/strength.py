@@ -46,13 +46,14 @@ class Tried:
 class Strength:
     """What the mutants of one patch came to.
 
-    :ivar whole: whether every mutant has an answer.
+    :ivar in_all: so many mutants there are, chosen or not; ``whole``: whether every chosen one has an answer.
     """
 
     patch: str
     proof: tuple[str, ...]
     tried: tuple[Tried, ...]
     said: str = ""
+    in_all: int = 0
 
     def count(self, state: str) -> int:
         return sum(t.state == state for t in self.tried)
@@ -102,15 +103,16 @@ def mutate(
         ]
     found = []
     with warm() as forks:
-        forks.unchanged = {proof.name: here for proof, here, mutants, _ in planned if len(mutants) > _FEW}
-        for proof, here, mutants, cells in planned:
+        forks.unchanged = {proof.name: here for proof, here, mutants, *_ in planned if len(mutants) > _FEW}
+        for proof, here, mutants, cells, in_all in planned:
             missing = [n for n in proof.needs if n not in machine.can]
             if missing or not proof.files:
                 said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
-                found.append(Strength(proof.name, proof.files, (), said))
+                found.append(Strength(proof.name, proof.files, (), said, in_all))
                 continue
             tried = _try(project, proof, here, mutants, cells, machine, end, run_cells or forks, progress)
-            strength = tried if isinstance(tried, Strength) else Strength(proof.name, proof.files, tuple(tried))
+            said, answers = (tried, ()) if isinstance(tried, str) else ("", tuple(tried))
+            strength = Strength(proof.name, proof.files, answers, said, in_all)
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
     return found
@@ -119,11 +121,12 @@ def mutate(
 def _try(
     project: Project, proof: Proof, here: Cell, mutants: Sequence[Mutant], cells: Mapping[str, Cell], machine: Machine,
     end: float | None, run_cells: Callable[..., Iterable[CellResult]], progress: Callable[[str, Tried], None],
-) -> list[Tried] | Strength:  # fmt: skip
+) -> list[Tried] | str:  # fmt: skip
+    """What became of each mutant, or why none was tried."""
     alone = run_here if isinstance(run_cells, Warm) else run_cells
     first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
-        return Strength(proof.name, proof.files, (), f"the proof itself: {first.state}: {first.said}")
+        return f"the proof itself: {first.state}: {first.said}"
     cells = {name: replace(cell, timeout=SPARE_SECONDS + 5 * first.seconds) for name, cell in cells.items()}
     equivalent = equivalents(project.layout.root, proof.files)
     tried: list[Tried] = []
@@ -161,14 +164,15 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
 
 def _cells(
     project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
-) -> tuple[Cell, list[Mutant], dict[str, Cell]]:
-    """The cell of the patched set, the chosen mutants, and the cell of each by its name."""
+) -> tuple[Cell, list[Mutant], dict[str, Cell], int]:
+    """The cell of the patched set, the chosen mutants, the cell of each by its name, and how many mutants there are."""
     here = Cell(proof, whole.variant, result_key(project, proof, whole.variant, machine), set_name)
-    mutants = choose(all_mutants(whole, proof), proof.name, budget)
+    every = all_mutants(whole, proof)
+    mutants = choose(every, proof.name, budget)
     variants = whole.mutants(proof.upstream, [(m.path, m.content) for m in mutants])
     keys = [result_key(project, proof, v, machine) for v in variants]
     cells = [Cell(proof, v, key, set_name) for v, key in zip(variants, keys, strict=True)]
-    return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True))
+    return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True)), len(every)
 
 
 def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant]:
@@ -227,7 +231,7 @@ def as_json(strength: Strength) -> dict[str, Any]:
     score = strength.score
     return {
         "patch": strength.patch, "proof": list(strength.proof), "said": strength.said, "whole": strength.whole,
-        "score": round(score, 4) if score is not None else None,
+        "score": round(score, 4) if score is not None else None, "in_all": strength.in_all,
         **{state.replace(" ", "_"): strength.count(state) for state in (KILLED, SURVIVED, EQUIVALENT, UNTRIED)},
         "mutants": mutants,
     }  # fmt: skip

@@ -16,7 +16,7 @@ from patchq.carry.tally import Cell as ForecastCell
 from patchq.errors import PatchqError
 from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse, say_moved
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
-from patchq.mutation.known import Known, known_strength
+from patchq.mutation.known import KnownStrength, known_strength
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
@@ -48,7 +48,7 @@ class PatchView:
     said: str
     needs: tuple[str, ...]
     cost: Cost | None
-    strength: Known | None = None
+    strength: KnownStrength | None = None
 
     @property
     def name(self) -> str:
