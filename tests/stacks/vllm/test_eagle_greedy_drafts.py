@@ -25,6 +25,7 @@ def speculator(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callab
         made.drawn = []
 
         def gumbel(logits: torch.Tensor, *given: torch.Tensor, apply_temperature: bool) -> torch.Tensor:
+            assert torch.equal(logits, LOGITS)
             *rows, temperature, seeds, pos = given  # since vLLM 0.14 the rows of all requests, and which are meant
             if rows:
                 temperature, seeds = temperature[rows[0]], seeds[rows[0]]
@@ -75,6 +76,7 @@ def test_the_first_token(speculator: Callable[..., Any], greedy: bool, expected:
     sampling = SimpleNamespace(temperature=torch.tensor([0.5, 0.0]), seeds=torch.tensor([7, 8]))
     drafts = made.propose(batch, sampling, torch.zeros(2, 4), None, *[torch.zeros(2)] * 4)
     assert drafts.tolist() == expected
+    assert made.drawn == ([] if greedy else [([0.5, 0.0], [7, 8], [5, 10], True)])
 
 
 def test_the_option(upstream_import: Load) -> None:
