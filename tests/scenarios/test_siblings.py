@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kit import Patchq, commit_files, edit, git
+from patchq.sources.index import pip_settings
 
 PROJECT = '[project]\nname = "%s"\nversion = "%s"\ndependencies = [%s]\n'
 BUILDS = """
@@ -120,3 +123,98 @@ def test_the_environment_counts(pair: Patchq, tmp_path: Path) -> None:
     lock = pair.root / "upstream.lock"
     lock.write_text(lock.read_text() + '\n[environments.default]\nimage = "debian"\nrequires = ["common==4", "x"]\n')
     assert findings(pair) == ["lib v2.0 requires common==5, and set default has 4 (its environment)"]
+
+
+def offer(folder: Path, name: str, version: str, *requirements: str) -> None:
+    """A wheel that holds nothing, in a folder that pip is told to look into."""
+    folder.mkdir(exist_ok=True)
+    stem = f"{name}-{version}"
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {r}" for r in requirements),
+    ]
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{stem}.dist-info/METADATA", "\n".join(lines) + "\n")
+        wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{stem}.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The only place where pip looks."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "uv"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "uv"))
+    pip_settings.cache_clear()
+    yield tmp_path / "index"
+    pip_settings.cache_clear()
+
+
+def installs(patchq: Patchq, code: int = 0) -> list[tuple[str, str]]:
+    done = patchq.run("check", "--installs", "--platform", "x86_64", "--json")
+    assert done.exit_code == code, done.output
+    return [(f["level"], f["message"]) for f in json.loads(done.stdout)["findings"]]
+
+
+def test_a_set_that_installs(pair: Patchq, index: Path) -> None:
+    offer(index, "common", "5")
+    assert installs(pair) == []
+    said = pair.ok("check", "--installs")
+    assert "set default on aarch64: 3 packages resolve" in said
+    assert "set default on x86_64: 3 packages resolve" in said
+
+
+def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:
+    """A release of one on the index is not what its sibling gets."""
+    offer(index, "common", "5")
+    offer(index, "my_lib", "2.9", "nowhere")
+    assert installs(pair) == []
+
+
+def test_what_the_index_lacks_is_no_contradiction(pair: Patchq, index: Path) -> None:
+    offer(index, "common", "4")
+    said = "set default on x86_64: the index at hand has nothing for common==5; the newest there is 4"
+    assert installs(pair) == [("warning", said)]
+    assert "2 packages resolve without 1 that the index lacks" in pair.ok("check", "--installs", "--set", "default")
+
+
+def test_nor_is_what_it_lacks_further_down(pair: Patchq, index: Path) -> None:
+    offer(index, "common", "5", "deep>=9", "absent")
+    offer(index, "deep", "8")
+    assert [m.partition(": ")[2] for _, m in installs(pair)] == [
+        "the index at hand has nothing for deep>=9; the newest there is 8",
+        "the index at hand has nothing for absent; it has none of it",
+    ]
+
+
+def test_a_contradiction_is_an_error_in_the_resolvers_words(pair: Patchq, index: Path, tmp_path: Path) -> None:
+    bump(pair, tmp_path)
+    for version in ("5", "6"):
+        offer(index, "common", version)
+    ((level, said),) = installs(pair, 1)
+    assert level == "problem"
+    assert "don't install together" in said
+    assert "common==5" in said
+    assert "common>=6" in said
+
+
+def test_a_contradiction_beside_what_is_lacked(pair: Patchq, index: Path, tmp_path: Path) -> None:
+    """It is an error whichever the resolver meets first."""
+    release(tmp_path / "lib", "2.0.1", '"common==5", "rare>=2"')
+    pair.ok("pin", "lib", "--url", str(tmp_path / "lib"), "--ref", "v2.0.1")
+    (pair.root / "patches/lib/v2.0").rename(pair.root / "patches/lib/v2.0.1")
+    pair.ok("apply")
+    bump(pair, tmp_path)
+    for version in ("5", "6"):
+        offer(index, "common", version)
+    level, said = installs(pair, 1)[-1]
+    assert level == "problem"
+    assert "common==5" in said
+
+
+@pytest.mark.parametrize("words", [["--set", "default"], ["--installs", "lib"], ["--installs", "--fix"]])
+def test_it_is_a_look_of_its_own(pair: Patchq, words: list[str]) -> None:
+    assert "--installs looks at a set" in pair.fails(2, "check", *words)

@@ -8,6 +8,7 @@ __all__ = [
     "contents",
     "dist",
     "image",
+    "installs",
     "job",
     "overlay",
     "platforms",

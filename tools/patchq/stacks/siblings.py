@@ -7,6 +7,7 @@ neither, as a checkout whose build computes them, nothing is known of what it re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from packaging.metadata import parse_email
@@ -84,6 +85,11 @@ def hint_for(difference: Difference) -> str:
 
 def requirements(project: Project, base: CommitId) -> list[Requirement]:
     """What the tree of a commit says that it requires on Linux, without extras."""
+    return [r for r in declared(project, base) if r.marker is None or r.marker.evaluate(_WHERE)]
+
+
+def declared(project: Project, base: CommitId) -> list[Requirement]:
+    """What the tree of a commit says that it requires, anywhere and with any extra."""
     entries = project.store.list_tree(base, [b"PKG-INFO", b"pyproject.toml"])
     contents = project.store.read_blobs(e.blob for e in entries.values())
     texts: list[str] = []
@@ -97,12 +103,8 @@ def requirements(project: Project, base: CommitId) -> list[Requirement]:
             texts = []
     found = []
     for text in texts:
-        try:
-            requirement = Requirement(text)
-        except (InvalidRequirement, TypeError):
-            continue
-        if requirement.marker is None or requirement.marker.evaluate(_WHERE):
-            found.append(requirement)
+        with suppress(InvalidRequirement, TypeError):
+            found.append(Requirement(text))
     return found
 
 

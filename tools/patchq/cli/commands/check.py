@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from patchq.cli.common import emit, json_option, offline_option, open_project
+from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
@@ -29,13 +29,43 @@ def _shared(project: Project, names: tuple[str, ...], offline: bool) -> list[Fin
     ]  # fmt: skip
 
 
+def _installs(
+    project: Project, set_name: str, platform: str, offline: bool
+) -> tuple[list[Finding], list[dict[str, Any]]]:
+    """What keeps a set's wheels from being installed together, and what they come to, on each kind of machine."""
+    from patchq.build import installs, platforms
+    from patchq.stacks.check import Finding
+
+    found, answers = [], []
+    for kind in platforms.parse(platform):
+        resolved = installs.resolve_set(project, set_name, kind, offline=offline)
+        where = f"set {resolved.set_name} on {kind}"
+        for lacked in resolved.lacked:
+            there = f"the newest there is {lacked.there}" if lacked.there else "it has none of it"
+            said = f"{where}: the index at hand has nothing for {lacked.requirement}; {there}"
+            found.append(Finding("", "", "", "installs", said, "use an index that has it", "warning"))
+        if resolved.contradiction:
+            said = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
+            found.append(Finding("", "", "", "installs", said, "pin what fits together"))
+        answers.append({"platform": kind, **asdict(resolved)})
+    return found, answers
+
+
 @click.command("check")
 @click.argument("names", nargs=-1)
 @click.option("--text", "text_only", is_flag=True, help="Only what needs no upstream: no zero fuzz, no stable bytes.")
 @click.option("--fix", "mend", is_flag=True, help="First write what can be written: statuses, your sign-offs, bytes.")
+@click.option("--installs", is_flag=True, help="Only whether a set's wheels install together: resolved by uv, unbuilt.")
+@click.option(
+    "--platform", default="aarch64,x86_64", metavar="NAMES", show_default=True, help="With --installs: on what."
+)
+@set_option
 @offline_option
 @json_option
-def command(names: tuple[str, ...], text_only: bool, mend: bool, offline: bool, as_json: bool) -> None:
+def command(
+    names: tuple[str, ...], text_only: bool, mend: bool, installs: bool, platform: str, set_name: str,
+    offline: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Check the hygiene of all stacks.
 
     Trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements, self-references.
@@ -43,24 +73,35 @@ def command(names: tuple[str, ...], text_only: bool, mend: bool, offline: bool, 
     from patchq.stacks.check import check
 
     project = open_project(as_json)
+    if (set_name and not installs) or (installs and (names or text_only or mend)):
+        raise click.UsageError(
+            "--installs looks at a set, --set says at which; it takes neither names nor other checks"
+        )
     written: tuple[str, ...] = ()
     if mend:
         from patchq.stacks.fix import fix
 
         written = fix(project, names).written
-    found = check(project, names, offline=offline, text_only=text_only)
-    if not text_only:
-        found += _shared(project, names, offline)
+    resolved: list[dict[str, Any]] = []
+    if installs:
+        found, resolved = _installs(project, set_name, platform, offline)
+    else:
+        found = check(project, names, offline=offline, text_only=text_only)
+        found += [] if text_only else _shared(project, names, offline)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
-        emit("check", {"findings": [asdict(f) for f in found], "written": list(written)})
+        emit("check", {"findings": [asdict(f) for f in found], "written": list(written), "resolved": resolved})
     else:
         for name in written:
             echo(f"{name}: rewritten")
         for f in found:
             where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
             word = "" if f.level == "problem" else f"{f.level}: "
-            echo(f"{where}: {word}{f.message} [{f.rule}]\n    {f.hint}")
+            echo(f"{where}{': ' * bool(where)}{word}{f.message} [{f.rule}]\n    {f.hint}")
+        for one in (r for r in resolved if r["packages"]):
+            without = f" without {len(one['lacked'])} that the index lacks" if one["lacked"] else ""
+            echo(f"set {one['set_name']} on {one['platform']}: {len(one['packages'])} packages resolve{without}")
+    if not as_json and not installs:
         count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
         aside = len(found) - len(problems)
         echo(
