@@ -9,6 +9,7 @@ __all__ = [
     "gather",
     "headers",
     "hosts",
+    "limits",
     "mails",
     "monkey",
     "overlay",

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from patchq.adopt.limits import MOST, MOST_ALL, read_edited, read_list, too_large
 from patchq.adopt.recipe import recipe_patches
 from patchq.errors import FormatError, UserError
 from patchq.sources.archive import members, opened_archive
 from patchq.stacks.export import slug
-from patchq.system import fsio
 
-#: Bytes of a patch, and of an archive of patches.
-MOST = 256 << 20
 _PATCH = re.compile(r".*\.(patch|diff|mbox|eml)$", re.IGNORECASE)
 _DEBIAN = re.compile(r".*\.debian\.tar\.\w+$")
 _NUMBERED = re.compile(r"\d+[-_.]")
@@ -27,14 +25,21 @@ _NUMBERED = re.compile(r"\d+[-_.]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file that is to be read, its bytes, and how its tool applies it."""
+    """A file that is to be read, its bytes or where it lies, and how its tool applies it."""
 
-    data: bytes
+    data: bytes | Path
     where: str
     name: str
     strip: int = 1
     folder: str = ""
     origin: str = ""
+
+    def read(self) -> bytes:
+        """Its bytes.
+
+        :raises FormatError: if it is too large for a patch.
+        """
+        return self.data if isinstance(self.data, bytes) else read_edited(self.data)
 
 
 def places(path: Path) -> list[Place]:
@@ -54,10 +59,7 @@ def places(path: Path) -> list[Place]:
 
 
 def _place(path: Path, strip: int = 1, folder: str = "") -> Place:
-    data = fsio.read_limited(path, MOST)
-    if data is None:
-        raise UserError(f"{path} is not there", hint="restore it")
-    return Place(data, str(path), slug(path.name), strip, folder, origin_of(path))
+    return Place(path, str(path), slug(path.name), strip, folder, origin_of(path))
 
 
 def origin_of(path: Path) -> str:
@@ -74,12 +76,10 @@ def _in_folder(folder: Path) -> list[Place]:
     for inner in ("debian/patches", "patches"):
         if (folder / inner / "series").is_file() or (inner == "patches" and _is_openwrt(folder)):
             return _in_folder(folder / inner)
-    series = fsio.read_or_none(folder / "series")
-    if series is not None:
-        return _series(folder, series.decode("utf-8", "replace"))
-    electron = fsio.read_or_none(folder / ".patches")
-    if electron is not None:
-        names = [line.strip() for line in electron.decode("utf-8", "replace").splitlines()]
+    if (folder / "series").exists():
+        return _series(folder, read_list(folder / "series"))
+    if (folder / ".patches").exists():
+        names = [line.strip() for line in read_list(folder / ".patches").splitlines()]
         return [_place(_inside(folder, ".patches", name)) for name in names if name and not name.startswith("#")]
     if (folder / "config.json").is_file():
         raise UserError(
@@ -105,7 +105,7 @@ def _is_openwrt(folder: Path) -> bool:
 
 def _electron_folders(folder: Path) -> list[str]:
     try:
-        found = json.loads((folder / "config.json").read_bytes())
+        found = json.loads(read_list(folder / "config.json"))
         return [str(entry["patch_dir"]) for entry in found] if isinstance(found, list) else list(map(str, found))
     except (ValueError, TypeError, KeyError):
         return [p.parent.name for p in sorted(folder.glob("*/.patches"))]
@@ -140,15 +140,21 @@ def _inside(folder: Path, listed_in: str, name: str) -> Path:
 def _debian_archive(path: Path) -> list[Place]:
     """``debian/patches`` of a source package: its ``.debian.tar``, or the ``.dsc`` that names it."""
     if path.suffix == ".dsc":
-        names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", path.read_text("utf-8", "replace"), re.MULTILINE)
+        names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", read_list(path), re.MULTILINE)
         if not names or not (path.parent / PurePosixPath(names[0]).name).is_file():
             raise UserError(f"{path} has no .debian.tar beside it", hint="`dget` or `apt-get source` brings both")
         path = path.parent / PurePosixPath(names[0]).name
     files: dict[str, bytes] = {}
+    left = MOST_ALL
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
         for member in members(tar, path.name):
             name = member.path.decode("utf-8", "replace")
-            if name.startswith("patches/") and not isinstance(member.data, bytes) and member.size <= MOST:
+            if name.startswith("patches/") and not isinstance(member.data, bytes):
+                left -= member.size
+                if member.size > MOST:
+                    raise too_large(f"{path}: debian/{name}", f"{member.size} bytes", MOST)
+                if left < 0:
+                    raise too_large(f"{path}: debian/patches", f"more than {MOST_ALL} bytes", MOST_ALL)
                 files[name.removeprefix("patches/")] = member.data.read()
     return _listed(path, files)
 

@@ -10,6 +10,7 @@ from patchq.adopt.folders import origin_of, places
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.headers import settle
 from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
+from patchq.adopt.limits import MOST_ALL, read_stream, too_large
 from patchq.adopt.mails import read_data
 from patchq.adopt.monkey import from_monkey_patches, replacements
 from patchq.adopt.overlay import from_overlay, from_site_packages
@@ -162,13 +163,23 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | Non
     """
     reading = reading or Reading()
     found: list[Found] = []
+    left = MOST_ALL
     for path in paths:
         if path == STDIN:
             found += _of(read_data(stdin, "standard input", "patch", 1), "", reading, "")
             continue
+        if _is_piped(path):
+            with path.open("rb") as file:
+                data = read_stream(file, str(path))
+            found += _of(read_data(data, str(path), "patch", 1), "", reading, "")
+            continue
         for place in places(path):
             try:
-                read = read_data(place.data, place.where, place.name, place.strip)
+                data = place.read()
+                left -= len(data)
+                if left < 0:
+                    raise too_large(f"{place.where} with those before it", f"more than {MOST_ALL} bytes", MOST_ALL)
+                read = read_data(data, place.where, place.name, place.strip)
             except PatchqError as error:
                 read = [Found(place.name, place.where, None, "", problem=error)]
             found += _of(read, place.folder, reading, place.origin)
@@ -176,6 +187,11 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | Non
         told = [*dict.fromkeys(said for f in found for said in f.said)] or [f"{paths[0]} holds no diff"]
         raise UserError("; ".join(told), hint="is it a patch?")
     return found
+
+
+def _is_piped(path: Path) -> bool:
+    """Whether it is what a shell gives for ``<(command)``."""
+    return str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and path.is_fifo()
 
 
 def _of(found: Sequence[Found], folder: str, reading: Reading, origin: str) -> list[Found]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchq.adopt.limits import MOST, read_edited
 from patchq.errors import SourceError, UserError
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.repository import Git, scratch
@@ -101,7 +102,8 @@ def mails_of(address: Address) -> bytes:
     :raises SourceError: if it doesn't.
     """
     name = f"{address.number or address.commit}.patch"
-    return index.download(index.IndexFile(name, address.patch, ""), "").read_bytes()
+    path = index.download(index.IndexFile(name, address.patch, ""), "", most=MOST)
+    return read_edited(path)
 
 
 def _fetch_one(into: Git, url: str, refs: Sequence[str], number: int) -> str:

@@ -12,9 +12,12 @@ from pathlib import Path
 
 from patchq.adopt.found import Found
 from patchq.adopt.headers import fields_of, first_address, read_text, settle
+from patchq.adopt.limits import MOST_MAILS, too_large
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import (
     BLANKS,
+    MOST_HEAD,
+    MOST_MESSAGE,
     Ident,
     clean_message,
     clean_subject,
@@ -57,6 +60,7 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
     :raises FormatError: for a mail that git can't read.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
+    _check_words(data, where)
     if plain := _read_plain(where, data, name, strip):
         return [plain]
     head = data.partition(b"\n\n")[0]
@@ -69,12 +73,26 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
     if (mail := _MAGIC_LATER.search(data)) and (not diff_at or mail.start() < diff_at.start()):
         found = list(_read_mails(where, data[mail.start() + 1 :], name, strip))
         return [_with_preamble(found[0], decode(data[: mail.start()])), *found[1:]]
+    _check_message(data[: diff_at.start()] if diff_at else data, where)
     _, text, diff = split_mail(b"From x\n\n" + data)
     if not diff.strip() and (at := _BARE_HUNKS.search(data)):
         text, diff = data[: at.start()], data[at.start() :]
     if not diff.strip():
         raise UserError(f"{where} holds no diff", hint="is it a patch?")
     return [_of_text(decode(text), diff, where, name, strip)]
+
+
+def _check_words(data: bytes, where: str) -> None:
+    """:raises UserError: for what begins with more than a header has, and no diff in it."""
+    start = data[: MOST_HEAD + 1]
+    if len(start) > MOST_HEAD and not re.search(rb"\r?\n\r?\n", start) and not _DIFF.search(start):
+        raise too_large(where, f"more than {MOST_HEAD} bytes before its first blank line", MOST_HEAD)
+
+
+def _check_message(message: bytes, where: str) -> None:
+    """:raises UserError: for more words than a message has."""
+    if len(message) > MOST_MESSAGE:
+        raise too_large(where, f"{len(message)} bytes before its diff, or without one", MOST_MESSAGE)
 
 
 def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found:
@@ -154,6 +172,8 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
 
 def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Found]:
     """Mails by git's own parsers, which know charsets, transfer encodings, attachments and flowed text."""
+    if data.count(b"\nFrom ") > MOST_MAILS:
+        raise too_large(place, f"more than {MOST_MAILS} lines that mails begin with", MOST_MAILS)
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text)
         git = Outside(folder)
@@ -167,18 +187,22 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
         mails = sorted(p for p in folder.iterdir() if p.name.isdigit())
         for mail in mails:
             where = f"{place} (mail {int(mail.name)})"
+            data = mail.read_bytes()
+            _check_words(data, where)
             try:
                 # Into UTF-8, as Command pins it; given --encoding, git 2.39 converts nothing.
-                info = git.run("mailinfo", "-k", "body", "diff", data=mail.read_bytes())
+                info = git.run("mailinfo", "-k", "body", "diff", data=data)
             except runner.CommandError as error:
                 raise FormatError(f"{where}: git can't read it: {error.said}", hint="save it as UTF-8 text") from None
-            info = _in_utf8(mail.read_bytes(), info)
-            if b"\0" in (folder / "body").read_bytes():
+            info = _in_utf8(data, info)
+            body = (folder / "body").read_bytes()
+            _check_message(body, where)
+            if b"\0" in body:
                 raise FormatError(f"{where} has a NUL byte in its message", hint="take it out")
-            found = _of_mail(mail.read_bytes(), info, (folder / "body").read_bytes(), (folder / "diff").read_bytes())
+            found = _of_mail(data, info, body, (folder / "diff").read_bytes())
             own = name if len(mails) == 1 else slug(found.message.split("\n", 1)[0])
             author, told = (None, found.said) if found.left_out else _author(git, info, where)
-            head = re.split(rb"\r?\n\r?\n", mail.read_bytes(), maxsplit=1)[0].partition(b"\n")
+            head = re.split(rb"\r?\n\r?\n", data, maxsplit=1)[0].partition(b"\n")
             fields = decode(head[2] if head[0].startswith(b"From ") else b"".join(head))
             said = settle(found.message, fields_of(fields), "".join(_values(info, "Author")) or "")
             if author is None and (pair := first_address(said.author))[1]:

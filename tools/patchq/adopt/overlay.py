@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import os
 import stat
 import tempfile
@@ -13,11 +12,13 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from patchq.adopt.found import Found
+from patchq.adopt.limits import read_edited
 from patchq.errors import UserError
 from patchq.formats.treepath import is_tree_path
 from patchq.git.repository import Git
 from patchq.names import TreeId, show_path
 from patchq.stacks.export import slug
+from patchq.system import fsio
 
 #: Not somebody's edits.
 _NOT = {".git", "__pycache__", ".DS_Store"}
@@ -101,7 +102,7 @@ def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
         old = known.get(path)
         new = b"100755" if file.stat().st_mode & 0o100 else b"100644"
         # Copied out of a container, and into one, modes get lost.
-        placed[path] = old.mode if old and old.mode in (b"100644", b"100755") else new, file.read_bytes()
+        placed[path] = old.mode if old and old.mode in (b"100644", b"100755") else new, read_edited(file)
     return tree_with(store, base, placed)
 
 
@@ -167,5 +168,5 @@ def _differs(path: Path, digest: str) -> bool:
     kind, _, value = digest.partition("=")
     if kind != "sha256" or not path.is_file():
         return False
-    there = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+    there = base64.urlsafe_b64encode(bytes.fromhex(fsio.sha256_file(path))).rstrip(b"=").decode()
     return there != value

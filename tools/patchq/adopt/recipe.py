@@ -7,9 +7,11 @@ machines or builds make is told.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchq.adopt.limits import MOST_INCLUDED, read_list, too_large
 from patchq.errors import UserError
 
 _ASSIGN = re.compile(
@@ -36,7 +38,7 @@ def recipe_patches(recipe: Path) -> list[RecipePatch]:
     name, _, version = recipe.stem.partition("_")
     words = {"PN": name, "BPN": name, "PV": version, "BP": f"{name}-{version}", "P": f"{name}-{version}"}
     found = []
-    for entry in _uris(_text(recipe, words)):
+    for entry in _uris(_text(recipe, words, [])):
         scheme, _, rest = entry.partition("://")
         path, *parameters = rest.split(";")
         given = dict(p.partition("=")[::2] for p in parameters)
@@ -56,12 +58,20 @@ def recipe_patches(recipe: Path) -> list[RecipePatch]:
     return found
 
 
-def _text(recipe: Path, words: dict[str, str], depth: int = 0) -> str:
-    text = re.sub(r"^#.*\n", "", recipe.read_text("utf-8", "replace"), flags=re.MULTILINE)
+def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: list[Path] | None = None) -> str:
+    """A recipe with what it includes in its place.
+
+    :param above: those that include it; ``count``: all that were read.
+    """
+    count = [] if count is None else count
+    count.append(recipe)
+    if len(count) > MOST_INCLUDED:
+        raise too_large(str(count[0]), f"more than {MOST_INCLUDED} includes", MOST_INCLUDED)
+    text = re.sub(r"^#.*\n", "", read_list(recipe), flags=re.MULTILINE)
 
     def included(match: re.Match[str]) -> str:
         path = recipe.parent / Path(_expand(match[1], words)).name
-        return _text(path, words, depth + 1) if depth < 5 and path.is_file() else ""
+        return _text(path, words, [*above, recipe], count) if path not in (*above, recipe) and path.is_file() else ""
 
     return _INCLUDE.sub(included, text)
 

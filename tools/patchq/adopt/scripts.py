@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from patchq.adopt.found import Found
+from patchq.adopt.limits import read_edited
 from patchq.adopt.shell import Step
 from patchq.errors import UserError
 from patchq.formats.diff import GITLINK
@@ -93,7 +94,8 @@ def _run(
 def snapshot(store: Git, folder: Path, before: TreeId) -> TreeId:
     """The tree of a folder's files, byte for byte: no attribute in it has a say, and no name is ignored."""
     old = store.list_tree(before)
-    there: dict[bytes, tuple[bytes, bytes]] = {}
+    there: set[bytes] = set()
+    lines = []
     for at, folders, names in os.walk(os.fsencode(folder)):
         folders[:] = [name for name in folders if name != b".git"]
         links = [name for name in folders if os.path.islink(os.path.join(at, name))]
@@ -102,16 +104,19 @@ def snapshot(store: Git, folder: Path, before: TreeId) -> TreeId:
             about = os.lstat(path).st_mode
             key = os.path.relpath(path, os.fsencode(folder))
             if stat.S_ISLNK(about):
-                there[key] = b"120000", os.readlink(path)
+                mode, data = b"120000", os.readlink(path)
             elif stat.S_ISREG(about):
-                there[key] = b"100755" if about & 0o100 else b"100644", Path(os.fsdecode(path)).read_bytes()
+                mode, data = b"100755" if about & 0o100 else b"100644", read_edited(Path(os.fsdecode(path)))
+            else:
+                continue
+            there.add(key)
+            blob = blob_id(data)
+            if key not in old or (old[key].mode, old[key].blob) != (mode, blob):
+                store.run("hash-object", "-w", "--stdin", data=data)
+                lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), key))
     zero = b"0" * 40
-    lines = [b"0 %s\t%s\0" % (zero, path) for path, entry in old.items() if path not in there and entry.mode != GITLINK]
-    for path, (mode, data) in there.items():
-        blob = blob_id(data)
-        if path not in old or (old[path].mode, old[path].blob) != (mode, blob):
-            store.run("hash-object", "-w", "--stdin", data=data)
-            lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), path))
+    gone = [path for path, entry in old.items() if path not in there and entry.mode != GITLINK]
+    lines = [*(b"0 %s\t%s\0" % (zero, path) for path in gone), *lines]
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         env = {"GIT_INDEX_FILE": str(Path(text) / "index")}
         store.run("read-tree", before, env=env)

@@ -216,12 +216,13 @@ def keep(path: Path, sha256: str) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> Path:
+def download(file: IndexFile, sha256: str, progress: Progress | None = None, *, most: int = 0) -> Path:
     """Bring a file into the cache, checked on the way; it gets its name only when it is right.
 
     One that broke off, in this command or an earlier one, goes on where it ends, where the server can do so.
 
     :param sha256: what the lock says; empty to take what the index says.
+    :param most: bytes past which it is given up; :data:`MOST_BYTES` by default.
     :raises SourceError: if the bytes are not those, or the transfer breaks off.
     """
     from patchq.sources import partial
@@ -231,10 +232,10 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> 
         return have
     root = cache_folder()
     with partial.opened(root, expected) as part:
-        _bring(file, part, progress)
+        _bring(file, part, progress, most or MOST_BYTES)
         if part.resumed and part.digest.hexdigest() != expected:
             part.clear()  # what an earlier command left wasn't of this file
-            _bring(file, part, progress)
+            _bring(file, part, progress, most or MOST_BYTES)
         found = part.digest.hexdigest()
         if expected and found != expected:
             part.clear()
@@ -247,7 +248,7 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None) -> 
         return target
 
 
-def _bring(file: IndexFile, part: Partial, progress: Progress | None) -> None:
+def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int) -> None:
     """All of a file that isn't there yet, asked for again where an answer breaks off after it brought something.
 
     :raises SourceError: if it can't be had.
@@ -257,7 +258,7 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None) -> None:
     for left in reversed(range(RESUMED)):
         before = part.size
         try:
-            _transfer(file, part, progress)
+            _transfer(file, part, progress, most)
             if not part.total or part.size >= part.total:
                 return
             said = f"{file.name}: {part.size} of {part.total} bytes came"
@@ -270,7 +271,7 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None) -> None:
             raise SourceError(f"{said}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
 
 
-def _transfer(file: IndexFile, part: Partial, progress: Progress | None) -> None:
+def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: int) -> None:
     """One answer of the server's, as far as it comes."""
     begun = time.monotonic()
     with session(file.url) as own, own.get(file.url, stream=True, timeout=TIMEOUT, headers=part.asking()) as response:
@@ -282,11 +283,9 @@ def _transfer(file: IndexFile, part: Partial, progress: Progress | None) -> None
         first = part.size
         for chunk in _chunks(response):
             part.write(chunk)
-            if part.size > MOST_BYTES:
+            if part.size > most:
                 part.clear()
-                raise SourceError(
-                    f"{file.name} is larger than {MOST_BYTES >> 20} MiB", hint="no release is; check the index"
-                )
+                raise SourceError(f"{file.name} is larger than {most >> 20} MiB", hint="no release is; check the index")
             if time.monotonic() - begun > TIMEOUT + (part.size - first) / SLOWEST:
                 raise SourceError(f"{file.name} comes too slowly: {part.size} bytes so far", hint=_OFFLINE_HINT)
             if progress:

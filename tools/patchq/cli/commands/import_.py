@@ -52,6 +52,7 @@ def command(
     from patchq.adopt.adopt import Wish, import_patches
     from patchq.adopt.found import Reading
     from patchq.adopt.gather import STDIN, Request
+    from patchq.adopt.limits import read_stream
 
     urls = [p for p in paths if "://" in p]
     if offline and (urls or requests):
@@ -59,7 +60,7 @@ def command(
     if not (paths or requests or commands or overlay or site):
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
     files = [Path(p) for p in paths if p not in urls]
-    stdin = sys.stdin.buffer.read() if STDIN in files else b""
+    stdin = read_stream(sys.stdin.buffer, "standard input") if STDIN in files else b""
     request = Request(
         files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way)
     )  # fmt: skip

@@ -1,0 +1,47 @@
+"""How much of what comes from elsewhere is read: memory stays bounded, and a sentence says what was too large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+from patchq.errors import UserError
+from patchq.system import fsio
+
+#: Bytes of a patch, or of an edited file; of all patches of one import; of a series, a recipe, a list.
+MOST, MOST_ALL, MOST_TEXT = 256 << 20, 512 << 20, 16 << 20
+#: Mails of an mbox; recipes that one includes.
+MOST_MAILS, MOST_INCLUDED = 10_000, 100
+_HINT = "see the limits in docs/reference/formats.md; is it a patch?"
+
+
+def too_large(where: str, size: str, most: int) -> UserError:
+    """What says so."""
+    return UserError(f"{where}: {size}; {most} are the most", hint=_HINT)
+
+
+def read_stream(file: IO[bytes], where: str) -> bytes:
+    """All that is piped in.
+
+    :raises UserError: if that is more than a patch has.
+    """
+    data = file.read(MOST + 1)
+    if len(data) > MOST:
+        raise too_large(where, f"more than {MOST} bytes", MOST)
+    return data
+
+
+def read_edited(path: Path) -> bytes:
+    """A file that somebody edited.
+
+    :raises FormatError: if it is too large to be one.
+    """
+    return fsio.read_limited(path, MOST) or b""
+
+
+def read_list(path: Path) -> str:
+    """A text that names patches; what isn't UTF-8 in it is shown as that.
+
+    :raises FormatError: if it is too large to be one, or no file.
+    """
+    return (fsio.read_limited(path, MOST_TEXT) or b"").decode("utf-8", "replace")
