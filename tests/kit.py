@@ -31,6 +31,14 @@ def git(folder: Path, *args: str, data: bytes | None = None, env: dict[str, str]
     return done.stdout.decode("utf-8", "surrogateescape").strip()
 
 
+def new_repository(folder: Path, tag: str = "v1") -> None:
+    """Make a folder with files a repository, all of it tagged."""
+    git(folder, "init", "-q")
+    git(folder, "add", "-fA")
+    git(folder, "commit", "-q", "-m", tag)
+    git(folder, "tag", tag)
+
+
 def commit_files(folder: Path, files: dict[str, bytes | None], message: str = "change") -> str:
     """Write files (None removes), commit them all, and return the commit."""
     for name, data in files.items():

@@ -185,3 +185,44 @@ def test_where_it_was_is_told(patchq: Patchq, tmp_path: Path, monkeypatch: pytes
     header = adopted(patchq, Path("debian/x.patch"), MAIL + DIFF)
     assert header.value("Origin") == "debian/x.patch"
     assert git(patchq.layout.store, "log", "-1", "--format=%an", "up") == "Jane Roe"
+
+
+@pytest.mark.parametrize("above", ["", "Description: Spell three\nForwarded: no\n\n"], ids=["alone", "below DEP-3"])
+def test_what_git_show_writes(patchq: Patchq, upstream: Path, tmp_path: Path, above: str) -> None:
+    (upstream / "a.txt").write_bytes(numbered(40).replace(b"line 3\n", b"line three\n"))
+    git(
+        upstream, "commit", "-qam", "Spell three\n\nFor people.\n\nSigned-off-by: Al <al@example.org>", "--author", JANE
+    )
+    commit = git(upstream, "rev-parse", "HEAD")
+    header = adopted(patchq, tmp_path / "in" / "x.patch", f"{above}{git(upstream, 'show')}\n")
+    assert (header.author.name, header.author.email) == ("Jane Roe", "jane@example.org")
+    assert (header.author.when, header.author.zone) == (1767319445, "+0100")
+    assert header.subject == "Spell three"
+    assert "\n\nFor people.\n\n" in header.message
+    assert "Signed-off-by: Al <al@example.org>\n" in header.message
+    assert f"Origin: commit {commit}\n" in header.message
+    assert header.message.count("Spell three") == 1 + bool(above)
+
+
+def test_an_author_without_an_address_gives_way_to_one_with(patchq: Patchq, tmp_path: Path) -> None:
+    text = f"Description: Spell three\nAuthor: upstream\nAuthor: {JANE}\nLast-Update: 2026-01-02\n---\n{DIFF}"
+    header = adopted(patchq, tmp_path / "in" / "x.patch", text)
+    assert header.author.email == "jane@example.org"
+    assert "Co-authored-by: upstream\n" in header.message
+
+
+def test_a_day_without_a_time_and_an_address_in_a_name(patchq: Patchq, tmp_path: Path) -> None:
+    mail = 'From: "Ann ann@box and Jane Roe" <jane@example.org>\nDate: Wed, 11 Feb 2026\nSubject: [PATCH] Spell three\n\nWhy.\n---\n'
+    header = adopted(patchq, tmp_path / "in" / "x.patch", mail + DIFF)
+    assert (header.author.name, header.author.email) == ("Ann ann@box and Jane Roe", "jane@example.org")
+    assert (header.author.when, header.author.zone) == (1770811200, "+0000")
+
+
+@pytest.mark.parametrize("between", ["\n\n", "\n \n\n", " \n"])
+def test_blank_lines_between_files_and_moved_lines(
+    patchq: Patchq, upstream: Path, tmp_path: Path, between: str
+) -> None:
+    """Debian's busybox has such a patch, to a place that other patches move."""
+    moved = DIFF.replace("@@ -1,6 +1,6 @@", "@@ -2,6 +2,6 @@")
+    parts = [f"diff --git a/{name} b/{name}\n{moved.replace('a.txt', name)}" for name in ("a.txt", "b.txt")]
+    adopted(patchq, tmp_path / "in" / "x.patch", f"From: {JANE}\nSubject: x\n\n{between.join(parts)}{between}")

@@ -133,7 +133,8 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
                 raise OddDiff
             at += 1
         section.hunks += lines[start:at]
-        if at < len(lines) and lines[at][:1] in (b"+", b"-", b" ") and not lines[at].startswith((b"--- ", b"-- ")):
+        after = lines[at].rstrip() if at < len(lines) else b""
+        if after[:1] in (b"+", b"-", b" ") and not lines[at].startswith((b"--- ", b"-- ")):
             raise OddDiff
     if at == first:
         raise OddDiff

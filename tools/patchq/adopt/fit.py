@@ -21,6 +21,8 @@ from patchq.stacks.engine import Engine, Incoming
 
 _NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
+#: Blank lines between two files, or at the end: git and patch pass over them.
+_BETWEEN = re.compile(rb"\n[ \t]*\ndiff --git |\n[ \t]+\n?\Z")
 _FUZZ = "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
 #: What becomes of an item: those that are taken, and those that are not.
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
@@ -107,7 +109,7 @@ class Fitter:
             return self._left_out(patch), self.tree
         if patch.problem:
             self.errors.append(patch.problem)
-            said = patch.problem.message.removeprefix(f"{patch.where}: ")
+            said = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
             return Item(patch.name, patch.where, "unreadable", said), self.tree
         try:
             item, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
@@ -176,7 +178,7 @@ class Fitter:
             placing = (given if forced else find_placing(found, self.files, given)) or given
             if placing != given:
                 notes.append(f"{patch.where} is read with {placing or '-p1'}: its files lie there")
-            if placing == Placing() and diff.startswith(b"diff --git a/"):
+            if placing == Placing() and diff.startswith(b"diff --git a/") and not _BETWEEN.search(diff):
                 return diff, tuple(notes), False
             return as_git(found, placing, self.files), tuple(notes), False
         except OddDiff:

@@ -7,6 +7,7 @@ StGit and Buildroot write. What has a trailer here becomes one; all else stays w
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass, field
 from email import message_from_string
 from email.utils import getaddresses
@@ -26,6 +27,10 @@ _DEP3 = re.compile(
 )
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(?:[ \t]|$)")
 _FROM_LINE = re.compile(r"From: (.*<[^<>\s]+@?[^<>\s]*>)")
+#: What `git show` and `git log -p` write above a diff; the message is indented.
+_SHOWN = re.compile(
+    r"^commit ([0-9a-f]{40})\b.*\n((?:[A-Z][A-Za-z]+:[ \t].*\n)+)((?:[ \t]*\n|    .*\n)*)", re.MULTILINE
+)
 _STATUS_LINE = re.compile(r"^[ \t]*(Upstream[- ]Status|CVE):[ \t]*(\S.*)", re.IGNORECASE)
 _PICKED = re.compile(r"^\(cherry picked from commit ([0-9a-f]{7,40})\)", re.MULTILINE)
 _STATUS = re.compile(rf"({'|'.join(STATUS_WORDS)})\b[\s:,;-]*(.*)", re.IGNORECASE | re.DOTALL)
@@ -68,7 +73,9 @@ class _Draft:
             self.body += ["\n".join("" if line.strip() == "." else line for line in rest)] if rest else []
         elif low in ("description", "subject"):
             self.body.append("\n".join(lines))
-        elif low in ("author", "from") and not self.author:
+        elif low in ("author", "from") and ("@" not in self.author and ("@" in value or not self.author)):
+            if self.author:  # "Author: upstream" names nobody that git could
+                self.trailers.append(("Co-authored-by", self.author))
             self.author = " ".join(lines)
         elif low == "date" and not self.date:
             self.date = " ".join(lines)
@@ -83,10 +90,15 @@ class _Draft:
 def read_text(text: str) -> Said:
     """What stands above the diff of a patch that is no mail: DEP-3 fields, or words of a person."""
     draft = _Draft()
+    shown = _SHOWN.search(text + "\n")
+    if shown:
+        text = f"{text[: shown.start()]}\n{textwrap.dedent(shown[3])}\n{text[shown.end() :]}"
     # quilt keeps comments of its own there.
     paragraphs = [p for p in re.split(r"\n[ \t]*\n", clean_message(text).strip("\n")) if p.strip()]
     for number, paragraph in enumerate(paragraphs):
         lines = [line for line in paragraph.split("\n") if not line.startswith("#!")]
+        if not lines:
+            continue
         if lone := _FROM_LINE.fullmatch(paragraph):
             draft.take("From", lone[1])
         elif _is_header(lines) and (number == 0 or _only_known(lines)):
@@ -97,6 +109,12 @@ def read_text(text: str) -> Said:
             draft.body += [rest] if rest else []
         else:
             draft.body.append("\n".join(lines))
+    if shown:
+        fields = message_from_string(shown[2] + "\n")
+        draft.take("Author", fields.get("Author", ""))
+        draft.take("Date", fields.get("AuthorDate") or fields.get("Date") or "")
+        if not any(key.lower() == "origin" for key, _ in draft.trailers):
+            draft.trailers.append(("Origin", f"commit {shown[1]}"))
     subject = draft.subject or (draft.body.pop(0) if draft.body else "")
     message = clean_message("\n\n".join([subject, *draft.body]))
     return settle(message, draft.trailers, draft.author, draft.date)

@@ -50,6 +50,8 @@ _PLAIN_NAME = re.compile(r"\w(?:[^<>\n]*\w)?")
 _ENCODED_ELSE = re.compile(rb"=\?(?!utf-8\?q\?)", re.IGNORECASE)
 _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 _CR_DIFF = re.compile(rb"^(?:diff --git|---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
+_DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
+_FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
 _COVER = re.compile(r"\[[^\]]*\b0+/\d+\b[^\]]*\]")
 
 
@@ -201,9 +203,9 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
                 raise FormatError(f"{where} has a NUL byte in its message", hint="take it out")
             found = _of_mail(data, info, body, (folder / "diff").read_bytes())
             own = name if len(mails) == 1 else slug(found.message.split("\n", 1)[0])
-            author, told = (None, found.said) if found.left_out else _author(git, info, where)
             head = re.split(rb"\r?\n\r?\n", data, maxsplit=1)[0].partition(b"\n")
             fields = decode(head[2] if head[0].startswith(b"From ") else b"".join(head))
+            author, told = (None, found.said) if found.left_out else _author(git, info, where, fields)
             said = settle(found.message, fields_of(fields), "".join(_values(info, "Author")) or "")
             if author is None and (pair := first_address(said.author))[1]:
                 author, told = _ident(git, *pair, said.date), ()
@@ -255,9 +257,15 @@ def _values(info: bytes, field: str) -> list[str]:
     return [decode(x[len(prefix) :]) for x in info.split(b"\n") if x.startswith(prefix)]
 
 
-def _author(git: Command, info: bytes, where: str) -> tuple[Ident | None, tuple[str, ...]]:
-    """The author that git would write into the commit; None where the mail names nobody."""
+def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident | None, tuple[str, ...]]:
+    """The author that git would write into the commit; None where the mail names nobody.
+
+    git takes the first word with an @ for the address, also one of the name's.
+    """
     name, email, date = ("".join(_values(info, field)) for field in ("Author", "Email", "Date"))
+    given = _FROM.search(fields)
+    if given and email and email != given[2] and email in given[1].split():
+        name, email = given[1].strip().strip('"'), given[2]
     said = () if date else ("has no Date: it is dated now",)
     if not _values(info, "Author"):
         return None, ("has no From:",)
@@ -276,7 +284,12 @@ def _author(git: Command, info: bytes, where: str) -> tuple[Ident | None, tuple[
 
 
 def _other_date(date: str) -> str:
-    """A date that git doesn't read but mail has had, such as a year of two digits; as it was where it is none."""
+    """A date that git doesn't read but mail has had: a year of two digits, a day without a time, which is its noon.
+
+    As it was where it is none.
+    """
+    if day := _DAY.fullmatch(date.strip()):
+        date = f"{day[1]} 12:00:00 +0000"
     try:
         when = parsedate_to_datetime(date)
         return f"@{int(when.timestamp())} {when:%z}"
