@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchq.build import attest
 from patchq.errors import UserError
 from patchq.formats.render import render
 from patchq.project import own
@@ -61,6 +62,8 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
         "dist": f"{project.layout.dist.name}/{set_name}",
         "stack_id": applied_stack_id(project, set_name), "set_name": set_name,
         "patchq": own.source(), "case": own.CASE,
+        # The signature too, where there is one: a star may stand for nothing.
+        "attestation": "provenance.*json" if project.lock.signing else attest.NAME,
         "lock_sha256": fsio.sha256_file(project.layout.lock),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
         "folder": folder.relative_to(root).as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),

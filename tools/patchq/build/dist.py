@@ -13,6 +13,7 @@ from typing import Any
 from patchq.build import attest, platforms
 from patchq.build.job import Job, Made
 from patchq.build.sbom import render
+from patchq.environment import signatures
 from patchq.errors import StateError
 from patchq.formats.lock import BuildConfig
 from patchq.stacks.applied import Applied
@@ -152,7 +153,16 @@ def write_beside(job: Job) -> None:
         "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
     }
     wheels = {w[2]: w[3] for w in [*known, *kernels]}
-    documents[attest.NAME] = attest.statement(job, wheels)
+    statement = attest.statement(job, wheels)
+    documents[attest.NAME] = statement
+    if signing := job.project.lock.signing:
+        name, root = signatures.name_of(signing), job.project.layout.root
+        old = fsio.read_or_none(folder / name)
+        # Not every kind of key gives the same bytes twice: what is right stays.
+        if old is None or signatures.fault(signing, root, statement, old):
+            fsio.remove(folder / name)
+            if signed := signatures.sign(signing, root, statement):
+                documents[name] = signed
     for name, data in documents.items():
         if fsio.read_or_none(folder / name) != data:
             fsio.write_atomic(folder / name, data)

@@ -7,7 +7,7 @@ from pathlib import Path
 from patchq.build import attest
 from patchq.build.reference import wheels_of
 from patchq.environment.image import read_image
-from patchq.environment.inspect_image import Expected, ImageVerdict, judge_image, kept, wanted
+from patchq.environment.inspect_image import Expected, ImageVerdict, Signer, judge_image, kept, wanted
 from patchq.errors import UserError
 from patchq.project.project import Project
 from patchq.stacks.applied import compute_stack_id, read_applied
@@ -33,5 +33,6 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
         {a.build.distribution: a.build.package for a in applied if a.build},
         references,
         fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
+        Signer(project.lock.signing, project.layout.root) if project.lock.signing else None,
     )
     return judge_image(read_image(path, wanted, kept, platform), expected)

@@ -10,6 +10,7 @@ __all__ = [
     "machine",
     "probe",
     "ptx",
+    "signatures",
     "startup",
     "toolkits",
     "verify",

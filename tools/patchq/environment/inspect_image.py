@@ -10,11 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from pathlib import Path
 
+from patchq.environment import signatures
 from patchq.environment.image import Entry, Image
 from patchq.environment.installed import Reference
 from patchq.errors import FormatError
 from patchq.formats.manifest import Manifest, parse_manifest
+from patchq.formats.signing import Signing
 from patchq.names import show_path
 
 #: Labels that ``compose`` writes: the stack's id, the SHA-256 of upstream.lock, and the set's name.
@@ -27,10 +30,19 @@ _OWN = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
 
 
 @dataclass(frozen=True, slots=True)
+class Signer:
+    """By whom the attestation must be signed; ``root`` is the project's folder, where its key lies."""
+
+    signing: Signing
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Expected:
     """What the lock says. ``statement`` is the attestation beside the wheels, ``None`` where there is none.
 
     :ivar packages: distribution to import name of what must be there.
+    :ivar signer: None where the lock asks for no signature.
     """
 
     stack_id: str
@@ -39,6 +51,7 @@ class Expected:
     packages: Mapping[str, str]
     references: Sequence[Reference]
     statement: bytes | None
+    signer: Signer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +140,12 @@ def _attestation(image: Image, expected: Expected, problems: list[str]) -> None:
         return
     if expected.statement is not None and entry.text != expected.statement:
         problems.append("its attestation is another one than that of the wheels")
+    if expected.signer:
+        name = signatures.name_of(expected.signer.signing)
+        beside = image.files.get(f"{FOLDER}/{name}")
+        signed = beside.text if beside else None
+        if wrong := signatures.fault(expected.signer.signing, expected.signer.root, entry.text, signed):
+            problems.append(f"its attestation {wrong} (/{FOLDER}/{name})")
     try:
         told = json.loads(entry.text)
         parameters = told["predicate"]["buildDefinition"]["externalParameters"]

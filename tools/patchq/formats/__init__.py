@@ -15,6 +15,7 @@ __all__ = [
     "relock",
     "render",
     "series",
+    "signing",
     "toml",
     "treepath",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
-from patchq.formats import mergers, toml
+from patchq.formats import mergers, signing, toml
 from patchq.formats.checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref
@@ -121,6 +121,7 @@ class Lock:
         has, and why that is meant.
     :ivar mergers: programs by name, for ``resolve --merger``.
     :ivar patchq: the version that the project is made with; empty for any.
+    :ivar signing: by whom attestations are to be signed; None if they needn't be.
     """
 
     default_set: str
@@ -130,6 +131,7 @@ class Lock:
     mergers: Mapping[str, str] = field(default_factory=dict)
     mismatches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     patchq: str = ""
+    signing: signing.Signing | None = None
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """The pins of a set, parents before what is nested in them.
@@ -184,7 +186,8 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         name: reader.mismatches(name, table, sets) for name, table in reader.table(raw, "mismatches", "").items()
     }
     made_with = reader.text(raw, "patchq", "patchq")
-    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches, made_with)
+    who = signing.read(raw, where)
+    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches, made_with, who)
 
 
 class _Reader:
