@@ -86,6 +86,17 @@ class Objects:
         return self.count
 
 
+def merge_trees(git: Git, triples: Sequence[tuple[TreeId, TreeId, TreeId]]) -> list[Merge]:
+    """Merge trees (base, ours, theirs) in memory, all by two processes."""
+    with Objects(git, set()) as objects:
+        roots = [objects.commit(base) for base, _, _ in triples]
+        marks = [
+            (objects.commit(ours, parent=root), objects.commit(theirs, parent=root))
+            for root, (_, ours, theirs) in zip(roots, triples, strict=True)
+        ]
+    return git.merge([(objects.id(ours), objects.id(theirs)) for ours, theirs in marks])
+
+
 def flat_trees(git: Git, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:
     """The entries of trees whose files are named by numbers, all by one process."""
     raw = git.read_blobs(BlobId(tree) for tree in trees)

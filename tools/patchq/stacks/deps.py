@@ -7,11 +7,11 @@ What a patch says of itself (``Requires:``) is shown beside that; it may mean mo
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 
-from patchq.errors import ConflictError, UserError
-from patchq.git.replay import pick
+from patchq.errors import UserError
+from patchq.git.merges import merge_trees
 from patchq.git.repository import Git
 from patchq.names import TreeId
 from patchq.project.project import Project
@@ -49,7 +49,7 @@ def dependencies(project: Project, names: Sequence[str] = (), set_name: str = ""
 def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     graph, upstream = _Graph(store, carried), carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
-    all_needs = {name: graph.needs([number]) for number, name in enumerate(names)}
+    all_needs = dict(zip(names, graph.all_needs([[number] for number in range(len(names))]), strict=True))
     requires = {name: header.values("Requires") for name, header in carried.stack.headers()}
     found = []
     for name in names:
@@ -119,11 +119,16 @@ def dependents(store: Git, carried: Carried, name: str) -> list[str]:
     return found
 
 
+#: A patch by its number, and the tree that it is carried onto.
+_Key = tuple[int, TreeId]
+_Search = Generator[_Key, TreeId | None, list[str]]
+
+
 class _Graph:
     """The dependencies of one stack, each merge made once."""
 
     def __init__(self, store: Git, carried: Carried) -> None:
-        self.store, self.upstream = store, carried.stack.pin.upstream
+        self.store = store
         self.commits = carried.commits
         self.trees = [store.tree_of([carried.base])[0], *(info.tree for _, info in carried.commits)]
         self.touched = [touched(c) for c in store.changes_of([info.commit for _, info in carried.commits])]
@@ -131,10 +136,37 @@ class _Graph:
         for number, paths in enumerate(self.touched):
             for path in paths:
                 self.by_path.setdefault(path, []).append(number)
-        self.merged: dict[tuple[int, TreeId], TreeId | None] = {}
+        self.merged: dict[_Key, TreeId | None] = {}
 
     def needs(self, numbers: Sequence[int]) -> list[str]:
-        """What these patches can't be carried without, in the order of the series.
+        """What these patches can't be carried without, in the order of the series."""
+        return self.all_needs([numbers])[0]
+
+    def all_needs(self, groups: Sequence[Sequence[int]]) -> list[list[str]]:
+        """Of each group what its patches can't be carried without.
+
+        The searches go on side by side, so that what all of them want merged next is merged by one process.
+        """
+        found: list[list[str]] = [[] for _ in groups]
+        searches: list[tuple[int, _Search, TreeId | None]]
+        searches = [(n, self._search(numbers), None) for n, numbers in enumerate(groups)]
+        while searches:
+            asked: list[tuple[int, _Search, _Key]] = []
+            for n, search, answer in searches:
+                try:
+                    key = search.send(answer)
+                    while key in self.merged:
+                        key = search.send(self.merged[key])
+                except StopIteration as end:
+                    found[n] = end.value
+                else:
+                    asked.append((n, search, key))
+            self._merge(list(dict.fromkeys(key for *_, key in asked)))
+            searches = [(n, search, self.merged[key]) for n, search, key in asked]
+        return found
+
+    def _search(self, numbers: Sequence[int]) -> _Search:
+        """What a group needs; asks for a patch carried onto a tree, and is sent the tree, or None for a conflict.
 
         Each earlier patch, from the last to the first, is left out, and what is kept so far carried over
         the gap: where that conflicts, the patch is needed. So is what it needs in turn.
@@ -150,7 +182,7 @@ class _Graph:
             block = [k for k in kept if k > other]
             onto: TreeId | None = self.trees[other]
             for member in block:
-                onto = self._carry(member, onto) if onto is not None else None
+                onto = (yield member, onto) if onto is not None else None
             if onto is None:
                 insort(kept, other)
                 waiting |= self._sharing(other)
@@ -160,15 +192,14 @@ class _Graph:
         """The earlier patches that touch a path that this one touches, or one above or below it."""
         return {other for path in self.touched[number] for other in self.by_path[path] if other < number}
 
-    def _carry(self, number: int, onto: TreeId) -> TreeId | None:
-        key = (number, onto)
-        if key not in self.merged:
-            name, info = self.commits[number]
-            try:
-                self.merged[key] = pick(self.store, self.upstream, name, self.trees[number], info.tree, onto)
-            except ConflictError:
-                self.merged[key] = None
-        return self.merged[key]
+    def _merge(self, keys: Sequence[_Key]) -> None:
+        """Carry patches onto trees."""
+        # Onto the very tree that it was made on, a patch gives its own.
+        self.merged |= {(n, onto): self.commits[n][1].tree for n, onto in keys if self.trees[n] == onto}
+        rest = [key for key in keys if key not in self.merged]
+        triples = [(self.trees[n], onto, self.commits[n][1].tree) for n, onto in rest]
+        for key, merge in zip(rest, merge_trees(self.store, triples), strict=True):
+            self.merged[key] = None if merge.stages else merge.tree
 
 
 def as_dot(found: Sequence[Needs]) -> str:
