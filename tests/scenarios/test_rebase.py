@@ -201,6 +201,21 @@ def test_the_same_words_in_two_places_are_two_conflicts(stack: Patchq, upstream:
     assert ">>>>>>> second (written for v1)" in (parked(stack) / "a.txt").read_text()
 
 
+def test_a_resolution_replays_no_edit_away_from_its_conflict(proven: Patchq, upstream: Path) -> None:
+    """A person changed f(), too, when they resolved line 5. In v3 f() is gone, and g() has the same words."""
+    body = b"    n = int(n)\n    check(n)\n    if n < 0:\n        return 0\n    n = more(n)\n    return n\n\n"
+    head = with_lines(40, {5: b"otherwise\n"})
+    release(upstream, "v2", {"a.txt": head + b"def f(n):\n" + body + b"def g(n):\n" + body})
+    release(upstream, "v3", {"a.txt": head + b"def g(n):\n" + body})
+    told(proven, 3, "up", "--onto", "v2")
+    resolved = with_lines(40, {5: b"otherwise, changed\n"}) + b"def f(n):\n" + body.replace(b"0\n    n", b"1\n    n")
+    (parked(proven) / "a.txt").write_bytes(resolved + b"def g(n):\n" + body)
+    told(proven, 0, "up", "--continue")
+    found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
+    assert "changes lines away from the conflict" in found["stop"]["said"]
+    assert told(proven, 0, "up", "--continue")["steps"][0]["outcome"] == "replayed"
+
+
 def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
     release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})
@@ -463,3 +478,121 @@ def test_usage(stack: Patchq) -> None:
     assert "one of --onto" in stack.fails(2, "rebase", "up", "--onto", "v1", "--skip")
     assert "which upstream?" in stack.fails(1, "rebase", "--continue")
     assert "no rebase of up is under way" in stack.fails(1, "rebase", "up", "--continue")
+
+
+def one_patch(patchq: Patchq, upstream: Path, files: dict[str, bytes], changes: dict[str, bytes | None]) -> None:
+    """A stack of one patch on v1, which has these files too."""
+    commit_files(upstream, dict(files), "with more")
+    git(upstream, "tag", "-f", "v1")
+    patchq.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    patchq.ok("apply")
+    for path, content in changes.items():
+        full = patchq.tree() / path
+        if content is None:
+            full.unlink()
+        else:
+            full.parent.mkdir(parents=True, exist_ok=True)
+            full.write_bytes(content)
+    patchq.ok("new", "up", "fix", "-s", "-m", "Fix\n\nFor the test.")
+
+
+def test_something_binary_that_both_changed_is_not_taken_for_resolved(empty: Patchq, upstream: Path) -> None:
+    """git puts no markers into it: it leaves upstream's there, and the patch's would be lost without a word."""
+    changes = {"x.bin": b"\0ours\n", "a.txt": with_lines(40, {5: b"changed\n"})}
+    one_patch(empty, upstream, {"x.bin": b"\0base\n"}, changes)
+    release(upstream, "v2", {"x.bin": b"\0theirs\n"})
+    assert told(empty, 3, "up", "--onto", "v2")["stop"]["conflicts"] == [["x.bin", []]]
+    assert "x.bin: one side changed it" in empty.fails(3, "rebase", "up", "--continue", "--no-proof")
+    assert "x.bin: one side changed it" in empty.fails(3, "resolve", "up", "--dry-run")
+    git(parked(empty), "add", "x.bin")  # upstream's will do
+    assert outcomes(told(empty, 0, "up", "--continue", "--no-proof")) == {"fix": "resolved"}
+
+
+def test_one_file_resolved_does_not_decide_of_another(empty: Patchq, upstream: Path, tmp_path: Path) -> None:
+    """One has markers; of the other, which upstream removed, git leaves the patch's there."""
+    changes = {path: with_lines(40, {5: b"changed\n"}) for path in ("a.txt", "x.txt")}
+    one_patch(empty, upstream, {"x.txt": numbered(40)}, dict(changes))
+    release(upstream, "v2", {"x.txt": None, "a.txt": with_lines(40, {5: b"otherwise\n"})})
+    told(empty, 3, "up", "--onto", "v2")
+    both = with_lines(40, {5: b"otherwise, changed\n"})
+    (tmp_path / "a.txt").write_bytes(both)
+    said = "x.txt: one side changed it"
+    assert said in empty.fails(3, "resolve", "up", "--dry-run", "--from", str(tmp_path / "a.txt"))
+    (parked(empty) / "a.txt").write_bytes(both)
+    assert said in empty.fails(3, "rebase", "up", "--continue", "--no-proof")
+    git(parked(empty), "rm", "-q", "-f", "x.txt")
+    found = told(empty, 0, "up", "--continue", "--no-proof")
+    empty.ok("apply", "--set", found["set_name"])
+    assert not (empty.tree() / "x.txt").exists()
+    assert (empty.tree() / "a.txt").read_bytes() == both
+
+
+@pytest.mark.parametrize("now", ["link", "folder", "submodule"])
+def test_where_the_file_is_something_else(empty: Patchq, upstream: Path, now: str) -> None:
+    """Upstream has a link, a folder or a submodule where the patch's file was: both are kept, and a person decides."""
+    one_patch(empty, upstream, {"x.txt": numbered(40)}, {"x.txt": with_lines(40, {5: b"changed\n"})})
+    (upstream / "x.txt").unlink()
+    if now == "link":
+        (upstream / "x.txt").symlink_to("a.txt")
+        git(upstream, "add", "-A")
+    elif now == "folder":
+        commit_files(upstream, {"x.txt/one": b"1\n", "x.txt/two": b"2\n"})
+    else:
+        git(upstream, "update-index", "--cacheinfo", f"160000,{git(upstream, 'rev-parse', 'HEAD')},x.txt")
+    git(upstream, "commit", "-q", "--allow-empty", "-m", "another kind")
+    git(upstream, "tag", "v2")
+    told(empty, 3, "up", "--onto", "v2")
+    assert "one side changed it" in empty.fails(3, "rebase", "up", "--continue", "--no-proof")
+    assert "x.txt" in empty.ok("conflict", "up")
+    beside = git(parked(empty), "ls-files", "-z", "--", "x.txt~*").split("\0")
+    git(parked(empty), "rm", "-q", "-f", "--", *{name for name in beside if name})
+    if now == "submodule":
+        git(parked(empty), "update-index", "--cacheinfo", f"160000,{git(upstream, 'rev-parse', 'HEAD~1')},x.txt")
+    else:
+        git(parked(empty), "add", "x.txt")
+    (parked(empty) / "a.txt").write_bytes(with_lines(40, {5: b"changed\n"}))
+    empty.ok("apply", "--set", told(empty, 0, "up", "--continue", "--no-proof")["set_name"])
+    assert git(empty.tree(), "diff", "--name-only", git(upstream, "rev-parse", "v2"), "HEAD") == "a.txt"
+
+
+def test_a_submodule_that_both_moved(empty: Patchq, upstream: Path) -> None:
+    """git checks none out, nor can it add what it did not."""
+    text = '[submodule "third"]\n\tpath = third\n\turl = https://example.org/third\n'
+    (upstream / ".gitmodules").write_text(text)
+    git(upstream, "add", ".gitmodules")
+    for tag, n in (("v1", 1), ("v2", 2)):
+        git(upstream, "update-index", "--add", "--cacheinfo", f"160000,{n:040},third")
+        git(upstream, "commit", "-q", "-m", tag)
+        git(upstream, "tag", "-f", tag)
+    empty.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    empty.ok("apply")
+    git(empty.tree(), "update-index", "--cacheinfo", f"160000,{3:040},third")
+    git(empty.tree(), "commit", "-q", "-s", "-m", "Another third\n\nFor the test.")
+    empty.ok("export", "up")
+    assert told(empty, 3, "up", "--onto", "v2")["stop"]["conflicts"] == [["third", []]]
+    assert "third: " in empty.ok("conflict", "up")
+    assert "git update-index --cacheinfo" in empty.fails(3, "rebase", "up", "--continue", "--no-proof")
+    told(empty, 0, "up", "--abort")
+    told(empty, 3, "up", "--onto", "v2")
+    git(parked(empty), "update-index", "--cacheinfo", f"160000,{4:040},third")
+    found = told(empty, 0, "up", "--continue", "--no-proof")
+    empty.ok("apply", "--set", found["set_name"])
+    assert git(empty.tree(), "ls-tree", "HEAD", "third").split()[2] == f"{4:040}"
+
+
+def test_a_new_file_where_a_submodule_is_now(empty: Patchq, upstream: Path) -> None:
+    one_patch(empty, upstream, {"third/x.h": b"x\n"}, {"third/fix.h": numbered(9)})
+    git(upstream, "rm", "-q", "-r", "third")
+    git(upstream, "update-index", "--add", "--cacheinfo", f"160000,{git(upstream, 'rev-parse', 'HEAD')},third")
+    git(upstream, "commit", "-q", "-m", "third is a submodule")
+    git(upstream, "tag", "v2")
+    assert "third" in told(empty, 3, "up", "--onto", "v2")["stop"]["conflicts"][0][0]
+
+
+def test_a_conflict_that_git_only_has_words_for(empty: Patchq, upstream: Path) -> None:
+    """The patch renames a folder's only file out of it; upstream did so too, and has another file there now, which
+    would follow to a path that is taken. git stops, and has no entry of its index in conflict."""
+    one_patch(empty, upstream, {"lib/y.txt": numbered(20)}, {"lib/y.txt": None, "new.txt": numbered(20)})
+    release(upstream, "v2", {"lib/y.txt": None, "new.txt": numbered(20), "lib/new.txt": b"another\n"})
+    assert told(empty, 3, "up", "--onto", "v2")["stop"]["conflicts"] == [["lib/new.txt", []], ["new.txt", []]]
+    assert told(empty, 0, "up", "--skip")["state"] == "done"

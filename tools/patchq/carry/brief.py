@@ -151,11 +151,11 @@ def _why(header: Header) -> str:
 def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
     stages = stops.stop_stages(stop)
     entries = project.store.list_tree(stop.parked, sorted({s.path for s in stages})) if stages else {}
-    contents = project.store.read_blobs(e.blob for e in entries.values())
+    contents = project.store.texts(entries)
     found = []
     for path in dict.fromkeys(s.path for s in stages):
         sides = {s.number: str(s.entry.blob) for s in stages if s.path == path}
-        parked = contents[entries[path].blob] if path in entries else b""
+        parked = contents.get(path, b"")
         named = {word: sides[n] for n, word in enumerate(("base", "ours", "theirs"), 1) if n in sides}
         both = {2, 3} <= sides.keys()
         found.append(Disputed(show_path(path), _kind(set(sides)), named, tuple(collisions(parked)) if both else ()))
@@ -266,9 +266,7 @@ def _dependents(project: Project, progress: Progress, stop: Stop) -> tuple[str, 
 
 def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[Suggestion]:
     paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
-    ours = {s.path: s.entry.blob for s in stops.stop_stages(stop) if s.number == 2}
-    before = project.store.read_blobs(ours.values())
-    sides = {path: before[blob] for path, blob in ours.items()}
+    sides = project.store.texts({s.path: s.entry for s in stops.stop_stages(stop) if s.number == 2})
     resolve = f"patchq resolve {progress.upstream}"
     recorded = candidates.recorded(project, progress, stop) if paths else {}
     if recorded:
@@ -278,9 +276,7 @@ def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[S
     if not paths:
         return
     for ref, tree in candidates.at_refs(project, progress, stop):
-        entries = project.store.list_tree(tree, paths)
-        blobs = project.store.read_blobs(e.blob for e in entries.values())
-        after = {path: blobs[e.blob] for path, e in entries.items()}
+        after = project.store.texts(project.store.list_tree(tree, paths))
         said = f"the patch as {progress.upstream} {ref} has it lands here"
         yield Suggestion(ref, said, _diff(sides, after), f"{resolve} --ref {ref}")
 

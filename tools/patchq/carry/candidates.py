@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from patchq.carry import rerere, stops
 from patchq.carry.landing import STOPS, read_patches, write_commits
 from patchq.carry.merging import carry
-from patchq.carry.state import Progress, Stop
+from patchq.carry.state import Progress, Stop, stop_worktree
 from patchq.errors import FormatError, PatchqError, SourceError, UserError
 from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header
@@ -33,10 +33,14 @@ MOST_BYTES, SECONDS = 64 << 20, 60
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tree that may be the stopped patch's, and where it is from, as the ledger will have it."""
+    """A tree that may be the stopped patch's, and where it is from, as the ledger will have it.
+
+    :ivar undecided: the conflicting paths that it says nothing of.
+    """
 
     tree: TreeId
     how: str
+    undecided: frozenset[bytes] = frozenset()
 
 
 def from_files(project: Project, progress: Progress, stop: Stop, given: Sequence[str]) -> Candidate:
@@ -58,7 +62,8 @@ def from_files(project: Project, progress: Progress, stop: Stop, given: Sequence
         inside = os.fsencode(str(check_inside(path, "a resolution")))
         files[inside] = _read(Path(name)) if name else None
     how = "from " + ", ".join(given)
-    return Candidate(_tree(project, progress, stop, files), how)
+    undecided = frozenset(os.fsencode(path) for path in paths) - files.keys()
+    return Candidate(_tree(project, progress, stop, files), how, undecided)
 
 
 def _path_of(given: str, paths: Sequence[str]) -> str:
@@ -108,13 +113,20 @@ def recorded(project: Project, progress: Progress, stop: Stop) -> dict[bytes, by
 def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate:
     """What is recorded.
 
-    :raises UserError: if nothing is.
+    :raises UserError: if nothing is, or it changes lines that only a person can tell the place of.
     """
     files = recorded(project, progress, stop)
+    parked = stops.conflicting(project, stop, stop.parked)
+    if away := [show_path(path) for path, content in sorted(files.items()) if rerere.is_away(parked[path], content)]:
+        raise UserError(
+            f"what is recorded changes lines of {', '.join(away)} away from the conflict, maybe not where it did",
+            hint=f"look at it in {stop_worktree(project, progress).path}; `patchq resolve` judges what is there",
+        )
     if not files:
         raise UserError(f"nothing is recorded for {progress.upstream}/{stop.patch}", hint="`patchq conflict` shows it")
     names = ", ".join(show_path(p) for p in sorted(files))
-    return Candidate(_tree(project, progress, stop, files), f"by the recorded resolution of {names}")
+    left = frozenset(os.fsencode(path) for path, *_ in stop.stages) - files.keys()
+    return Candidate(_tree(project, progress, stop, files), f"by the recorded resolution of {names}", left)
 
 
 def at_refs(project: Project, progress: Progress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:

@@ -205,12 +205,14 @@ class Column:
         for edit in patch.edits:
             path = self.moved.get(edit.path, edit.path)
             side = Side(path, edit.old, self.entries.get(path), edit.new)
-            if diff.GITLINK in (e.mode for e in (side.base, side.ours, side.theirs) if e):
-                return None
+            modes = {e.mode for e in (side.base, side.ours, side.theirs) if e}
+            if diff.GITLINK in modes or {diff.SYMLINK} < modes:
+                return None  # a link and a file: git keeps both, one of them beside
             if path != edit.path and edit.old and edit.new is None:
                 return None  # renamed here, removed there
-            added = edit.old is None and side.ours is None
-            if added and (self._in_the_way(path) or path.rpartition(b"/")[0] not in self.folders):
+            if side.ours is None and self._in_the_way(path):
+                return None
+            if edit.old is None and side.ours is None and path.rpartition(b"/")[0] not in self.folders:
                 return None  # where its folder is gone, git may know where that went
             found.append(side)
         return tuple(found)

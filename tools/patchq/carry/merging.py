@@ -136,9 +136,9 @@ class _Merger:
         merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
         for (column, gone), merge in zip(lacking, merges, strict=True):
             found = [c for c in self.git.changes(column.tree, merge.tree) if c.new]
-            contents = self.git.read_blobs(c.new.blob for c in found if c.new)
+            contents = self.git.read_blobs(c.new.blob for c in found if c.new and c.new.mode != diff.GITLINK)
             for n, path in enumerate(gone):
-                places = [c for c in found if c.new and _PROBE % n in contents[c.new.blob]]
+                places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
                 if len(places) != 1:
                     continue
                 place = places[0]

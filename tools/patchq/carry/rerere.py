@@ -76,7 +76,7 @@ class Recorded:
         self.known = {case.name for case in folder.iterdir()} if folder.is_dir() else set()
 
     def resolve(self, stages: Sequence[Stage], contents: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """The files of a conflict as what is recorded resolves all of it; empty where it doesn't.
+        """The files of a conflict as what is recorded resolves all of it, and nothing else; empty where it doesn't.
 
         :param contents: the files with markers, by path.
         """
@@ -85,7 +85,8 @@ class Recorded:
         if not self.known or len(both) < len(paths) or any(conflict_id(contents[p]) not in self.known for p in paths):
             return {}
         found = replay(self.store, stages, {path: contents[path] for path in both}, self.folder)
-        return found if set(found) == paths else {}
+        away = any(is_away(contents[path], content) for path, content in found.items())
+        return found if set(found) == paths and not away else {}
 
 
 def conflict_id(content: bytes) -> str:
@@ -121,7 +122,7 @@ def record(
     found: dict[Path, bytes] = {}
     with _repository(store, stages, parked) as git:
         git.run("rerere", config=_ON)
-        for path, content in resolved.items():
+        for path, content in ((p, c) for p, c in resolved.items() if p in parked):
             (git.folder / os.fsdecode(path)).write_bytes(content)
         git.run("rerere", config=_ON)
         for case in sorted((git.folder / ".git" / "rr-cache").iterdir()):
@@ -146,6 +147,17 @@ def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
             before_parts += old[i:j]
             after_parts += new[k:end]
     return b"".join(before_parts), b"".join(after_parts)
+
+
+def is_away(parked: bytes, resolved: bytes) -> bool:
+    """Whether a replayed resolution changes lines that aren't beside a conflict.
+
+    rerere puts such a change wherever its few lines of context stand now: that may be in another function.
+    """
+    old, new = split_lines(parked), split_lines(resolved)
+    marks = [n for n, line in enumerate(old) if _MARKER.match(line)]
+    groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3)
+    return any(not any(group[0][1] <= n < group[-1][2] for n in marks) for group in groups)
 
 
 def _variant(case: Path, preimage: bytes) -> str:

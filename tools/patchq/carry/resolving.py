@@ -7,12 +7,11 @@ all as it was.
 from __future__ import annotations
 
 import ast
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.carry import candidates, rerere, stops
+from patchq.carry import candidates, stops
 from patchq.carry.candidates import Candidate
 from patchq.carry.rebase import settle
 from patchq.carry.state import CARRYING, Progress, Result, Step, Stop, load, stop_worktree
@@ -87,7 +86,7 @@ def resolve(project: Project, upstream: str, source: Source, *, prove: Prove, dr
                 hint=f"`patchq resolve {upstream}` judges them; `git checkout HEAD -- .` there drops them",
             )
         step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
-        checks = judge(project, progress, stop, step, candidate.tree, prove)
+        checks = judge(project, progress, stop, step, candidate, prove)
         text = project.store.diffs_of([CommitId(step.commit)])[0].decode("utf-8", "replace")
         found = Resolution(upstream, stop.patch, candidate.how, False, tuple(checks), text)
         if found.refused or dry_run:
@@ -118,18 +117,18 @@ def _candidate(project: Project, progress: Progress, stop: Stop, source: Source,
         return candidates.from_ref(project, progress, stop, source.ref)
     if source.merger:
         return candidates.from_merger(project, progress, stop, source.merger)
-    return Candidate(held, "")
+    return Candidate(held, "", stops.unmerged(stop_worktree(project, progress)))
 
 
 def judge(
-    project: Project, progress: Progress, stop: Stop, step: Step, tree: TreeId, prove: Prove
+    project: Project, progress: Progress, stop: Stop, step: Step, candidate: Candidate, prove: Prove
 ) -> list[Check]:  # fmt: skip
     """The checks of a resolution, up to the first that refuses it; the proof, which is dearest, comes last."""
     checks: list[Check] = []
     commit = CommitId(step.commit)
     tests: Sequence[tuple[str, Callable[[], tuple[str, str]]]] = (
-        ("settled", lambda: _settled(project, progress, stop, tree)),
-        ("applies", lambda: _applies(project, progress, stop, commit, tree)),
+        ("settled", lambda: _settled(project, progress, stop, candidate)),
+        ("applies", lambda: _applies(project, progress, stop, commit, candidate.tree)),
         ("text", lambda: _text(project, commit)),
         ("python", lambda: _python(project, progress, commit)),
         ("passes with", lambda: _proof(project, progress, stop, commit, prove)),
@@ -143,22 +142,16 @@ def judge(
     return checks
 
 
-def _settled(project: Project, progress: Progress, stop: Stop, tree: TreeId) -> tuple[str, str]:
+def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
     """Whether each conflicting file is decided: without markers, and not left as it was parked."""
-    paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
-    there = project.store.list_tree(tree, paths) if paths else {}
-    parked = project.store.list_tree(stop.parked, paths) if paths else {}
-    contents = project.store.read_blobs(e.blob for e in there.values())
-    for path in paths:
-        if path in there and not rerere.is_settled(contents[there[path].blob]):
-            return FAILED, f"{show_path(path)} has conflict markers"
-    sides = {path: {s.number for s in stops.stop_stages(stop) if s.path == path} for path in paths}
-    open_paths = [p for p in paths if sides[p] < {1, 2, 3} and there.get(p) == parked.get(p)]
-    if open_paths and tree == project.store.tree_of([stop.parked])[0]:
-        return FAILED, f"{show_path(open_paths[0])}: one side changed it, the other removed it or has its own"
-    if tree == project.store.tree_of([progress.tip])[0]:
+    marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
+    if marked:
+        return FAILED, f"{show_path(marked[0])} has conflict markers"
+    if undecided:
+        return FAILED, f"{show_path(undecided[0])}: {stops.UNDECIDED}"
+    if candidate.tree == project.store.tree_of([progress.tip])[0]:
         return FAILED, "nothing is left of the patch"
-    return PASSED, f"{len(paths)} files"
+    return PASSED, f"{len({path for path, *_ in stop.stages})} files"
 
 
 def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -19,6 +19,7 @@ from patchq.carry.merging import look_at
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
 from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
 from patchq.formats import ledger as ledgers
+from patchq.formats.diff import GITLINK, SYMLINK
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
@@ -29,9 +30,10 @@ from patchq.project.project import Project
 from patchq.project.refs import pins_between
 from patchq.project.stack import load_stack
 from patchq.sources.pins import Base, Fetcher
-from patchq.system import fsio
 
 RESOLVED = "resolved"
+#: What is said of a path that is as it was parked, without markers.
+UNDECIDED = "one side changed it, the other removed it or has its own"
 
 #: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
 Prove = Callable[[ProofRequest], tuple[str, str]]
@@ -226,8 +228,8 @@ def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
     stages = stop_stages(stop)
     both = [path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}]
     entries = project.store.list_tree(tree, both) if both else {}
-    contents = project.store.read_blobs(e.blob for e in entries.values())
-    return {path: contents[e.blob] for path, e in entries.items()}
+    files = {path: e for path, e in entries.items() if e.mode not in (SYMLINK, GITLINK)}
+    return project.store.texts(files)
 
 
 def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> Step | None:
@@ -249,6 +251,10 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     (tree,) = project.store.tree_of([on_parked])
     commit = project.store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
     how = "the recorded resolution of " + ", ".join(show_path(p) for p in sorted(resolved))
+    if any(rerere.is_away(parked[path], content) for path, content in resolved.items()):
+        said = f"{how} resolves it, and changes lines away from the conflict, maybe not where it did: look at it"
+        progress.stop = replace(stop, replayed=str(tree), said=said)
+        return None
     state, said = run_proof(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
@@ -267,26 +273,25 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
     :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
     :raises UserError: if nothing is left of the patch.
     """
-    files = {p: fsio.read_or_none(worktree.path / os.fsdecode(p)) for p in _paths(stop)}
-    open_paths = [p for p, content in files.items() if content is not None and not rerere.is_settled(content)]
-    if open_paths:
+    tree = worktree.snapshot()
+    marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
+    if marked:
         conflicts = [
-            Conflict(progress.upstream, stop.patch, show_path(p), "still has conflict markers") for p in open_paths
+            Conflict(progress.upstream, stop.patch, show_path(p), "still has conflict markers") for p in marked
         ]
         names = ", ".join(c.path for c in conflicts)
         raise ConflictError(
             f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}", conflicts,
             hint=f"resolve them in {worktree.path}, then `patchq rebase {progress.upstream} --continue`",
         )  # fmt: skip
-    unmerged = {e.split(b"\t", 1)[1] for e in worktree.git.run("ls-files", "-u", "-z").split(b"\0") if e}
-    undecided = sorted(p for p in unmerged if {s.number for s in stop_stages(stop) if s.path == p} < {1, 2, 3})
-    tree = worktree.snapshot()
-    if undecided and tree == project.store.tree_of([stop.parked])[0]:
+    if undecided:
         names = ", ".join(show_path(p) for p in undecided)
+        links = any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop))
+        how = "`git update-index --cacheinfo 160000,COMMIT,PATH`" if links else "`git rm` or `git add` it"
         raise ConflictError(
-            f"{progress.upstream}/{stop.patch}: {names}: one side changed it, the other removed it or has its own",
+            f"{progress.upstream}/{stop.patch}: {names}: {UNDECIDED}",
             [Conflict(progress.upstream, stop.patch, show_path(p), "is not decided") for p in undecided],
-            hint=f"`git rm` or `git add` it in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
+            hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:
         raise UserError(
@@ -294,6 +299,30 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
             hint="`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
         )
     return as_step(project, progress, stop, tree, how)
+
+
+def unmerged(worktree: Worktree) -> frozenset[bytes]:
+    """The paths of conflicts that nobody has said to be decided, by `git add` or `git rm`."""
+    entries = worktree.git.run("ls-files", "--unmerged", "-z").split(b"\0")
+    return frozenset(entry.split(b"\t", 1)[1] for entry in entries if entry)
+
+
+def unsettled(
+    project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]
+) -> tuple[list[bytes], list[bytes]]:  # fmt: skip
+    """The conflicting paths that hold markers in a tree, and those that it has as they were parked, undecided.
+
+    git marks only text: of a link, of something binary, of a file that one side removed it leaves one side there,
+    which the next commit would take without a word.
+
+    :param left: those that nobody has said to be decided.
+    """
+    stages, paths = stop_stages(stop), _paths(stop)
+    there, parked = (project.store.list_tree(t, paths) if paths else {} for t in (tree, stop.parked))
+    marked = [p for p, text in sorted(project.store.texts(there).items()) if not rerere.is_settled(text)]
+    gone = {p for p in paths if {s.number for s in stages if s.path == p} == {1}}  # by both sides
+    same = [p for p in paths if p in left and p not in gone and there.get(p) == parked.get(p)]
+    return marked, [p for p in same if p not in marked]
 
 
 def as_step(project: Project, progress: Progress, stop: Stop, tree: TreeId, how: str) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,6 +31,26 @@ def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
     # Of a folder that is a repository git lists the name alone, with a slash.
     others = git.run("ls-files", "--others", "--exclude-standard", "-z", env=env).split(b"\0")
     return [path.rstrip(b"/") for path in others if path.endswith(b"/")]
+
+
+def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
+    """In the index that ``env`` names, take for a conflict of submodules what the merge left.
+
+    That is upstream's, if it has one. git checks none out, and can't add a folder with nothing in it.
+    """
+    left: dict[bytes, bytes] = {}
+    for entry in git.run("ls-files", "--unmerged", "-z", env=env).split(b"\0"):
+        about, _, path = entry.partition(b"\t")
+        folder = os.path.join(os.fsencode(git.folder), path)
+        if (
+            about.startswith(b"160000 ")
+            and not about.endswith(b" 1")
+            and os.path.isdir(folder)
+            and not os.path.lexists(os.path.join(folder, b".git"))
+        ):
+            left.setdefault(path, b"0 %s\t%s\0%s 0\t%s\0" % (b"0" * 40, path, about.rpartition(b" ")[0], path))
+    if left:
+        git.run("update-index", "-z", "--index-info", data=b"".join(left.values()), env=env)
 
 
 def _repositories(paths: Sequence[bytes]) -> str:

@@ -60,15 +60,34 @@ class Merging(Objects):
             data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(), config=_MERGE_CONFIG,
         )  # fmt: skip
         fields, found = iter(out.split(b"\0")), []
-        for _ in pairs:
+        for pair in pairs:
             clean, tree, stages = next(fields), TreeId(next(fields).decode()), []
             while entry := next(fields):
                 meta, path = entry.split(b"\t", 1)
                 mode, blob, number = meta.split(b" ")
                 stages.append(Stage(path, TreeEntry(mode, BlobId(blob.decode())), int(number)))
+            if clean != b"1" and not stages:
+                stages = self._unstaged(pair)
             assert (clean == b"1") == (not stages), "git says of a merge both that it is clean and that it is not"
             found.append(Merge(tree, tuple(stages)))
         return found
+
+    def _unstaged(self, pair: tuple[CommitId, CommitId]) -> list[Stage]:
+        """The paths of a merge that git stops at with no entry of its index in conflict: it says them in words alone.
+
+        So it does where a folder that one side renamed has files of the other, and in their new place is something.
+        """
+        out = self.run(
+            "merge-tree", "--write-tree", "--stdin", "-z", "--messages", data=f"{pair[0]} {pair[1]}\n".encode(),
+            config=_MERGE_CONFIG,
+        )  # fmt: skip
+        fields, paths = iter(out.split(b"\0")[3:]), set[bytes]()
+        while count := next(fields, b"").strip():
+            about = [next(fields) for _ in range(int(count))]
+            kind, _ = next(fields), next(fields)
+            paths.update(about if kind.startswith(b"CONFLICT") else ())
+        sides = enumerate((self.list_tree(side, sorted(paths)) for side in pair), 2)
+        return [Stage(path, entry, number) for number, side in sides for path, entry in sorted(side.items())]
 
     def _side(self, tree: str, parent: str) -> CommitId:
         """A commit for a side of a merge, made once: the same patch is merged onto many trees."""

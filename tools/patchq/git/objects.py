@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchq.errors import SourceError
@@ -88,6 +88,14 @@ class Objects(Refs):
             if blob not in found:
                 raise SourceError(f"the store has lost the object {blob}", hint=MEND)
         return found
+
+    def texts(self, entries: Mapping[bytes, TreeEntry]) -> dict[bytes, bytes]:
+        """What stands at paths; of a submodule, whose commit is in no store of ours, what git's diffs have of it."""
+        links = {
+            path: b"Subproject commit %s\n" % e.blob.encode() for path, e in entries.items() if e.mode == b"160000"
+        }
+        contents = self.read_blobs(e.blob for path, e in entries.items() if path not in links)
+        return {path: links.get(path) or contents[e.blob] for path, e in entries.items()}
 
     def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:
         """Write a commit whose committer is its author, so that its id depends on nothing else."""

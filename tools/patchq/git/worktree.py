@@ -13,7 +13,7 @@ from pathlib import Path
 
 from patchq.errors import EditedTreeError, PatchqError
 from patchq.git import writable
-from patchq.git.gitlinks import in_the_worktree, stray_repositories, untracked_repositories
+from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
 from patchq.git.linked import Linked, is_cut
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
@@ -268,6 +268,7 @@ class Worktree:
             # With its time: git takes a file for unchanged by comparing times with the index's own.
             shutil.copy2(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
+            settle_submodules(self.git, env)
             own = untracked_repositories(self.git, env)
             if own and not pass_over:
                 raise in_the_worktree(self.upstream, own, self.path)
