@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
 import hashlib
 import io
 import json
+import lzma
+import random
 import re
 import shutil
 import subprocess
@@ -19,6 +23,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from kit import Patchq, edit
+from patchq.environment.image import read_image
+from patchq.errors import UserError
 from test_build import built, pair  # noqa: F401
 
 SITE = "opt/venv/lib/python3.12/site-packages"
@@ -287,3 +293,74 @@ def test_a_patch_that_mends_a_cve_is_a_vex_statement(pair: Patchq) -> None:  # n
     edit(pair.tree("lib") / "lib" / "other.py", 1, b"x = 3\n")
     pair.ok("new", "lib", "wrong", "-m", "Wrong\n\nWhy.\n\nCVE: soon")
     assert "CVE: soon is no number of one" in pair.run("check").output
+
+
+def link(name: str, target: str) -> bytes:
+    """A layer of a link alone."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        item = tarfile.TarInfo(name)
+        item.type, item.linkname = tarfile.SYMTYPE, target
+        tar.addfile(item)
+    return out.getvalue()
+
+
+def with_layers(made: Made, path: Path, *layers: bytes) -> Path:
+    """The image, with layers more, as `docker save` writes it."""
+    every = [*(archive(layer) for layer in made.layers), *layers]
+    files = {f"{n}/layer.tar": layer for n, layer in enumerate(every)}
+    files["c.json"] = json.dumps({"config": {"Labels": made.labels, "Env": made.env}}).encode()
+    listed = [{"Config": "c.json", "Layers": list(files)[:-1]}]
+    path.write_bytes(archive({**files, "manifest.json": json.dumps(listed).encode()}))
+    return path
+
+
+def test_what_is_written_through_a_link_is_seen(image: Made, tmp_path: Path) -> None:
+    """Whoever unpacks an image follows the links of its folders: what is put below one lies where it leads."""
+    code = next(name for name in image.site if name.endswith("/__init__.py"))
+    layers = link("tmp/far", f"/{SITE}"), archive({f"tmp/far{code.removeprefix(SITE)}": b"import evil\n"})
+    path = with_layers(image, tmp_path / "i.tar", *layers)
+    assert "isn't as it was built" in image.patchq.fails(1, "verify-image", str(path))
+
+
+def test_links_in_plain_order_are_taken(image: Made, tmp_path: Path) -> None:
+    """As systems have them: /lib64 is /lib, and what is put into the one is in the other."""
+    layers = link(SITE.split("/")[0] + "64", SITE.split("/")[0]), archive({SITE.split("/")[0] + "64/x": b"x\n"})
+    image.patchq.ok("verify-image", str(with_layers(image, tmp_path / "i.tar", *layers)))
+
+
+@pytest.mark.parametrize("how", ["site", "package", "module"])
+def test_a_good_copy_elsewhere_proves_nothing(image: Made, tmp_path: Path, how: str) -> None:
+    """The packages as they were built lie where no Python looks; where it looks, there is something else."""
+    package = next(name for name in image.site if name.endswith("/_patchq.json")).split("/")[-2]
+    image.layers = [{n.replace(SITE, "opt/copy/site-packages"): d for n, d in x.items()} for x in image.layers]
+    layer = {
+        "site": link(SITE, "/opt/evil"),
+        "package": link(f"{SITE}/{package}", "/opt/evil"),
+        "module": archive({f"{SITE}/{package}.py": b"evil\n"}),
+    }[how]
+    image.patchq.fails(1, "verify-image", str(with_layers(image, tmp_path / "i.tar", layer)))
+
+
+def test_damage_of_any_kind_is_told(image: Made, tmp_path: Path) -> None:
+    """No traceback, and no memory for what only says that it is large."""
+    whole = image.oci_archive(tmp_path / "i.oci").read_bytes()
+    deep = tmp_path / "deep.tar"
+    deep.write_bytes(archive({"manifest.json": b"[" * 200_000}))
+    pax = tarfile.TarInfo("x")
+    pax.type, pax.size = tarfile.XHDTYPE, 4 << 30
+    large = tmp_path / "large.tar"
+    large.write_bytes(pax.tobuf(tarfile.USTAR_FORMAT) + bytes(1024))
+    long = with_layers(image, tmp_path / "long.tar", archive({"a/" * 9000 + "a": b""}))
+    circle = with_layers(image, tmp_path / "circle.tar", link("a", "/a/b"), archive({"a/c": b""}))
+    for path in (deep, large, long, circle):
+        assert "can't be read as an image" in " ".join(image.patchq.fails(1, "verify-image", str(path)).split())
+    chance = random.Random(1)
+    for suffix, pack in (("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)):
+        data = pack(whole)
+        for _ in range(12):
+            at = chance.randrange(len(data))
+            path = tmp_path / f"damaged.tar.{suffix}"
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :])
+            with contextlib.suppress(UserError):
+                read_image(path, lambda _: True, lambda _: True)

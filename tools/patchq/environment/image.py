@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import os
 import posixpath
 import stat
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,10 +22,18 @@ from typing import IO, Any
 
 from patchq.errors import UserError
 from patchq.names import show_path
+from patchq.sources.archive import Bounded
 
 #: Bytes of a text that is kept, of a list of what is in an image, and files of an image: nobody's has more.
 MOST_TEXT, MOST_JSON, MOST_FILES = 64 << 20, 16 << 20, 5_000_000
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+#: Links that a path may lead through, and characters of one, as Linux has it.
+_MOST_LINKS, _MOST_PATH = 40, 4096
+#: What the readers of tar, of JSON and of compressed data raise for what is none.
+_DAMAGED = (
+    OSError, tarfile.TarError, zlib.error, lzma.LZMAError, RecursionError, ValueError, KeyError, TypeError,
+    AttributeError, EOFError,
+)  # fmt: skip
 _ARCHS = {"aarch64": "arm64", "x86_64": "amd64"}
 
 
@@ -47,9 +57,43 @@ class Image:
     env: dict[str, str] = field(default_factory=dict)
     #: Every folder that a file was put below: most paths are none, and needn't be looked for.
     folders: set[str] = field(default_factory=set)
+    #: Where folders are, as far as was asked since a link was last put or removed.
+    _real: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def real(self, path: str) -> str:
+        """Where a path's file is: in what its folders are links to, as whoever unpacks the image follows them.
+
+        :raises ValueError: for links that go in a circle.
+        """
+        folder, name = posixpath.split(path)
+        return posixpath.join(self.followed(folder), name)
+
+    def followed(self, path: str, left: int = _MOST_LINKS) -> str:
+        """Where a path leads if the last of it is a link, too."""
+        if not path or path in self._real:
+            return self._real.get(path, "")
+        if not left:
+            raise ValueError(f"{path} is behind links that don't end")
+        folder, name = posixpath.split(path)
+        at = posixpath.join(self.followed(folder, left), name)
+        entry = self.files.get(at)
+        if entry and entry.kind == "link":
+            target = posixpath.normpath(posixpath.join("/", posixpath.dirname(at), entry.target)).lstrip("/")
+            at = self.followed(target, left - 1)
+        self._real[path] = at
+        return at
+
+    def drop(self, path: str) -> None:
+        """Take a file away."""
+        gone = self.files.pop(path, None)
+        if gone and gone.kind == "link":
+            self._real.clear()
 
     def put(self, path: str, entry: Entry) -> None:
         """Lay a file at a path."""
+        self.drop(path)
+        if entry.kind == "link":
+            self._real.clear()
         self.files[path] = entry
         folder = posixpath.dirname(path)
         while folder and folder not in self.folders:
@@ -78,7 +122,7 @@ def read_image(path: Path, wanted: Callable[[str], bool], kept: Callable[[str], 
             for layer in manifest["layers"]:
                 with store.open(layer) as file:
                     _layer(file, image, wanted, kept)
-    except (OSError, tarfile.TarError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+    except _DAMAGED as error:
         said = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
         raise UserError(
             f"{path.name} can't be read as an image: {show_path(said.encode('utf-8', 'replace'))}",
@@ -138,7 +182,7 @@ def _blobs(path: Path) -> Iterator[_Store]:
     if path.is_dir():
         yield _Store(lambda name: (path / name).open("rb"), set(os.listdir(path)))
         return
-    with tarfile.open(path) as archive:
+    with tarfile.open(path, tarinfo=Bounded) as archive:
         members = {member.name.removeprefix("./"): member for member in archive}
 
         def opened(name: str) -> IO[bytes]:
@@ -181,19 +225,20 @@ def _fits(manifest: Mapping[str, Any], platform: str) -> bool:
 def _layer(file: _Checked, image: Image, wanted: Callable[[str], bool], kept: Callable[[str], bool]) -> None:
     """Lay a layer's files over those before it."""
     own: set[str] = set()
-    with tarfile.open(fileobj=file, mode="r|*") as layer:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded) as layer:  # type: ignore[call-overload]
         for member in layer:
-            path = posixpath.normpath("/" + member.name).lstrip("/")
             if len(image.files) > MOST_FILES:
                 raise ValueError("has too many files")
+            if len(member.name) > _MOST_PATH:
+                raise ValueError("has a path that is longer than any file system takes")
+            path = image.real(posixpath.normpath("/" + member.name).lstrip("/"))
             folder, name = posixpath.split(path)
             if name == ".wh..wh..opq":
                 _remove(image, folder, own, below=True)
             elif name.startswith(".wh."):
                 _remove(image, posixpath.join(folder, name[4:]), own)
             elif member.isdir():
-                if path in image.files:
-                    del image.files[path]
+                image.drop(path)
             else:
                 _remove(image, path, own, below=True)
                 image.put(path, _entry(layer, member, path, image, wanted, kept))
@@ -205,7 +250,7 @@ def _entry(
     kept: Callable[[str], bool],
 ) -> Entry:  # fmt: skip
     if member.islnk():
-        other = image.files.get(posixpath.normpath("/" + member.linkname).lstrip("/"))
+        other = image.files.get(image.real(posixpath.normpath("/" + member.linkname).lstrip("/")))
         return other or Entry("link", target=member.linkname)
     if member.issym():
         return Entry("link", target=member.linkname)
@@ -230,12 +275,12 @@ def _hashed(file: IO[bytes], keep: bool) -> Entry:
 def _remove(image: Image, path: str, own: set[str], below: bool = False) -> None:
     """Take away what earlier layers have below a path and, unless ``below``, at it."""
     if not below and path not in own:
-        image.files.pop(path, None)
+        image.drop(path)
     if path not in image.folders:
         return
     start = f"{path}/"
     for name in [p for p in image.files if p.startswith(start) and p not in own]:
-        del image.files[name]
+        image.drop(name)
 
 
 def _walk(root: Path, image: Image, wanted: Callable[[str], bool], kept: Callable[[str], bool]) -> None:

@@ -100,7 +100,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     seen = []
     for distribution, package in expected.packages.items():
         its = [f for f in found if _canonical(_name(image, f[0], f[1])) == _canonical(distribution)]
-        places = [s for s in sites if any(p.startswith(f"{package}/") for p in _below(image, s))]
+        places = [s for s in sites if any(_is_module(p, package) for p in _below(image, s))]
         if len(its) != 1 or len(places) > 1:
             what = "is not in it" if not its else f"is in it {max(len(its), len(places))} times"
             problems.append(f"{distribution} {what}")
@@ -108,6 +108,11 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
         (site, info, record) = its[0]
         version = _judge(image, expected, distribution, package, site, info, record, problems)
         seen.append(f"{distribution} {version}")
+    for path, entry in image.files.items():
+        if entry.kind == "link" and _SITE.fullmatch(path) and not _SITE.fullmatch(image.followed(path)):
+            problems.append(
+                f"{path} is a link to {entry.target}: Python may import from there, and it wasn't looked at"
+            )
     for site in sites:
         strange = [p for p in _below(image, site) if _START.fullmatch(p) and f"{site}/{p}" not in recorded]
         problems += [f"{site}/{p} runs at each start, and no package has it" for p in strange]
@@ -191,6 +196,26 @@ def _judge(
 
 
 # What lies where
+
+
+def _linked_sites(image: Image) -> list[str]:
+    """What to say of links by which Python would look for modules where nobody looked here."""
+    found = []
+    for path, entry in image.files.items():
+        if entry.kind == "link" and _SITE.fullmatch(path):
+            try:
+                looked_at = _SITE.fullmatch(image.followed(path))
+            except ValueError:
+                looked_at = None
+            if not looked_at:
+                found.append(f"{path} is a link to {entry.target}, where nothing was looked at")
+    return found
+
+
+def _is_module(path: str, package: str) -> bool:
+    """Whether Python may import a package from a path of its folder: it, a link to one, or a module of that name."""
+    first, slash, _ = path.partition("/")
+    return first == package or (not slash and first.startswith(f"{package}."))
 
 
 def _above(path: str) -> list[str]:

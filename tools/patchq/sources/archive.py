@@ -111,11 +111,11 @@ def _without_links(found: Iterator[_Member], where: str, say: Callable[[str], No
         yield member
 
 
-class _Bounded(tarfile.TarInfo):
+class Bounded(tarfile.TarInfo):
     """A member whose extended headers are not read before their size is known to be one."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Bounded:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
         info = super().frombuf(buf, encoding, errors)
         extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, *tarfile.GNU_TYPES[:2])
         if info.type in extended and not 0 <= info.size <= MAX_EXTENDED:
@@ -130,7 +130,7 @@ def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfi
     :raises FormatError: for a damaged one, whenever that shows.
     """
     try:
-        tar = tarfile.open(fileobj=file, mode="r|*", tarinfo=_Bounded)  # noqa: SIM115
+        tar = tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded)  # noqa: SIM115
     except Exception as error:  # tarfile falls over damaged headers with whatever its own code then raises
         raise _damaged(where, error) from None
     try:
