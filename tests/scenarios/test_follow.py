@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ import pytest
 import yaml
 
 from kit import ROOT, Patchq, commit_files, git, release, with_lines
+from patchq.errors import SourceError
 from patchq.sources.forge import Forge
 
 
@@ -258,6 +261,35 @@ def test_a_host_that_says_no_is_told_and_leaves_the_project(
     assert "wrong" not in said
     assert owned(project) == before
     assert "is no OWNER/NAME" in project.fails(1, "follow", "--repository", "../x")
+
+
+REPLIES = {
+    "cut short": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[",
+    "no chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n[]",
+    "packed, unasked": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(9 << 20)),
+    "deep": b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + b"[" * 200_000,
+    "odd": b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n[1, {}, "x\\n"]',
+    "head": b'HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\n[{"head": {"a": 1}}]'[:-1] + b"]",
+    "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    "not http": b"\x1b[2J\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_whatever_a_host_says_it_is_told_in_words(reply: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as one:
+                one.recv(1 << 16)
+                one.sendall(reply)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(SourceError):
+            Forge("team/fork", f"http://127.0.0.1:{server.getsockname()[1]}", "secret").pull_of("b")
+        thread.join()
 
 
 def test_one_upstream_in_trouble_does_not_hide_anothers_release(

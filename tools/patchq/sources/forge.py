@@ -14,6 +14,8 @@ from patchq.sources.index import session
 
 API, TIMEOUT, MOST_BYTES = "https://api.github.com", 30, 8 << 20
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+")
+#: What reading an answer that isn't as it should be ends with.
+_NOT_SAID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 _ID = re.compile(r"[0-9a-f]{40}")
 
 
@@ -65,7 +67,11 @@ class Forge:
         answer = self._ask("GET", f"pulls?{query}")
         found = []
         for raw in answer if isinstance(answer, list) else []:
-            if raw["head"]["ref"] == branch and (raw["head"].get("repo") or {}).get("full_name") == self.repository:
+            try:
+                own = raw["head"]["ref"] == branch and (raw["head"]["repo"] or {}).get("full_name") == self.repository
+            except _NOT_SAID as error:
+                raise self._unread(error) from None
+            if own:
                 found.append(self._pull(raw))
         return min(found, key=lambda p: (p.state != "open", -p.number), default=None)
 
@@ -89,16 +95,26 @@ class Forge:
         try:
             url = str(raw["html_url"])
             return Pull(int(raw["number"]), str(raw["state"]), url, str(raw.get("body") or ""))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SourceError(f"{self.api} says what can't be read: {error!r}", hint="is --api right?") from None
+        except _NOT_SAID as error:
+            raise self._unread(error) from None
+
+    def _unread(self, error: Exception) -> SourceError:
+        return SourceError(f"{self.api} says what can't be read: {error!r}", hint="is --api right?")
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """:raises SourceError: with what was said, for any answer but a good one."""
+        from urllib3.exceptions import HTTPError
+
         call = Call(method, f"{self.api.rstrip('/')}/repos/{self.repository}/{path}", body)
         self.calls.append(call)
         if self.dry_run:
             return None
-        headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+        # As it is: eight packed megabytes may be gigabytes.
+        headers = {
+            "Accept": "application/vnd.github+json",
+            "Accept-Encoding": "identity",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
@@ -107,12 +123,12 @@ class Forge:
                 answer = own.request(
                     method, call.url, headers=headers, json=body, timeout=TIMEOUT, allow_redirects=False, stream=True
                 )
-                text = answer.raw.read(MOST_BYTES, decode_content=True)
-        except OSError as error:  # requests' own, all of them
+                text = answer.raw.read(MOST_BYTES, decode_content=False)
+        except (OSError, HTTPError) as error:  # requests' own, all of them, and those of what it reads by
             raise SourceError(f"{self.api} doesn't answer: {error}", hint="run it again") from None
         try:
             found = json.loads(text or b"null")
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not 200 <= answer.status_code < 300 or (found is None and method != "PATCH"):
             said = found.get("message", "") if isinstance(found, dict) else ""
