@@ -186,6 +186,18 @@ def test_a_bad_member_imports_nothing(empty: Patchq, kind: str) -> None:
     assert not list(empty.layout.store.glob("fast_import_crash*"))
 
 
+def test_a_size_below_nothing_imports_nothing(empty: Patchq) -> None:
+    """An extended header has the last word on it."""
+    with tarfile.open(empty.root / "p-1.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for info, data in [*GOOD, (member("p-1/evil"), b"x")]:
+            info.pax_headers = {"size": "-5"} if info.name.endswith("evil") else {}
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    empty.ok("pin", "p", "--archive", "./p-1.tar.gz", "--ref", "v1")
+    assert "nothing was imported" in empty.fails(1, "fetch")
+    assert imported(empty) == ""
+
+
 def test_a_file_below_a_link_imports_nothing(empty: Patchq) -> None:
     tarball(empty.root / "p-1.tar.gz", [*GOOD, (member("p-1/l", tarfile.SYMTYPE, "b"), b""), (member("p-1/l/x"), b"x")])
     empty.ok("pin", "p", "--archive", "./p-1.tar.gz", "--ref", "v1")

@@ -231,6 +231,8 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
         name = info.name.encode("utf-8", "surrogateescape")
         if info.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
             raise _refused(where, name, "the archive is larger than any source tree")
+        if info.size < 0:  # an extended header can say so
+            raise _refused(where, name, "says that it has less than nothing in it")
         if name.startswith(b"/") or b".." in name.split(b"/"):
             raise _refused(where, name, "would land outside")
         first, _, path = name.removeprefix(b"./").partition(b"/")
