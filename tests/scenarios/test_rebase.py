@@ -162,6 +162,22 @@ def test_a_resolution_is_replayed_and_told(proven: Patchq, upstream: Path) -> No
     assert (proven.tree() / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n", 30: b"changed\n"})
 
 
+@pytest.mark.parametrize("name", ["a\nb", 'a "b" \\n', "\udcff"], ids=["two lines", "quotes", "no text"])
+def test_a_project_in_a_folder_of_any_name(stack: Patchq, upstream: Path, tmp_path: Path, name: str) -> None:
+    """git reads the store's place out of files, line by line, and unquotes it."""
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})
+    stack.root.rename(tmp_path / name)
+    patchq = Patchq(tmp_path / name)
+    patchq.ok("apply")
+    assert json.loads(patchq.ok("forecast", "up", "--onto", "v2", "--json"))["cells"][0]["outcome"] == "conflict"
+    told(patchq, 3, "up", "--onto", "v2")
+    (parked(patchq) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    told(patchq, 0, "up", "--continue", "--no-proof")
+    assert "the recorded resolution" in told(patchq, 3, "up", "--onto", "v3", "--from", "v1")["stop"]["said"]
+    patchq.ok("conflict", "up")
+
+
 def test_a_rewrite_is_not_recorded(stack: Patchq, upstream: Path) -> None:
     """Both sides changed 150 lines in a row: the conflict holds them three times."""
     mine, theirs = (b"".join(b"%s %d\n" % (word, n) for n in range(150)) for word in (b"mine", b"theirs"))

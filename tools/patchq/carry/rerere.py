@@ -20,7 +20,7 @@ from pathlib import Path
 
 from patchq.formats.diff import split_lines
 from patchq.git.mergetree import Stage
-from patchq.git.repository import Checkout, Git
+from patchq.git.repository import Checkout, Git, borrow_objects
 from patchq.system import fsio
 from patchq.system.paths import Layout
 
@@ -178,8 +178,7 @@ def _repository(store: Git, stages: Sequence[Stage], files: Mapping[bytes, bytes
         git = Checkout(Path(text))
         git.run("init", "--quiet", "--template=", ".")
         (git.folder / ".git" / "objects" / "info").mkdir(exist_ok=True)
-        alternates = git.folder / ".git" / "objects" / "info" / "alternates"
-        alternates.write_text(f"{(store.folder / 'objects').resolve()}\n")
+        borrow_objects(git.folder / ".git", (store.folder / "objects").resolve())
         (git.folder / ".git" / "rr-cache").mkdir()
         mark_conflicts(git, [s for s in stages if s.path in files])
         for path, content in files.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchq.errors import SourceError, UserError
 from patchq.git.objects import CommitInfo
-from patchq.git.repository import Foreign, Git, bare_repository
+from patchq.git.repository import Foreign, Git, bare_repository, borrow_objects
 from patchq.names import CommitId, TreeId
 from patchq.system import fsio, runner
 
@@ -40,7 +40,7 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
     )
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         beside = bare_repository(Path(text))
-        (beside.folder / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+        borrow_objects(beside.folder, objects)
         if bounds := fsio.read_or_none(shallow):
             (beside.folder / "shallow").write_bytes(bounds)
         try:

@@ -176,9 +176,11 @@ def _pushed(store: Git, folder: Path, to: Remote, *options: str, refs: Mapping[s
         config = ""
         if has_repository(folder):
             with _opened(folder) as own:
-                path = str(Path(own.common_dir, "config")).replace("\\", "\\\\").replace('"', '\\"')
+                path = (
+                    str(Path(own.common_dir, "config")).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+                )
                 config = f'[include]\n\tpath = "{path}"\n'
-        (beside.folder / "config").write_text(config + "[core]\n\tbare = true\n")
+        (beside.folder / "config").write_bytes(os.fsencode(config) + b"[core]\n\tbare = true\n")
         shallow = store.folder / "shallow"
         if shallow.exists():
             (beside.folder / "shallow").write_bytes(shallow.read_bytes())

@@ -5,6 +5,7 @@ No library stands between: for bulk data GitPython is 20 times too slow. A perso
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -42,13 +43,18 @@ class Foreign(Git):
         return {"GIT_DIR": str(folder / link[1] if link else dot), "GIT_WORK_TREE": str(folder)}
 
 
+def borrow_objects(folder: Path, *others: Path) -> None:
+    """Make the repository in ``folder`` read the objects in other folders, whatever their names hold, too."""
+    quoted = (re.sub(rb'(["\\])', rb"\\\1", os.fsencode(other)).replace(b"\n", rb"\n") for other in others)
+    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(b'"%s"\n' % path for path in quoted))
+
+
 def bare_repository(folder: Path, *others: Git) -> Git:
     """A repository that has the objects of others too; made if it isn't there."""
     for name in ("objects/info", "refs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    lines = "".join(f"{(other.folder / 'objects').resolve()}\n" for other in others)
-    (folder / "objects" / "info" / "alternates").write_text(lines)
+    borrow_objects(folder, *((other.folder / "objects").resolve() for other in others))
     (folder / "config").write_bytes(_SCRATCH)
     return Git(folder)
 
