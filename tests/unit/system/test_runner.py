@@ -61,3 +61,14 @@ def test_a_reader_that_leaves_is_no_bug() -> None:
     done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
     assert done.stdout.startswith("Usage")
     assert "bug" not in done.stderr
+
+
+def test_whoever_says_too_much_is_heard_at_the_beginning_and_the_end(tmp_path: Path) -> None:
+    """What is adopted from somebody else may write without an end: it isn't kept in memory."""
+    script = "cat; echo first >&2; head -c 9000000 /dev/zero >&2; echo last >&2; exit 3"
+    code, said = runner.overhear(["sh", "-c", script], cwd=tmp_path, data=b"x", timeout=60, most=1000)
+    assert (code, len(said), said[:6], said[-5:]) == (3, 2000, b"first\n", b"last\n")
+    code, said = runner.overhear(["sh", "-c", "exec yes >&2"], cwd=tmp_path, timeout=0.3, most=1000)
+    assert (code, said[-18:]) == (124, b"no answer in 0.3 s")
+    assert runner.overhear(["sh", "-c", "exec 2>&-; exec sleep 60"], cwd=tmp_path, timeout=0.3)[0] == 124
+    assert runner.overhear([str(tmp_path / "none")], cwd=tmp_path, timeout=1)[0] == 127

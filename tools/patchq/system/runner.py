@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import shlex
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +95,46 @@ def run(
     if done.returncode not in ok_codes:
         raise CommandError(argv, done.returncode, done.stdout, done.stderr)
     return done
+
+
+def overhear(
+    argv: Sequence[str], *, cwd: Path, data: bytes = b"", timeout: float, most: int = 1 << 16
+) -> tuple[int, bytes]:  # fmt: skip
+    """Run somebody else's command, which doesn't hold the project's lock; returns its code and what it complained of.
+
+    However much it says: of its standard error the beginning and the end are kept, each ``most`` bytes; of its
+    standard output nothing.
+
+    :param timeout: seconds; past it the command is killed and counts as failed with code 124.
+    """
+    begin, end, until = bytearray(), bytearray(), time.monotonic() + timeout
+    with tempfile.TemporaryFile() as source:
+        source.write(data)
+        source.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv), cwd=cwd, stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                env=clean_environment(),
+            )  # fmt: skip
+        except OSError as error:
+            return 127 if isinstance(error, FileNotFoundError) else 126, f"{error}".encode()
+    with process, selectors.DefaultSelector() as ready:
+        assert process.stderr
+        ready.register(process.stderr, selectors.EVENT_READ)
+        try:
+            while True:
+                if not ready.select(max(0.0, until - time.monotonic())):
+                    return 124, bytes(begin + end) + f"no answer in {timeout:g} s".encode()
+                if not (chunk := os.read(process.stderr.fileno(), most)):
+                    break
+                room = most - len(begin)
+                begin += chunk[:room]
+                end = (end + chunk[room:])[-most:]
+            return process.wait(max(0.0, until - time.monotonic())), bytes(begin + end)
+        except subprocess.TimeoutExpired:
+            return 124, bytes(begin + end) + f"no answer in {timeout:g} s".encode()
+        finally:
+            process.kill()
 
 
 @contextmanager

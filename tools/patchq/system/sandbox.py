@@ -113,11 +113,7 @@ def run_isolated(
             str(beside or ""),
             python,
         ]
-        try:
-            done = runner.run([*walls, *command], cwd=Path("/"), data=data, timeout=timeout, inherit=False)
-            code, said = 0, done.stderr
-        except runner.CommandError as error:
-            code, said = error.code, error.stderr
+        code, said = runner.overhear([*walls, *command], cwd=Path("/"), data=data, timeout=timeout)
     before, walled, after = said.partition(b"walled\n")
     if not walled:
         text = (before.decode("utf-8", "replace").strip() or str(code)).splitlines()[-1]
