@@ -84,7 +84,7 @@ def ort(repository: Git, base: str, ours: Sequence[str], theirs: str) -> list[st
     return found
 
 
-def _judge(repository: Git, where: str, landing: Landing, tree: str, merged: str, tally: Tally) -> bool:
+def judge(repository: Git, where: str, landing: Landing, tree: str, merged: str, tally: Tally) -> bool:
     """Count a landing on a tree; False where it is not what git's merge comes to (empty: a conflict)."""
     tally.outcomes[landing.outcome] += 1
     if landing.outcome in STOPS:
@@ -113,7 +113,7 @@ def compare(history: Git, commit: str, targets: Sequence[str], tally: Tally, nam
         with scratch(history) as repository:
             expected = ort(repository, patch.parent, trees, info.tree)
             for name, column, tree, merged in zip(names or targets, columns, trees, expected, strict=True):
-                _judge(repository, f"{commit[:9]} onto {name}", column.landings[0], tree, merged, tally)
+                judge(repository, f"{commit[:9]} onto {name}", column.landings[0], tree, merged, tally)
     except (SourceError, runner.CommandError, subprocess.CalledProcessError):
         tally.lost += len(targets)
 
@@ -133,7 +133,7 @@ def compare_stack(history: Git, commits: Sequence[str], target: str, tally: Tall
                 landing = column.landings[number]
                 (merged,) = ort(repository, patch.parent, [tree], patch.commit.tree)
                 where = f"{patch.name} of the stack {commits[0][:9]}..{commits[-1][:9]} onto {name or target}"
-                if not _judge(repository, where, landing, tree, merged, tally):
+                if not judge(repository, where, landing, tree, merged, tally):
                     return
                 tree = tree if landing.outcome in STOPS else merged
     except (SourceError, runner.CommandError, subprocess.CalledProcessError):

@@ -13,6 +13,7 @@ import pytest
 
 import carrying
 import histories
+import odd_histories
 from extent import LONG, record
 from kit import git
 from patchq.carry.landing import STOPS, read_patches, write_commits
@@ -43,6 +44,19 @@ def test_a_commit_lands_as_git_merges_it(tmp_path: Path, seed: int) -> None:
     found = carrying.sample(history, pairs, stacks, seed, near=True)
     assert not any(tally.lost for tally in found)
     _tell(f"made, number {seed}", found)
+
+
+def test_odd_edits_land_as_git_merges_them() -> None:
+    """Modes, links, submodules, folders that move or become files, blocks that repeat; see ``odd_histories.py``."""
+    tally = carrying.Tally()
+    for seed in range(1, 400 if LONG else 13):
+        odd_histories.compare(seed, tally)
+    assert not tally.wrong, "\n".join(tally.wrong)
+    landed = sum(n for outcome, n in tally.outcomes.items() if outcome not in STOPS)
+    record(
+        "carried", history="made, of odd edits", what="stacks of up to five", tried=tally.tried, landed=landed,
+        moved=tally.outcomes["offset"], alone=len(tally.alone),
+    )  # fmt: skip
 
 
 @pytest.mark.skipif(not REAL, reason="needs a real history: long_form.py --history FOLDER")

@@ -596,6 +596,19 @@ def test_a_submodule_that_both_moved(empty: Patchq, upstream: Path) -> None:
     assert git(empty.tree(), "ls-tree", "HEAD", "third").split()[2] == f"{4:040}"
 
 
+def test_a_new_file_in_a_folder_that_a_patch_took_away(empty: Patchq, upstream: Path) -> None:
+    """Upstream moved the folder, and so did a patch. What a later patch puts into one of that name belongs there."""
+    one_patch(empty, upstream, {"d/e.txt": numbered(20)}, {"d/e.txt": None, "lib/e.txt": numbered(20)})
+    (empty.tree() / "d").mkdir(exist_ok=True)
+    (empty.tree() / "d" / "new.txt").write_bytes(b"new\n")
+    empty.ok("new", "up", "later", "-s", "-m", "Later\n\nFor the test.")
+    release(upstream, "v2", {"d/e.txt": None, "lib/e.txt": numbered(20)})
+    told(empty, 3, "up", "--onto", "v2")
+    empty.ok("apply", "--set", told(empty, 0, "up", "--skip")["set_name"])
+    assert (empty.tree() / "d" / "new.txt").read_bytes() == b"new\n"
+    assert not (empty.tree() / "lib" / "new.txt").exists()
+
+
 def test_a_new_file_where_a_submodule_is_now(empty: Patchq, upstream: Path) -> None:
     one_patch(empty, upstream, {"third/x.h": b"x\n"}, {"third/fix.h": numbered(9)})
     git(upstream, "rm", "-q", "-r", "third")

@@ -9,7 +9,7 @@ whole trees take ten times as long, and nothing could have been renamed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -113,13 +113,15 @@ class _Merger:
         By a merge that changes just those: git finds a renamed file as it would for the patch, once for all.
         """
         absences = [{p for patch in c.patches for p in patch.paths} - c.entries.keys() for c in columns]
-        before = self.git.list_tree(base, sorted(set().union(*absences))) if any(absences) else {}
-        lacking = []
+        if not any(absences):
+            return
+        before = self.git.list_tree(base, sorted(set().union(*absences)))
+        every = []
         for column, absent in zip(columns, absences, strict=True):
             absent = {p for p in absent if p not in before or before[p].mode != diff.GITLINK}
-            gone = sorted(p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders)
-            if gone:
-                lacking.append((column, gone))
+            every.append({p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders})
+        anew = self._anew(columns[0].patches, base, set().union(*every) - before.keys())
+        lacking = [(column, sorted(gone - anew)) for column, gone in zip(columns, every, strict=True) if gone - anew]
         if not lacking:
             return
         blobs = self.git.read_blobs(before[p].blob for _, gone in lacking for p in gone if p in before)
@@ -149,6 +151,21 @@ class _Merger:
                     column.moved[path] = place.path
                 if place.old:
                     column.entries[place.path] = column.bare[place.path] = place.old
+
+    def _anew(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
+        """Those of these new files whose folder the base has, and a patch before took away: it is another one now."""
+        folders = {path: path.rpartition(b"/")[0] + b"/" for path in added if b"/" in path}
+
+        def lacking(tree: TreeId, paths: Collection[bytes]) -> set[bytes]:
+            wanted = sorted({folders[p] for p in paths})
+            there = self.git.list_tree(tree, wanted) if wanted else {}
+            return {p for p in paths if not any(path.startswith(folders[p]) for path in there)}
+
+        no_more, found = lacking(base, folders), set[bytes]()
+        for path in folders.keys() - no_more:
+            adding = next((p for p in patches for e in p.edits if e.path == path and e.old is None), None)
+            found |= lacking(adding.parent, [path]) if adding else set()
+        return found
 
     def merge(self, requests: Sequence[Request]) -> None:
         """Merge, and land."""
