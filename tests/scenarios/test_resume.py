@@ -36,6 +36,7 @@ class Server:
         self.most = len(self.data)
         self.tag = '"one"'
         self.ranges = True
+        self.length = ""
         self.asked: list[tuple[str, str]] = []
         self.sent = 0
         owner = self
@@ -75,7 +76,7 @@ class Server:
         if self.tag:
             to.send_header("ETag", self.tag)
         body = self.data[first:]
-        to.send_header("Content-Length", str(len(body)))
+        to.send_header("Content-Length", self.length or str(len(body)))
         to.end_headers()
         to.wfile.write(body[: self.most])
         self.sent += len(body[: self.most])
@@ -186,3 +187,9 @@ def test_what_another_process_is_bringing_is_left_to_it(pinned: Patchq, server: 
         pinned.ok("fetch")
         assert path.read_bytes() == b"half"
     assert [p.read_bytes() for p in (Path.home() / "cache").rglob("*.tar.gz")] == [server.data]
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "\xb2"])
+def test_a_length_that_is_no_number_is_not_counted(pinned: Patchq, server: Server, length: str) -> None:
+    server.length = length
+    pinned.ok("fetch")

@@ -54,7 +54,8 @@ class Partial:
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """Take an answer's headers: it goes on with what is there, or begins anew."""
         plain = "Content-Encoding" not in headers
-        length = int(headers.get("Content-Length") or 0) if plain else 0
+        said = headers.get("Content-Length", "")
+        length = int(said) if plain and said.isdecimal() else 0
         found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
         if found and int(found[1]) == self.size and plain:
             self.resumed = self.size > 0
