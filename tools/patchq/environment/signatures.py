@@ -125,7 +125,7 @@ def _public(signing: Signing, root: Path) -> SSlibKey:
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
         from securesystemslib.signer import SSlibKey
     except ImportError:
-        raise UserError("signatures need a library", hint="python -m pip install 'patchq[signing]'") from None
+        raise UserError("signatures need a library", hint="python -m pip install 'securesystemslib[crypto]'") from None
     try:
         return SSlibKey.from_crypto(load_pem_public_key((root / signing.key).read_bytes()))
     except (OSError, ValueError) as error:
