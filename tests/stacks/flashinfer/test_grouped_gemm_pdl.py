@@ -20,6 +20,10 @@ from waits_for_grid import asked
 
 Load = Callable[[str], ModuleType]
 LAUNCHER = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers/moe_gemm_tma_ws_launcher.inl"
+EQUIVALENT_MUTANTS = {
+    "b8747036b4": "CUTLASS has no architecture between 90 and 100, so none whose number is 99",
+    "11cb6063ed": "asked only where is_sm90 is false",
+}
 EVALUATE = """
 using ArchTag = cutlass::arch::Sm120;
 namespace tensorrt_llm { namespace kernels { namespace cutlass_kernels_oss {

@@ -33,8 +33,9 @@ def planned(request: pytest.FixtureRequest, upstream_import: Load) -> Planned:
 
 
 @pytest.mark.parametrize("name", ["k_scale", "q_scale"])
-@pytest.mark.parametrize("scale", [0.5, 1.5, 2, torch.tensor(0.5)], ids=str)
+@pytest.mark.parametrize("scale", [0.5, 1.5, 2, torch.tensor(0.5), torch.tensor(1.0)], ids=str)
 def test_a_scale_that_would_be_left_out_is_refused(planned: Planned, name: str, scale: Any) -> None:
+    """A tensor too, whatever is in it: what is on a device isn't looked at."""
     try:
         planned.run(torch.zeros(8), 0.125, **{name: scale})
     except ValueError as error:

@@ -6,8 +6,10 @@ The real JIT specifications and generated sources. What it takes to compile them
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -56,10 +58,12 @@ def test_the_minimal_module_holds_mxfp4_alone(moe_module: Make) -> None:
     assert "-DFLASHINFER_MOE_MXFP4_ONLY" not in full.extra_cuda_cflags
 
 
-def test_the_full_module_is_the_default_and_as_it_was(moe_module: Make) -> None:
+def test_the_full_module_is_the_default_and_as_it_was(moe_module: Make, trees: Path) -> None:
     spec = moe_module(**{PROFILE: "full"})
     assert spec.name == moe_module().name == "fused_moe_120"
-    assert len([n for n in names(spec) if n.startswith("moe_gemm_kernels_")]) == 14
+    there = {path.name for path in (trees / "flashinfer" / "csrc").rglob("moe_gemm_kernels_*.cu")}
+    assert {n for n in names(spec) if n.startswith("moe_gemm_kernels_")} == there
+    assert len(there) == 14
     made = len([n for n in names(spec) if n.endswith(".generated.cu")])
     assert made in [full for full, _ in COUNTS]
 
@@ -100,6 +104,43 @@ def test_a_profile_that_isnt_one_is_an_error(moe_module: Make) -> None:
         assert "mxfp4_minimal" in str(error)
     else:
         pytest.fail("a misspelt profile built the full module")
+
+
+INSTANTIATIONS = "csrc/fused_moe/cutlass_backend/cutlass_fused_moe_instantiation.cu"
+#: What stands for the headers of that source: types with names alone, and a runner that has them in its symbol.
+STAND_IN = """
+#include <cstdint>
+struct __nv_fp8_e4m3; struct __nv_fp4_e2m1; struct __nv_bfloat16; struct half; struct SafeFP4;
+namespace cutlass { struct uint4b_t; }
+namespace tensorrt_llm::kernels::cutlass_kernels {
+using Fp4Type = __nv_fp4_e2m1;
+enum class Sm90Wfp4Afp8ScaleMode { kHummingPreMmaE8M0 };  // v0.7.2's
+template <class A, class B, class C = void, class D = void, class E = void, auto... REST>
+class CutlassMoeFCRunner { public: void made(); };
+template <class A, class B, class C, class D, class E, auto... REST>
+void CutlassMoeFCRunner<A, B, C, D, E, REST...>::made() {}
+}
+#define INSTANTIATE_FINALIZE_MOE_ROUTING(...)
+"""
+
+
+def runners(trees: Path, folder: Path, *flags: str) -> set[str]:
+    """The dtypes of the runners that the real source instantiates, as its compiled symbols name them."""
+    source, made = folder / "instantiation.cpp", folder / "instantiation.o"
+    source.write_text((trees / "flashinfer" / INSTANTIATIONS).read_text())
+    for header in re.findall(r'#include "(.*)"', source.read_text()):
+        (folder / header).write_text("#pragma once\n" + (STAND_IN if header == "moe_kernels.h" else ""))
+    enabled = [f"-DENABLE_{name}" for name in ("BF16", "FP8", "FP4")]
+    subprocess.run(["g++", "-std=c++17", "-w", "-c", *enabled, *flags, source, "-o", made], check=True)
+    symbols = subprocess.run(["nm", "-C", made], check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"CutlassMoeFCRunner<(.*?)(?:, void)*(?:, (?:false|true).*)?>::made", symbols))
+
+
+def test_the_runners_of_mxfp4_alone_are_instantiated(trees: Path, tmp_path: Path) -> None:
+    mxfp4 = {f"__nv_fp8_e4m3, __nv_fp4_e2m1, {output}" for output in ("half", "__nv_bfloat16")}
+    full = runners(trees, tmp_path)
+    assert runners(trees, tmp_path, "-DFLASHINFER_MOE_MXFP4_ONLY") == mxfp4
+    assert mxfp4 < full
 
 
 #: Activations, weights and results, and the switches for groupwise scales, MXFP8 scales and packed weights.

@@ -74,6 +74,7 @@ def test_the_name_and_the_module_are_of_the_same(
     except TypeError:  # as it was, which knows no such reduction
         expected = uri(*given)
     assert name == expected
+    assert ("_sm90" in name) is (changes.get("backend") == "fa3"), "the suffix of Hopper's own kernels"
     assert options.get("use_fp16_qk_reduction", False) == half
     query = {**BASE, **changes}
     assert compiled[:6] == [

@@ -18,6 +18,10 @@ from test_sm120_mixed_candidates import build_heuristic, offered
 
 Make = Callable[..., Any]
 TILES = "SM120_MOE_TILES"
+EQUIVALENT_MUTANTS = {
+    "209d066a27": "no tile has an N of 127: all are multiples of 8",
+    "882c397faa": "of the tiles of 128 rows and a K of 128 that are dispatched, N is 32, 64, 128 or 256: all are allowed",
+}
 
 
 def generated_tiles(spec: Any) -> set[tuple[int, int, int, str]]:

@@ -6,13 +6,21 @@ vLLM's real EagleProposer.propose_tree; a tensor that says that it is on a GPU s
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from vllm_kit import first_of, need
 
 Load = Callable[[str], ModuleType]
+EQUIVALENT_MUTANTS = {
+    "4b2bb40c8b": "logits have two dimensions: the second is the last one",
+    "b53607a9cc": "the last dimension is torch's own default",
+    "c73df7e08c": "logits have two dimensions: the second is the last one",
+}
 #: Eagle's and others' from v0.20.0.
 PROPOSER = "vllm.v1.spec_decode.llm_base_proposer", "vllm.v1.spec_decode.eagle"
 
@@ -64,8 +72,66 @@ def test_which_and_what(
     assert torch.equal(ids.as_subclass(torch.Tensor), torch.topk(x.as_subclass(torch.Tensor), 4, dim=-1).indices)
 
 
-def test_the_tree_asks_for_it(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The root level of a tree of one level, as propose_tree builds it."""
+@dataclass
+class Common:
+    """What propose_tree reads and replaces of the metadata that all layers share."""
+
+    seq_lens: torch.Tensor
+    query_start_loc: torch.Tensor | None = None
+    num_actual_tokens: int = 0
+    max_query_len: int = 0
+
+
+class Model:
+    """A draft model that says the same at each call."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.logits = logits
+
+    def __call__(self, hidden_states: torch.Tensor, **given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return hidden_states, hidden_states
+
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.logits
+
+
+@pytest.fixture
+def proposer(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The real proposer for three requests and a tree of 4 children, or of 2 with 2 each; its model says ``level``."""
+    module = first_of(upstream_import, *PROPOSER)
+    monkeypatch.setattr(module, "set_forward_context", lambda *a, **k: nullcontext())
+
+    def make(levels: int, level: torch.Tensor) -> Any:
+        made = object.__new__(getattr(module, "SpecDecodeBaseProposer", None) or module.EagleProposer)
+        builder = object.__new__(module.TreeAttentionMetadataBuilder)
+        builder.kv_cache_spec = SimpleNamespace(block_size=16)
+        drafting = SimpleNamespace(
+            max_seq_len=9, seq_lens=torch.full((3,), 5), block_table=torch.zeros(3, 2, dtype=torch.int64),
+            num_actual_tokens=6,
+        )  # fmt: skip
+        monkeypatch.setattr(type(builder), "build_for_drafting", lambda *a, **k: drafting)
+        group = type("Group", (), {"get_metadata_builder": lambda self: builder, "layer_names": []})()
+        made.__dict__.update(
+            runner=type("Runner", (), {"attn_groups": [[group]]})(), draft_attn_groups=[group],
+            cu_drafts_per_level=[4] if levels == 1 else [2, 6], child_drafts_per_level=[4] if levels == 1 else [2, 2],
+            input_ids=torch.zeros(8, dtype=torch.int64), positions=torch.zeros(8, dtype=torch.int64),
+            hidden_states=torch.zeros(8, 4), tree_draft_pos_offsets=torch.zeros(8, 4, dtype=torch.int64),
+            arange=torch.arange(9), max_model_len=99, block_size=16, attn_layer_names=[],
+            use_cuda_graph=False, vllm_config=None, model=Model(level), _get_slot_mapping=lambda *a: None,
+            cudagraph_dispatcher=SimpleNamespace(
+                dispatch=lambda tokens, *a, **k: (module.CUDAGraphMode.NONE, SimpleNamespace(num_tokens=tokens))
+            ),
+        )  # fmt: skip
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_the_tree_asks_for_it(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, proposer: Callable[..., Any], levels: int
+) -> None:
+    """At the root, and at the level below it, whose rows are the drafts of all requests."""
     module = first_of(upstream_import, *PROPOSER)
     need(module, "_top_k_ids")
     asked: list[tuple[int, ...]] = []
@@ -75,18 +141,13 @@ def test_the_tree_asks_for_it(upstream_import: Load, monkeypatch: pytest.MonkeyP
         return torch.topk(x, k, dim=-1).indices
 
     monkeypatch.setattr(module, "_top_k_ids", note)
-    proposer = object.__new__(getattr(module, "SpecDecodeBaseProposer", None) or module.EagleProposer)
-    builder = object.__new__(module.TreeAttentionMetadataBuilder)
-    group = type("Group", (), {"get_metadata_builder": lambda self: builder})()
-    proposer.__dict__.update(
-        runner=type("Runner", (), {"attn_groups": [[group]]})(), draft_attn_groups=[group],
-        cu_drafts_per_level=[4], child_drafts_per_level=[4],
-        input_ids=torch.zeros(1, dtype=torch.int64), positions=torch.zeros(1, dtype=torch.int64),
-        hidden_states=torch.zeros(1, 4), tree_draft_pos_offsets=torch.zeros(8, 4, dtype=torch.int64),
-    )  # fmt: skip
-    drafts = proposer.propose_tree(3, logits(12000, False), torch.zeros(3), torch.zeros(3, 4), None)
-    assert asked == [(3, 12000, 4)]
-    assert drafts[0].shape == (3, 4)
+    root, below = logits(12000, False), torch.randn(6, 12000, generator=torch.Generator().manual_seed(4))
+    made = proposer(levels, below)
+    drafts = made.propose_tree(3, root, torch.zeros(3, dtype=torch.int64), torch.zeros(3, 4), Common(torch.ones(3)))
+    assert asked == ([(3, 12000, 4)] if levels == 1 else [(3, 12000, 2), (6, 12000, 2)])
+    assert torch.equal(drafts[0], root.topk(asked[0][-1], dim=-1).indices)
+    if levels == 2:
+        assert torch.equal(drafts[1], below.topk(2, dim=-1).indices.view(3, 4))
 
 
 @pytest.mark.parametrize("has", [False, True])

@@ -16,6 +16,7 @@ import torch
 from sinks_kit import SINK_WRAPPER, SINKS, TABLE, WINDOW, WITH, WITHOUT, build, forward, names
 
 Load = Callable[[str], ModuleType]
+EQUIVALENT_MUTANTS = {"9038364ed5": "asked anew of the same device, it says the same"}
 
 
 @pytest.fixture
@@ -119,6 +120,13 @@ def test_cascade_is_refused(sm12x: Any) -> None:
         lambda: setup.make_builder(sm12x.module, layers, 8, 2, 64).build(16, setup.batch([5, 20], [21, 40], TABLE)),
         "sinks",
     )
+
+
+def test_nor_does_it_have_two_plans(sm12x: Any) -> None:
+    """As before, of layers that have no sinks at all."""
+    specs = [WITHOUT, setup.Spec("model.layers.2.attn", window=128)]
+    builder = setup.make_builder(sm12x.module, setup.make_layers(sm12x.module, specs, 8, 2, 64), 8, 2, 64)
+    refused(lambda: builder.build(16, setup.batch([5, 20], [21, 40], TABLE)), "one plan")
 
 
 def test_other_gpus_are_refused_as_before(backend: Any, device: Callable[..., Any]) -> None:

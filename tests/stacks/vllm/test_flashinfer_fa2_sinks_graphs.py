@@ -118,8 +118,10 @@ def test_without_graphs_one_wrapper_serves_all_lengths(sm12x: Any) -> None:
 
 
 def graph_support(backend: Any, specs: list[setup.Spec]) -> str:
+    """Of a model that has another kind of layer too, which is no attention and has no ``impl``."""
     layers = setup.make_layers(backend.module, specs, 8, 2, 64)
     config, spec = setup.make_config(layers, 8), setup.make_spec(2, 64)
+    config.compilation_config.static_forward_context["model.layers.0.mlp.experts"] = object()
     name: str = backend.module.FlashInferMetadataBuilder.get_cudagraph_support(config, spec).name
     return name
 

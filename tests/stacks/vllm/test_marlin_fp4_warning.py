@@ -7,9 +7,12 @@ capability is what is faked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
+
+EQUIVALENT_MUTANTS = {"f689f699d1": "no GPU has capability 9.9, which alone lies between 99 and 100"}
 
 
 class Left(Exception):
@@ -82,3 +85,21 @@ def test_the_warning_stays_without(
 ) -> None:
     (said,) = warnings_on(function, *capability)
     assert "does not have native support for FP4" in said
+
+
+def test_a_layer_is_prepared_without_a_type_of_its_input(
+    upstream_import: Callable[[str], ModuleType], request: pytest.FixtureRequest
+) -> None:
+    """As before the patch; from v0.20.0 on another module prepares it."""
+    module = upstream_import("vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+    try:
+        upstream_import("vllm.model_executor.kernels.linear.nvfp4.marlin")
+    except ModuleNotFoundError:
+        request.getfixturevalue("marlin")
+        zeros = {"weight": (128, 64), "weight_scale": (128, 4)}
+        layer = SimpleNamespace(
+            output_size_per_partition=128, input_size_per_partition=128, params_dtype=torch.bfloat16,
+            **{name: torch.zeros(shape, dtype=torch.uint8) for name, shape in zeros.items()},
+        )  # fmt: skip
+        module.prepare_fp4_layer_for_marlin(layer)
+        assert (layer.weight.dtype, layer.weight.shape) == (torch.int32, (16, 128))

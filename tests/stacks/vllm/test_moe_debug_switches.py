@@ -16,6 +16,7 @@ EQUIVALENT_MUTANTS = {
     "e19c0dabdb": "what stands under TYPE_CHECKING is not run",
     "2aca48d80b": "what stands under TYPE_CHECKING is not run",
     "3ef25098f5": "what stands under TYPE_CHECKING is not run",
+    "7570e7c214": "ids have two dimensions: the last one is the second",
 }
 
 
@@ -80,6 +81,29 @@ def test_not_during_capture(run: Callable[..., Any], log: list[str]) -> None:
     """What is captured is replayed for requests."""
     assert untouched(run(True, capturing=True, VLLM_MOE_ROUTING_LOG="1", **UNIFORM))
     assert not [line for line in log if "Routing" in line]
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_what_counts_as_capture(
+    debug: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch, capturing: bool
+) -> None:
+    """CUDA is what says so, where it is."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert debug()._is_capturing() is capturing
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert debug()._is_capturing() is False
+
+
+def test_uniform_routing_stays_on_its_device(
+    upstream_import: Load, debug: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch, config: Any
+) -> None:
+    monkeypatch.setenv("VLLM_MOE_WARMUP_FORCE_UNIFORM", "1")
+    ids = torch.zeros(6, TOP_K, dtype=torch.int32, device="meta")
+    with upstream_import("vllm.forward_context").set_forward_context(None, config, is_dummy_run=True):
+        weights, spread = debug().debug_routing(torch.zeros(6, TOP_K, device="meta"), ids, EXPERTS)
+    assert spread is not ids
+    assert (weights.device.type, spread.device.type, spread.dtype) == ("meta", "meta", torch.int32)
 
 
 def test_the_routing_log(run: Callable[..., Any], log: list[str]) -> None:

@@ -18,6 +18,7 @@ Load = Callable[[str], ModuleType]
 FOLDER = "vllm.model_executor.layers.fused_moe"
 EQUIVALENT_MUTANTS = {
     "e6b15375f6": "what stands under TYPE_CHECKING is not run",
+    "64ffed937b": "the weights have one dimension: the sum of all is that along it",
 }
 SCRIPT = """
 def expected(logits, k, renormalize):
@@ -36,9 +37,10 @@ for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2
                 logits = torch.randn(tokens, experts, generator=generator).to(dtype) * 4
                 if ties:
                     logits = logits.round()
-                weights = torch.full((tokens, k), -1.0)
-                ids = torch.full((tokens, k), -1, dtype=torch.int32 if ties else torch.int64)
-                rows = torch.full((tokens, k), -1, dtype=torch.int32)
+                # Behind what is written lie two rows that are another's.
+                dtypes = (torch.float32, torch.int32 if ties else torch.int64, torch.int32)
+                buffers = [torch.full((tokens + 2, k), -1, dtype=d) for d in dtypes]
+                weights, ids, rows = (buffer[:tokens] for buffer in buffers)
                 module.triton_topk_softmax(weights, ids, rows, logits, renormalize)
                 want, order = expected(logits, k, renormalize)
                 name = f"{tokens} x {experts}, {k}, {dtype}, renormalize {renormalize}, ties {ties}"
@@ -48,6 +50,7 @@ for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2
                     wrong.append(f"{name}: ids")
                 if not torch.equal(rows, (torch.arange(k) * tokens)[None] + torch.arange(tokens)[:, None]):
                     wrong.append(f"{name}: source rows")
+                wrong += [f"{name}: written behind the end" for buffer in buffers if (buffer[tokens:] != -1).any()]
 print(json.dumps({"wrong": wrong}))
 """
 

@@ -85,6 +85,11 @@ def test_a_matrix_of_more_rows_than_are_done_at_once(
     same(quantize, torch.randn(23, 64, generator=torch.Generator().manual_seed(1)))
 
 
+def test_all_of_it_is_where_the_weight_is(quantize: Callable[..., Any]) -> None:
+    values, scales = quantize(torch.zeros(4, 64, dtype=torch.bfloat16, device="meta"))
+    assert (values.device.type, scales.device.type) == ("meta", "meta")
+
+
 @pytest.mark.parametrize("shape", [(4, 48), (2, 4, 32)])
 def test_other_shapes_are_an_error(quantize: Callable[..., Any], shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="blocks of 32"):

@@ -16,6 +16,12 @@ from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 SM12X = [(12, 0), (12, 1)]
+EQUIVALENT_MUTANTS = {
+    "3617b8ee1d": "asked for its truth only, beside another: None is as False",
+    "3617b8ee1d-2": "as the one above it",
+    "3617b8ee1d-3": "as the one above it",
+    "3617b8ee1d-4": "as the one above it",
+}
 
 
 @pytest.fixture
@@ -177,7 +183,20 @@ def test_other_gpus_are_not_asked(
     toolchain("13.0")
     module = upstream_import("vllm.utils.flashinfer")
     device(*capability, module.__name__)
-    assert not need(module, "has_flashinfer_sm12x_cutlass_moe")()
+    assert need(module, "has_flashinfer_sm12x_cutlass_moe")() is False
+
+
+def test_nor_is_a_flashinfer_without_the_moe(
+    upstream_import: Load, device: Callable[..., Any], toolchain: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain("13.0")
+    module = upstream_import("vllm.utils.flashinfer")
+    device(12, 1, module.__name__)
+    has = need(module, "has_flashinfer_sm12x_cutlass_moe")
+    assert has() is True
+    has.cache_clear()
+    monkeypatch.setattr(module, "has_flashinfer_cutlass_fused_moe", lambda: False)
+    assert has() is False
 
 
 def test_the_names(mxfp4_backend: Any) -> None:

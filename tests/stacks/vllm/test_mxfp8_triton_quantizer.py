@@ -54,11 +54,14 @@ def test_the_switch(
     module = moe if inline else upstream_import("vllm.model_executor.layers.quantization.utils.mxfp8_utils")
     need(module, "mxfp8_quantize_swizzled")
     got: list[str] = []
+    given: list[Any] = []
     answer = (torch.zeros(2, 64).to(torch.float8_e4m3fn), torch.zeros(4, dtype=torch.uint8))
-    monkeypatch.setattr(module, "mxfp8_quantize_swizzled", lambda x: got.append("Triton") or answer)
-    monkeypatch.setattr(
-        upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *a, **k: got.append("FlashInfer") or answer
-    )
+
+    def note(who: str) -> Callable[..., Any]:
+        return lambda *arguments, **k: (got.append(who), given.extend(arguments), answer)[-1]
+
+    monkeypatch.setattr(module, "mxfp8_quantize_swizzled", note("Triton"))
+    monkeypatch.setattr(upstream_import("flashinfer"), "mxfp8_quantize", note("FlashInfer"))
     reached = SimpleNamespace(experts=0)
     monkeypatch.setattr(
         upstream_import("vllm.utils.flashinfer"), "flashinfer_cutlass_fused_moe",
@@ -74,6 +77,10 @@ def test_the_switch(
         assert got == ["Triton" if switch == "1" else "FlashInfer"]
         return
     made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
-    apply_moe(made, torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
+    x = torch.zeros(2, 64, dtype=torch.bfloat16)
+    apply_moe(made, x, torch.zeros(2, 8))
     assert got == ["Triton" if switch == "1" else "FlashInfer"]
+    assert given[0] is x
+    swizzled = [] if switch == "1" else [True, 32]
+    assert [(type(v), v) for v in given[1:]] == [(type(v), v) for v in swizzled]
     assert reached.experts == 2

@@ -16,6 +16,7 @@ from planned import Planned
 Load = Callable[[str], ModuleType]
 WRAPPER = "BatchPrefillWithRaggedKVCacheWrapper"
 SCALES = ["q_scale", "k_scale", "v_scale", "o_scale"]
+EQUIVALENT_MUTANTS = {"ca07a438a4": "each of the four is asked the same, and the answer names none"}
 
 
 def refused(planned: Planned, *args: Any, **options: Any) -> bool:
