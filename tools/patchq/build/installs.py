@@ -52,13 +52,14 @@ class Lacked:
 class Resolved:
     """What the wheels of a set come to.
 
-    :ivar set_name: the set's.
+    :ivar set_name: the set's; ``platform``, the machine's.
     :ivar packages: by name, the versions that a resolver chose; empty where it found none.
     :ivar lacked: what was taken away for that.
     :ivar contradiction: why nothing was found, in the resolver's words.
     """
 
     set_name: str
+    platform: str
     packages: Mapping[str, str]
     lacked: tuple[Lacked, ...] = ()
     contradiction: str = ""
@@ -164,10 +165,12 @@ def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequ
         good, said = asking.ask(wanted, lacked)
         found = tuple(lacked.values())
         if good:
-            return Resolved(set_name, {str(canonicalize_name(n)): v for n, v in _PINNED.findall(said)}, found)
+            return Resolved(
+                set_name, asking.platform, {str(canonicalize_name(n)): v for n, v in _PINNED.findall(said)}, found
+            )
         more = dict(_lacks(asking, _named(said, direct), lacked))
         if not more:
-            return Resolved(set_name, {}, found, said.strip())
+            return Resolved(set_name, asking.platform, {}, found, said.strip())
         lacked.update(more)
 
 

@@ -47,7 +47,7 @@ def _installs(
         if resolved.contradiction:
             said = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
             found.append(Finding("", "", "", "installs", said, "pin what fits together"))
-        answers.append({"platform": kind, **asdict(resolved)})
+        answers.append(asdict(resolved))
     return found, answers
 
 
