@@ -226,3 +226,8 @@ def test_blank_lines_between_files_and_moved_lines(
     moved = DIFF.replace("@@ -1,6 +1,6 @@", "@@ -2,6 +2,6 @@")
     parts = [f"diff --git a/{name} b/{name}\n{moved.replace('a.txt', name)}" for name in ("a.txt", "b.txt")]
     adopted(patchq, tmp_path / "in" / "x.patch", f"From: {JANE}\nSubject: x\n\n{between.join(parts)}{between}")
+
+
+def test_comments_of_quilts_and_nothing_else(patchq: Patchq, tmp_path: Path) -> None:
+    header = adopted(patchq, tmp_path / "in" / "x.patch", "\n#! comment\n\nWhy\n\n" + DIFF, "--author", "me")
+    assert header.subject == "Why"

@@ -132,3 +132,23 @@ def test_what_a_shell_pipes_in_by_a_name(stack: Patchq) -> None:
         os.close(read)
     assert git(stack.root, "hash-object", str(stack.patch_file("patch")))
     assert b"+changed" in stack.patch_file("patch").read_bytes()
+
+
+def test_a_commit_whose_patch_no_stack_could_hold(
+    stack: Patchq, upstream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("patchq.stacks.export.MOST_PATCH", 4096)
+    (upstream / "large.bin").write_bytes(os.urandom(8192))
+    git(upstream, "add", "-A")
+    git(upstream, "commit", "-qm", "Large one")
+    before = stack.snapshot()
+    said = stack.fails(1, "import", "up", str(upstream), "--range", "v1..HEAD")
+    assert "large-one would be a patch of" in said
+    assert "4096 are the most" in said
+    after = stack.snapshot()
+    assert {k: v for k, v in after.items() if k != "refs"} == {k: v for k, v in before.items() if k != "refs"}
+
+
+def test_a_date_that_no_mail_can_say(stack: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_bytes(b"From: A <a@b>\nDate: @99999999999999 +0000\nSubject: x\n\n" + DIFF)
+    assert "after the year 9999" in stack.fails(1, "import", "up", str(tmp_path / "x.patch"))

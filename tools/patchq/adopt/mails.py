@@ -52,6 +52,8 @@ _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILI
 _CR_DIFF = re.compile(rb"^(?:diff --git|---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
 _DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
 _FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
+#: Past it a mail's date can't be written.
+_LAST = 253402300799
 _COVER = re.compile(r"\[[^\]]*\b0+/\d+\b[^\]]*\]")
 
 
@@ -271,7 +273,10 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
         return None, ("has no From:",)
     try:
         try:
-            return author_ident(git, name, email, date), said
+            found = author_ident(git, name, email, date)
+            if found.when > _LAST:
+                raise FormatError(f"{where}: its Date: {date!r} is after the year 9999", hint="mend it")
+            return found, said
         except runner.CommandError as error:
             if "invalid date" not in error.said:
                 raise

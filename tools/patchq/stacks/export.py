@@ -19,7 +19,7 @@ from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
-from patchq.project.stack import Remembered, Stack, State, remember
+from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
 from patchq.stacks.apply import add_move, current
 from patchq.system import fsio
 
@@ -322,13 +322,22 @@ def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch],
 
 
 def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:
-    """The patch files of ``base..tip``, oldest first, by one ``git format-patch``."""
+    """The patch files of ``base..tip``, oldest first, by one ``git format-patch``.
+
+    :raises UserError: for one that would be larger than a patch file may be: no stack could be read with it.
+    """
     if not count:
         return []
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         store.format_patches(f"{base}..{tip}", Path(folder))
         files = sorted(Path(folder).iterdir(), key=lambda f: int(f.name.split("-")[0]))
         assert len(files) == count, "git wrote another number of patches than there are commits"
+        for file in files:
+            if (size := file.stat().st_size) > MOST_PATCH:
+                raise UserError(
+                    f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; {MOST_PATCH} are the most",
+                    hint="leave its large files out: what makes them belongs in a patch, not what was made",
+                )
         return [f.read_bytes() for f in files]
 
 
