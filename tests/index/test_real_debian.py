@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, git, new_repository
+from kit import ROOT, Patchq, git, new_repository
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
 
@@ -135,5 +135,9 @@ def test_a_source_package(
     assert [(n, data) for n, _, data in patches_of(again)] == [(n, data) for n, _, data in adopted]
 
 
-def test_they_are_many() -> None:
+def test_they_are_many_and_the_reference_lists_them() -> None:
     assert sum(count for _, _, count in PACKAGES) >= 200
+    rows = re.findall(
+        r"^\| Debian: (\S+) (\S+) \| (\d+) \|", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE
+    )
+    assert [(name, version, int(count)) for name, version, count in rows] == PACKAGES
