@@ -1,9 +1,9 @@
 """On which releases of the package index a patch applies that doesn't fit the pinned one.
 
 Whether a patch applies isn't monotone over releases: it may fit, not fit, and fit again. So the search begins with the
-newest release, goes to where it was probably made, then outwards from the pin until it finds one that it fits, and
-bisects from there to both ends of that run. So many releases are tried and no more, and that is said. Of each only the
-files that the patches name are read.
+newest release and where it was probably made, goes to those that have most of its old lines until it finds one that it
+fits, and bisects from there to both ends of that run. So many releases are tried and no more, and that is said. Of each
+only the files that the patches name are read.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from patchq.adopt.diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
 from patchq.adopt.found import Elsewhere, Found, Reading
 from patchq.errors import PatchqError
 from patchq.formats.lock import Pin
+from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.archive import import_release
 from patchq.sources.pins import is_local_archive
 
 #: Downloads for one import at most.
-MOST_TRIED = 12
+MOST_TRIED = 16
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff --git .* )([^\t\r\n]+)", re.MULTILINE)
 
 
@@ -31,7 +33,7 @@ class Search:
 
     >>> search = Search(9, 4, [None])
     >>> while (at := search.next()) is not None:
-    ...     search.take(at, ["applies" if 1 <= at <= 2 else "conflict"])
+    ...     search.take(at, ["applies" if 1 <= at <= 2 else "conflict"], [1 - abs(at - 2) / 9])
     >>> search.fits(0), sorted(search.tried)
     ([1, 2], [0, 1, 2, 3, 4, 8])
 
@@ -42,10 +44,12 @@ class Search:
     def __init__(self, count: int, pin: int, made: Sequence[int | None]) -> None:
         self.count, self.pin, self.made = count, pin, made
         self.tried: dict[int, Sequence[str]] = {}
+        self.likeness: dict[int, Sequence[float]] = {}
 
-    def take(self, at: int, outcomes: Sequence[str]) -> None:
-        """What became of each patch on a release."""
+    def take(self, at: int, outcomes: Sequence[str], likeness: Sequence[float] = ()) -> None:
+        """What became of each patch on a release, and which share of its old lines is there."""
         self.tried[at] = outcomes
+        self.likeness[at] = likeness or [0.0] * len(outcomes)
 
     def fits(self, patch: int) -> list[int]:
         """The releases that a patch applies on, in their order."""
@@ -63,7 +67,7 @@ class Search:
         yield self.count - 1  # the newest may have it already
         fits = self.fits(patch)
         if not fits:
-            yield from self._outwards(self.made[patch])
+            yield from self._towards(patch)
             return
         # The pinned release, which it doesn't fit, stands between two of the others.
         newest, oldest = fits[-1], fits[0]
@@ -74,17 +78,20 @@ class Search:
         if oldest - (end := max(below)) > 1:
             yield (oldest + end) // 2
 
-    def _outwards(self, made: int | None) -> Iterator[int]:
+    def _towards(self, patch: int) -> Iterator[int]:
+        """While it fits none: where it was probably made, beside the pin, the ends, then beside the likest ones."""
+        made = self.made[patch]
         if made is not None:
-            yield from (made, made + 1, made - 1)
-        step = 1
-        while step <= 2 * self.count:
-            yield from (self.pin - step, self.pin + step - 1)
-            step *= 2
-        yield 0
-        # Then whatever is farthest from all that were tried.
-        left = [at for at in range(self.count) if at not in self.tried]
-        yield from sorted(left, key=lambda at: (-min((abs(at - t) for t in self.tried), default=0), abs(at - self.pin)))
+            yield from (made, made + 1)
+        yield from (self.pin - 1, self.pin, 0)
+        tried = sorted(self.tried)
+        likest = sorted(tried, key=lambda at: (-self.likeness[at][patch], abs(at - self.pin)))
+        for best in likest:
+            here = tried.index(best)
+            ends = (tried[here - 1] if here else -1, tried[here + 1] if here + 1 < len(tried) else self.count)
+            for end in sorted(ends, key=lambda end: -abs(end - best)):
+                if abs(end - best) > 1:
+                    yield (best + end) // 2
 
 
 def search_releases(
@@ -110,8 +117,8 @@ def search_releases(
         label, file = releases[at]
         project.say(f"{pin.upstream}: trying the release {label}")
         try:
-            outcomes = trial.outcomes(file, label)
-            search.take(at, [outcomes[id(patch)] for patch in left])
+            told = trial.outcomes(file, label)
+            search.take(at, [told[id(patch)][0] for patch in left], [told[id(patch)][1] for patch in left])
         except PatchqError as error:  # one that can't be had says nothing of the others
             project.say(f"{name} {label} is left out: {error.message}")
             search.take(at, [""] * len(left))
@@ -158,8 +165,8 @@ class _Trial:
             match[1].strip(b'"').rsplit(b"/", 1)[-1] for patch in self.found for match in _NAMES.finditer(patch.diff)
         }
 
-    def outcomes(self, file: index.Release, label: str) -> dict[int, str]:
-        """What becomes of each patch on a release's own files, by the patch's ``id``."""
+    def outcomes(self, file: index.Release, label: str) -> dict[int, tuple[str, float]]:
+        """What becomes of each patch on a release's own files, and its likeness, by the patch's ``id``."""
         path = index.download(file.file, "", self.project.progress)
         nested = self.project.lock.nested_in(self.pin.upstream)
         commit = import_release(
@@ -167,4 +174,23 @@ class _Trial:
             only=lambda at: at.rsplit(b"/", 1)[-1] in self.names, skip=nested,
         )  # fmt: skip
         fitter = Fitter(self.project.store, self.pin.upstream, nested, commit, self.reading)
-        return {id(f): item.outcome for f, (item, _) in zip(self.found, fitter.fit_all(self.found), strict=True)}
+        alike = [self._likeness(commit, f) for f in self.found]
+        tried = fitter.fit_all(self.found)
+        return {id(f): (item.outcome, like) for f, (item, _), like in zip(self.found, tried, alike, strict=True)}
+
+    def _likeness(self, commit: CommitId, patch: Found) -> float:
+        """Which share of the lines that a patch expects its files have there, in any order."""
+        files = self.project.store.list_tree(commit)
+        try:
+            found = sections(patch.diff)
+        except OddDiff:
+            return 0.0
+        given = Placing(patch.strip, patch.folder)
+        placing = find_placing(found, files, given) or given
+        there = expected = 0
+        for section in found:
+            old = {line[1:].strip() for line in section.hunks if line[:1] in (b" ", b"-")} - {b""}
+            entry = next((files[at] for n in (section.new, section.old) if (at := placing.place(n)) in files), None)
+            lines = self.project.store.read_blobs([entry.blob])[entry.blob].split(b"\n") if entry and old else []
+            there, expected = there + len(old & {line.strip() for line in lines}), expected + len(old)
+        return there / expected if expected else 0.0
