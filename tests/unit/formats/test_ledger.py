@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,8 @@ from patchq.formats.ledger import (
     costs,
     hot_files,
     parse,
+    stream,
+    tally,
 )
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
@@ -50,6 +53,33 @@ def test_two_branches_merge_by_union(mine: list[Attempt], theirs: list[Attempt],
     lines = add(b"", mine).splitlines(keepends=True) + add(b"", theirs).splitlines(keepends=True)
     dice.shuffle(lines)
     assert set(parse(b"".join(lines)).attempts) == {*mine, *theirs}
+
+
+@given(
+    st.lists(st.one_of(ATTEMPTS.map(Attempt.line), st.sampled_from([b"{\n", b"\n", b"[]\n"])), max_size=8), st.randoms()
+)
+def test_one_by_one_it_is_the_same_as_at_once(lines: list[bytes], dice: random.Random) -> None:
+    lines += dice.choices(lines, k=3) if lines else []  # what a merge by union leaves
+    whole = parse(b"".join(lines))
+    found = list(stream(lambda: lines))
+    assert tuple(x for x in found if isinstance(x, Attempt)) == whole.attempts
+    assert tuple(x for x in found if not isinstance(x, Attempt)) == whole.problems
+    assert tally(whole.attempts).costs() == costs(whole)
+
+
+def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
+    lines = [attempt(str(n), "v2", "clean").line() for n in range(100)]
+    given_out = []
+
+    def once() -> Iterator[bytes]:
+        for line in lines:
+            given_out.append(line)
+            yield line
+
+    found = stream(once)
+    assert len(given_out) == 100, "looked through once for doubles"
+    next(found)
+    assert len(given_out) == 101
 
 
 @pytest.mark.parametrize(

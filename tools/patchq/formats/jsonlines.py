@@ -6,7 +6,7 @@ A line that can't be read stays where it is and is reported by its number; the o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,16 +30,57 @@ def read(data: bytes, entry: Callable[[Any], _Entry]) -> tuple[tuple[_Entry, ...
     """
     found: dict[_Entry, None] = {}
     problems = []
-    for number, line in enumerate(data.split(b"\n"), 1):
+    for one in _each(data.split(b"\n"), entry):
+        if isinstance(one, Problem):
+            problems.append(one)
+        else:
+            found[one] = None
+    return tuple(found), tuple(problems)
+
+
+def stream(lines: Callable[[], Iterable[bytes]], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
+    """What a ledger holds, one by one, without holding it; the very same line twice counts once.
+
+    :param lines: gives the lines; called twice, the first time to find those that could be there twice.
+    """
+    # In place of the lines their hashes; where two are alike, the lines themselves say whether they are.
+    hashes: set[int] = set()
+    alike: set[int] = set()
+    for line in lines():
+        mark = hash(line.strip())
+        (alike if mark in hashes else hashes).add(mark)
+    return _once(lines(), alike, entry)
+
+
+def _once(lines: Iterable[bytes], alike: Container[int], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
+    """Each line's entry, but for those of lines that were there before."""
+    seen: set[bytes] = set()
+    last = [b""]
+
+    def told() -> Iterator[bytes]:
+        for line in lines:
+            last[0] = line.rstrip(b"\n")
+            yield last[0]
+
+    for one in _each(told(), entry):
+        text = last[0].strip()
+        if isinstance(one, Problem) or hash(text) not in alike:
+            yield one
+        elif text not in seen:
+            seen.add(text)
+            yield one
+
+
+def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            found[entry(json.loads(line.decode()))] = None
+            yield entry(json.loads(line.decode()))
         except (ValueError, FormatError) as error:
-            problems.append(Problem(number, str(error) or type(error).__name__))
+            yield Problem(number, str(error) or type(error).__name__)
         except (TypeError, KeyError, RecursionError, OverflowError) as error:
-            problems.append(Problem(number, f"is malformed: {str(error) or type(error).__name__}"))
-    return tuple(found), tuple(problems)
+            yield Problem(number, f"is malformed: {str(error) or type(error).__name__}")
 
 
 def add(data: bytes, lines: Iterable[bytes]) -> bytes:

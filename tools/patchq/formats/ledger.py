@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -99,7 +99,13 @@ def parse(data: bytes) -> Ledger:
     return Ledger(*jsonlines.read(data, _attempt))
 
 
+def stream(lines: Callable[[], Iterable[bytes]]) -> Iterator[Attempt | Problem]:
+    """A ledger's attempts and problems in the order of its lines; see :func:`jsonlines.stream`."""
+    return jsonlines.stream(lines, _attempt)
+
+
 _NAMES = frozenset(f.name for f in fields(Attempt))
+_TEXTS = _NAMES - {"files", "lines", "offsets"}
 _NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
 
 
@@ -110,6 +116,10 @@ def _attempt(raw: Any) -> Attempt:
     if version not in range(1, VERSION + 1):
         newer = isinstance(version, int) and version > VERSION
         raise ValueError(f"has format {version}" + (", which a newer patchq wrote" if newer else f", not {VERSION}"))
+    # Nearly all lines: a million of them are read in seconds.
+    plain = set(map(type, raw.values())) == {str} and raw.keys() <= _TEXTS and all(map(raw.get, _NEEDED))
+    if plain and raw["outcome"] in OUTCOMES and raw.get("grade", "") in GRADES:
+        return Attempt(**raw)
     if missing := [n for n in _NEEDED if not isinstance(raw.get(n), str) or not raw[n]]:
         raise ValueError(f"lacks {', '.join(missing)}")
     if unknown := sorted(raw.keys() - _NAMES):
@@ -169,32 +179,69 @@ class Cost:
     retired: str = ""
 
 
+class Tally:
+    """What patches have cost, counted attempt by attempt: it holds the last word on each patch and ref, and sums."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, dict[str, tuple[str, str]]] = {}
+        self._sums: dict[str, list[int]] = {}
+        self._hot: dict[str, Counter[str]] = {}
+        # A ref and a word stand in many attempts: each is held once.
+        self._held: dict[object, Any] = {}
+
+    def add(self, attempt: Attempt) -> None:
+        """Count one."""
+        last = self._last.setdefault(attempt.patch, {})
+        before = last.get(attempt.onto)
+        if before is None or attempt.time >= before[0]:
+            word = (attempt.time, attempt.outcome)
+            last[self._held.setdefault(attempt.onto, attempt.onto)] = self._held.setdefault(word, word)
+        sums = self._sums.setdefault(attempt.patch, [0, 0])
+        sums[0] += attempt.outcome not in (*CARRIED[:3], "withdrawn")
+        sums[1] += attempt.lines
+        hot = self._hot.setdefault(attempt.patch, Counter())
+        for file in attempt.files:
+            hot[file.path] += 1
+
+    def costs(self) -> list[Cost]:
+        """Each patch's cost, the dearest first: that is the one to bring upstream."""
+        found = []
+        for patch, last in self._last.items():
+            stopped, lines = self._sums[patch]
+            # In the order of their times, and of the lines where those are the same.
+            ordered = sorted(last.items(), key=lambda item: item[1][0])
+            retired = next((onto for onto, (_, outcome) in ordered if outcome == "absorbed"), "")
+            survived = sum(outcome in CARRIED for _, outcome in last.values())
+            hot = tuple(self._hot[patch].most_common())
+            found.append(Cost(patch, len(last), survived, stopped, lines, hot, retired))
+        return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
+
+    def hot_files(self) -> list[tuple[str, int, int]]:
+        """Files that stopped patches: how often, and how many patches; the hottest first."""
+        times: Counter[str] = Counter()
+        patches: Counter[str] = Counter()
+        for hot in self._hot.values():
+            times.update(hot)
+            patches.update(hot.keys())
+        return [(path, count, patches[path]) for path, count in times.most_common()]
+
+
+def tally(attempts: Iterable[Attempt]) -> Tally:
+    """All of them, counted."""
+    found = Tally()
+    for attempt in attempts:
+        found.add(attempt)
+    return found
+
+
 def costs(ledger: Ledger) -> list[Cost]:
-    """Each patch's cost, the dearest first: that is the one to bring upstream."""
-    by_patch: dict[str, list[Attempt]] = {}
-    for attempt in ledger.attempts:
-        by_patch.setdefault(attempt.patch, []).append(attempt)
-    found = []
-    for patch, attempts in by_patch.items():
-        last = Ledger(tuple(attempts)).latest().values()
-        hot = Counter(f.path for a in attempts for f in a.files)
-        retired = next((a.onto for a in last if a.outcome == "absorbed"), "")
-        stopped = sum(a.outcome not in (*CARRIED[:3], "withdrawn") for a in attempts)
-        survived = sum(a.outcome in CARRIED for a in last)
-        lines = sum(a.lines for a in attempts)
-        found.append(Cost(patch, len(last), survived, stopped, lines, tuple(hot.most_common()), retired))
-    return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
+    """Each patch's cost, the dearest first."""
+    return tally(ledger.attempts).costs()
 
 
 def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
     """Files that stopped patches: how often, and how many patches; the hottest first."""
-    times: Counter[str] = Counter()
-    patches: dict[str, set[str]] = {}
-    for attempt in ledger.attempts:
-        for file in attempt.files:
-            times[file.path] += 1
-            patches.setdefault(file.path, set()).add(attempt.patch)
-    return [(path, count, len(patches[path])) for path, count in times.most_common()]
+    return tally(ledger.attempts).hot_files()
 
 
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> int:

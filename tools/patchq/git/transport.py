@@ -145,6 +145,18 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
     )
 
 
+def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
+    """Bring commits, without their history, over one connection; False if the server doesn't give all of them so."""
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", "--stdin", "--", url)
+    # Asked for one by one, the server is told with each of all that are there.
+    done = store.ask(
+        *argv, data="".join(f"{commit}\n" for commit in commits).encode(), config=("fetch.unpackLimit=1",),
+        env=SAFE_TRANSPORTS, settings=_reach(url),
+    )  # fmt: skip
+    fsio.sync_file(store.folder / "shallow")
+    return not done.returncode
+
+
 def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
     """Bring a ref, or a commit, into ``into`` as ``name``, with so many commits of its history (0: all).
 

@@ -8,14 +8,14 @@ pin alone, so that its id is the same on every machine.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Lock, Pin
 from patchq.git.repository import Foreign, Git, init_store
-from patchq.git.transport import Unreachable, fetch_commit, fetch_tag, remote_commit
+from patchq.git.transport import Unreachable, fetch_commit, fetch_commits, fetch_tag, remote_commit
 from patchq.names import CommitId
 from patchq.sources import index, keyring
 from patchq.sources.archive import import_archive, import_folder
@@ -78,6 +78,7 @@ class Fetcher:
         self.offline, self.source, self.progress = offline, source, progress
         self.store = init_store(layout.store)
         self._unreachable: dict[str, str] = {}
+        self._told: dict[str, Unreachable] = {}
 
     def fetch(self, pins: Iterable[Pin]) -> list[Base]:
         """Bring every pin that isn't there yet.
@@ -85,7 +86,8 @@ class Fetcher:
         :raises SourceError: if a pin can be had from none of its sources.
         """
         refs = self.store.refs("refs/patchq/base", "refs/patchq/archive")
-        bases = []
+        pins, bases = list(pins), []
+        self._together([p for p in pins if self.source or not have_base(self.store, p, refs)])
         for pin in pins:
             base = None if self.source else have_base(self.store, pin, refs)
             if base and base.source == "git":
@@ -99,6 +101,26 @@ class Fetcher:
         if (have and have.source == "archive") or not pin.commit:
             return self._from_archive(pin)
         return self._from_git(pin, again=True)
+
+    def _together(self, pins: Sequence[Pin]) -> None:
+        """Bring the commits of one repository over one connection; what that doesn't bring is asked for one by one."""
+        by_url: dict[str, list[Pin]] = {}
+        for pin in pins if not self.offline and self.source != "archive" else ():
+            if pin.source != "archive" and pin.commit and pin.url and not self.store.ref_or_none(pin.commit):
+                by_url.setdefault(pin.url, []).append(pin)
+        for wanted in by_url.values():
+            folder = local_folder(self.layout, wanted[0].url)
+            if len(wanted) == 1 or (folder and not is_repository(folder)):
+                continue
+            url = str(folder) if folder else wanted[0].url
+            try:
+                remote_commit(url, wanted[0].ref, timeout=REACH_TIMEOUT)
+            except Unreachable as error:
+                self._told[_host(url)] = error
+                continue
+            self.say(f"{wanted[0].upstream}: fetching {len(wanted)} refs from {url}")
+            if fetch_commits(self.store, url, list(dict.fromkeys(p.commit for p in wanted if p.commit))):
+                self.store.join_packs()
 
     def _fetch(self, pin: Pin) -> Base:
         source = self.source or pin.source
@@ -145,7 +167,10 @@ class Fetcher:
                     hint=f"`patchq pin {pin.upstream} --url {pin.url} --ref {pin.ref}` pins what is there now",
                 )
             return self._keep_git(pin)
-        host = url.split("/")[2] if "://" in url else url
+        host = _host(url)
+        if error := self._told.pop(host, None):
+            self._unreachable[host] = f"{host} didn't answer"
+            raise error
         if host in self._unreachable:
             raise Unreachable(f"{url} can't be reached ({self._unreachable[host]})", hint="")
         try:
@@ -194,6 +219,10 @@ class Fetcher:
         :raises SourceError: if it can't be had or is another file.
         """
         return archive_file(self.layout, pin, offline=self.offline, progress=self.progress)
+
+
+def _host(url: str) -> str:
+    return url.split("/")[2] if "://" in url else url
 
 
 def tag_ref(pin: Pin) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from patchq.errors import PatchqError, UserError
 from patchq.formats import diff
 from patchq.formats.header import Header
-from patchq.formats.ledger import Ledger, parse
+from patchq.formats.jsonlines import Problem
+from patchq.formats.ledger import Attempt, Ledger, parse, stream
 from patchq.formats.lock import Pin
 from patchq.names import show_path
 from patchq.project.project import Project
@@ -166,17 +168,42 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
     :param patch: only what tells of this patch.
     :raises UserError: for an unknown upstream, or a patch that no ledger tells of.
     """
-    for name in names:
-        if name not in project.lock.upstreams:
-            raise UserError(f"no upstream {name!r}", hint=f"there are {', '.join(project.lock.upstreams)}")
-    found = {}
-    for name in names or project.lock.upstreams:
-        data = fsio.read_or_none(ledger_path(project.layout, name))
-        if data is not None:
-            found[name] = parse(data)
+    found = {name: parse(fsio.read_or_none(path) or b"") for name, path in _ledgers(project, names).items()}
     if patch:
         short = patch.rpartition("/")[2]
         found = {n: replace(x, attempts=tuple(a for a in x.attempts if a.patch == short)) for n, x in found.items()}
         if not any(x.attempts for x in found.values()):
-            raise UserError(f"no ledger tells of {patch}", hint="`patchq ledger` shows them all")
+            raise _untold(patch)
     return found
+
+
+def stream_ledgers(
+    project: Project, names: Sequence[str] = (), patch: str = ""
+) -> Iterator[tuple[str, Iterator[Attempt | Problem]]]:
+    """The same one by one, without holding them; that no ledger tells of a patch is found at the end."""
+    told = not patch
+    short = patch.rpartition("/")[2]
+    for name, path in _ledgers(project, names).items():
+
+        def chosen(path: Path = path) -> Iterator[Attempt | Problem]:
+            nonlocal told
+            for one in stream(lambda: fsio.lines_of(path)):
+                if isinstance(one, Problem) or not patch or one.patch == short:
+                    told = told or isinstance(one, Attempt)
+                    yield one
+
+        yield name, chosen()
+    if not told:
+        raise _untold(patch)
+
+
+def _ledgers(project: Project, names: Sequence[str]) -> dict[str, Path]:
+    for name in names:
+        if name not in project.lock.upstreams:
+            raise UserError(f"no upstream {name!r}", hint=f"there are {', '.join(project.lock.upstreams)}")
+    paths = {name: ledger_path(project.layout, name) for name in names or project.lock.upstreams}
+    return {name: path for name, path in paths.items() if path.exists()}
+
+
+def _untold(patch: str) -> UserError:
+    return UserError(f"no ledger tells of {patch}", hint="`patchq ledger` shows them all")

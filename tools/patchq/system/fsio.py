@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld, UserError
 from patchq.system import runner
@@ -120,6 +120,30 @@ def read_limited(path: Path, most: int | None) -> bytes | None:
 
     :raises FormatError: if it has more than ``most`` bytes, or is a pipe, a device or a folder; then it isn't read.
     """
+    file = _open_regular(path)
+    if file is None:
+        return None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise FormatError(
+                f"{path} has {size} bytes; {most} are the most",
+                hint="see the limits in docs/reference/formats.md",
+            )
+        return file.read(-1 if most is None else most)
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file, ends included, one by one; none where there is no file.
+
+    :raises FormatError: if it is something else than a file.
+    """
+    if file := _open_regular(path):
+        with file:
+            yield from file
+
+
+def _open_regular(path: Path) -> BinaryIO | None:
     try:
         # A pipe is not waited for.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -129,17 +153,10 @@ def read_limited(path: Path, most: int | None) -> bytes | None:
         if error.errno == errno.ENXIO:  # a socket
             raise _no_file(path) from None
         raise
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise _no_file(path)
-    with os.fdopen(fd, "rb") as file:
-        if most is not None and found.st_size > most:
-            raise FormatError(
-                f"{path} has {found.st_size} bytes; {most} are the most",
-                hint="see the limits in docs/reference/formats.md",
-            )
-        return file.read(-1 if most is None else most)
+    return os.fdopen(fd, "rb")
 
 
 def _no_file(path: Path) -> FormatError:

@@ -8,7 +8,12 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo, safe, show_table
-from patchq.formats.ledger import Attempt, say_moved
+from patchq.formats.jsonlines import Problem
+from patchq.formats.ledger import Attempt, Tally, say_moved
+from patchq.project.project import Project
+
+#: Lines that are written at once.
+MOST_HELD = 1000
 
 
 @click.command("ledger")
@@ -22,8 +27,7 @@ def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json:
 
     Lines that can't be read are named by their numbers, and kept; exit code 1 then.
     """
-    from patchq.formats.ledger import costs, hot_files
-    from patchq.stacks.views import read_ledgers
+    from patchq.stacks.views import stream_ledgers
 
     project = open_project(as_json)
     if story:
@@ -34,46 +38,80 @@ def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json:
 
         echo(tell(project, before, after, names), nl=False)
         return
-    found = read_ledgers(project, names, patch)
     if as_json:
-        body = [
-            {
-                "upstream": upstream,
-                "attempts": [asdict(a) for a in ledger.attempts],
-                "problems": [asdict(p) for p in ledger.problems],
-                "costs": [asdict(c) for c in costs(ledger)],
-                "hot": [{"path": p, "stopped": n, "patches": m} for p, n, m in hot_files(ledger)],
-            }
-            for upstream, ledger in found.items()
-        ]
-        emit("ledger", {"ok": not any(x.problems for x in found.values()), "ledgers": body})
-    for upstream, ledger in found.items() if not as_json else ():
+        _as_json(project, names, patch)
+        return
+    problems = []
+    for upstream, ledger in stream_ledgers(project, names, patch):
+        tally, history, found = Tally(), _History(upstream), []
+        for one in ledger:
+            if isinstance(one, Problem):
+                found.append(one)
+            elif cost:
+                tally.add(one)
+            else:
+                history.add(one)
+        history.show()
         if cost:
-            heads = ("patch", "refs", "survived", "stopped", "lines", "retired")
-            rows = [
-                (c.patch, str(c.tried), str(c.survived), str(c.stopped), str(c.lines), c.retired) for c in costs(ledger)
-            ]
-            show_table(heads, rows, upstream)
-            for path, times, patches in hot_files(ledger)[:10]:
-                echo(f"{path}: stopped {patches} patches, {times} times")
-        else:
-            _history(upstream, ledger.attempts)
-        for problem in ledger.problems:
+            _show_costs(upstream, tally)
+        for problem in found:
             echo(f"{upstream}: ledger line {problem.number} {problem.said}; it is kept", fg="red", err=True)
+        problems += found
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+def _as_json(project: Project, names: Sequence[str], patch: str) -> None:
+    from patchq.formats.ledger import costs, hot_files
+    from patchq.stacks.views import read_ledgers
+
+    found = read_ledgers(project, names, patch)
+    body = [
+        {
+            "upstream": upstream,
+            "attempts": [asdict(a) for a in ledger.attempts],
+            "problems": [asdict(p) for p in ledger.problems],
+            "costs": [asdict(c) for c in costs(ledger)],
+            "hot": [{"path": p, "stopped": n, "patches": m} for p, n, m in hot_files(ledger)],
+        }
+        for upstream, ledger in found.items()
+    ]
+    emit("ledger", {"ok": not any(x.problems for x in found.values()), "ledgers": body})
     if any(ledger.problems for ledger in found.values()):
         raise click.exceptions.Exit(1)
 
 
-def _history(upstream: str, attempts: Sequence[Attempt]) -> None:
-    """A line an attempt, under its refs, and below it what is said of it."""
-    before = ("", "")
-    for a in attempts:
-        if (a.from_ref, a.onto) != before:
-            before = (a.from_ref, a.onto)
-            echo(f"{upstream} {a.from_ref} onto {a.onto}", bold=True)
+def _show_costs(upstream: str, tally: Tally) -> None:
+    heads = ("patch", "refs", "survived", "stopped", "lines", "retired")
+    rows = [(c.patch, str(c.tried), str(c.survived), str(c.stopped), str(c.lines), c.retired) for c in tally.costs()]
+    show_table(heads, rows, upstream)
+    for path, times, patches in tally.hot_files()[:10]:
+        echo(f"{path}: stopped {patches} patches, {times} times")
+
+
+class _History:
+    """A line an attempt, under its refs, and below it what is said of it; written many at a time."""
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream, self.before = upstream, ("", "")
+        self.lines: list[str] = []
+
+    def add(self, a: Attempt) -> None:
+        if (a.from_ref, a.onto) != self.before:
+            self.show()
+            self.before = (a.from_ref, a.onto)
+            echo(f"{self.upstream} {a.from_ref} onto {a.onto}", bold=True)
         moved = say_moved(a.offsets, a.checked)
         words = [a.outcome + (f" {moved}" if moved else "") + (f" ({a.grade})" if a.grade else "")]
         words += [f"proof {a.proof}"] if a.proof else []
-        echo(f"  {a.patch:<32} {', '.join(words)}")
-        for line in textwrap.wrap(safe("; ".join(filter(None, (a.evidence, a.how)))), 74):
-            echo(f"      {line}")
+        self.lines.append(f"  {a.patch:<32} {', '.join(words)}")
+        if a.evidence or a.how:
+            said = safe("; ".join(filter(None, (a.evidence, a.how))))
+            self.lines += [f"      {line}" for line in textwrap.wrap(said, 74)]
+        if len(self.lines) > MOST_HELD:
+            self.show()
+
+    def show(self) -> None:
+        if self.lines:
+            echo("\n".join(self.lines))
+        self.lines = []
