@@ -26,7 +26,7 @@ Mutants of each patch's own lines, each followed by that patch's proof ([how](..
 `killed` counts mutants that the proof saw, of those that it was asked about; one that nobody could see is
 `equivalent`, with its reason in the proof's file. Where fewer were `tried` than there are, the share is of a sample,
 which the seed 0 chose. `mended since`: the proof was, and each survivor run again alone; see the JSON. This page is made of the JSON files beside it, which name each survivor and the command:
-`python tests/stacks/evidence_of_mutation.py`.
+`python tests/stacks/evidence_of_mutation.py`. A patch that isn't in it was not measured yet.
 
 | patch | killed | | equivalent | tried |
 |---|---|---|---|---|
