@@ -196,7 +196,7 @@ ELSEWHERE = {
 }
 #: What a reader fills in.
 #: Verbs in a sentence, that do something else, or hours of it, without arguments.
-SENTENCES = ("patchq pr", "patchq issue", "patchq test", "patchq import", "patchq reword")
+SENTENCES = ("patchq pr", "patchq issue", "patchq test", "patchq test --mutate", "patchq import", "patchq reword")
 MEANT = {
     "patchq apply --to NAME": "patchq apply --to marlin-fp4-warning",
     "patchq drop NAME": "patchq drop eagle-tree-top-k",
