@@ -373,6 +373,8 @@ def test_one_module_writes_to_terminals() -> None:
             continue  # they run in a process of their own, and what they print is read as JSON
         if name == "cli/commands/reword.py":
             continue  # a person's editor shows them the message
+        if name == "cli/meter.py":
+            continue  # it is given what writes, and what makes words harmless
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(func=ast.Name("print")) | ast.ImportFrom(module="rich" | "rich.console"):

@@ -142,7 +142,7 @@ class _Asking:
             "--index-strategy", "unsafe-best-match", "--find-links", str(self.folder), "--override", str(over),
             *_indexes(), *(["--no-deps"] if alone else []), str(asked),
         ]  # fmt: skip
-        done = runner.run(command, cwd=self.folder, timeout=SECONDS, ok_codes=(0, 1))
+        done = runner.run(command, cwd=self.folder, env=_certificates(), timeout=SECONDS, ok_codes=(0, 1, 2))
         said = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "replace")
         if done.returncode and "No solution found" not in said:
             raise BuildError(f"uv can't resolve: {said.strip()}", hint="can the package index be reached?")
@@ -157,6 +157,12 @@ def _indexes() -> Iterator[str]:
             yield from (f"--{name}", value)
     if settings.get("no-index"):
         yield "--no-index"
+
+
+def _certificates() -> dict[str, str]:
+    """The certificates that pip is told to believe, for uv."""
+    cert = pip_settings().get("cert")
+    return {"SSL_CERT_FILE": cert[0]} if cert else {}
 
 
 def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequence[str]) -> Resolved:
