@@ -1,7 +1,9 @@
 """MXFP4 as OCP defines it, in torch: blocks of 32 values of E2M1 that share a power of two.
 
 Written apart from the patches' quantiser, so that the two can be held against each other. A scale is the smallest
-power of two that no value of its block overflows; values are rounded to nearest, ties to the even code.
+power of two that no value of its block overflows, as the patches' up to vLLM 0.20.0 choose it; or, as vLLM's own online
+quantiser does since 0.27, the one by which the largest value falls in [3.5, 7), so that what is over 6 becomes 6. Values
+are rounded to nearest, ties to the even code.
 """
 
 from __future__ import annotations
@@ -15,15 +17,20 @@ LEVELS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _MIDPOINTS = tuple((low + high) / 2 for low, high in pairwise(LEVELS))
 
 
-def quantise(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def quantise(values: torch.Tensor, saturating: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """Blocks and scales of a weight.
 
     :param values: ``[..., k]``, k a multiple of 32.
+    :param saturating: with the smaller scale where the largest is less than 7 of its steps.
     :return: uint8 ``[..., k / 32, 16]``, the even column in the low nibble, and uint8 ``[..., k / 32]``, UE8M0.
     """
     blocks = values.float().unflatten(-1, (-1, BLOCK))
     largest = blocks.abs().amax(-1).double()
-    exponent = torch.ceil(torch.log2(largest / LEVELS[-1])).clamp(-127, 127)
+    if saturating:
+        mantissa, power = torch.frexp(largest)  # mantissa in [0.5, 1)
+        exponent = (power - 3 + (mantissa >= 7 / 8)).double().masked_fill(largest == 0, -127).clamp(-127, 127)
+    else:
+        exponent = torch.ceil(torch.log2(largest / LEVELS[-1])).clamp(-127, 127)
     magnitude = blocks.abs() / torch.exp2(exponent).float()[..., None]
     midpoints = torch.tensor(_MIDPOINTS, device=values.device)
     down, up = (torch.bucketize(magnitude, midpoints, right=right) for right in (False, True))

@@ -1,6 +1,7 @@
 """What is served, and beside what: one engine a case, patched and unpatched alike unless a case says otherwise.
 
-A case's ``truth`` says what is otherwise in the reference that it is held against: layers in MXFP4, ``no sinks``.
+A case's ``truth`` says what is otherwise in the reference that it is held against: layers in MXFP4, with scales that
+are ``saturating`` or not, ``no sinks``.
 """
 
 from __future__ import annotations
@@ -43,14 +44,17 @@ class Case:
 
 
 GREEDY = {"name": "batched", "max_tokens": 48}
+GRAPHS = {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8]}}
 FLASHINFER = {"attention_backend": "FLASHINFER"}
 EVERY_RELEASE = (
     Case("marlin", passes=(WHOLE, ALONE)),
     # Log-probabilities of the prompts fill the cache and don't read it; the second pass does.
     Case("chunked prefill, prefix cache", {"max_num_batched_tokens": 128, "enable_prefix_caching": True},
          (WHOLE, {**WHOLE, "prompt_logprobs": False, "name": "hit"})),
-    Case("CUDA graphs", {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8]}},
-         (WHOLE, ALONE)),
+    Case("CUDA graphs", GRAPHS, (WHOLE, ALONE)),
+    # What two runs of one build differ by, each of which compiles for itself.
+    Case("marlin, again", passes=(WHOLE, ALONE), builds=("patched",)),
+    Case("CUDA graphs, again", GRAPHS, (WHOLE, ALONE), builds=("patched",), beside="CUDA graphs"),
     Case("FlashInfer, taken for SM121", FLASHINFER, capability=SM121),
     Case("Eagle3", passes=(GREEDY,), draft=True),
     Case("Eagle3, FlashInfer, taken for SM121", FLASHINFER, (GREEDY,), capability=SM121, draft=True),
@@ -72,9 +76,9 @@ ONLINE_QKV_O = {"re:.*qkv_proj": "mxfp4", "re:.*o_proj": "mxfp4"}
 ONLINE = (
     Case("online qkv, o, lm_head",
          {"quantization_config": {"targets": {**ONLINE_QKV_O, "lm_head": "mxfp4"}}, "linear_backend": "marlin"},
-         truth=("qkv", "o", "lm_head")),
+         truth=("qkv", "o", "lm_head", "saturating")),
     Case("online qkv, o", {"quantization_config": {"targets": ONLINE_QKV_O}, "linear_backend": "marlin"},
-         truth=("qkv", "o"), builds=("unpatched",)),
+         truth=("qkv", "o", "saturating"), builds=("unpatched",)),
 )  # fmt: skip
 
 
@@ -82,7 +86,7 @@ def cases(release: str) -> list[Case]:
     """Of a vLLM release, such as ``0.20.0``."""
     major, minor = (int(part) for part in release.split(".")[:2])
     own = LAYERS if (major, minor) < (0, 27) else ONLINE
-    return [*EVERY_RELEASE[:6], *own, *EVERY_RELEASE[6:]]
+    return [*EVERY_RELEASE[:8], *own, *EVERY_RELEASE[8:]]
 
 
 def prompts(vocabulary: int, lengths: Sequence[int] = LENGTHS, seed: int = 1) -> list[list[int]]:

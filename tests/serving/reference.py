@@ -32,7 +32,7 @@ NO_SINK = -1e4
 
 
 def tensors(
-    folder: Path, quantised: Iterable[str], device: str, dtype: torch.dtype = torch.bfloat16
+    folder: Path, quantised: Iterable[str], device: str, dtype: torch.dtype = torch.bfloat16, saturating: bool = False
 ) -> dict[str, torch.Tensor]:
     """The checkpoint's tensors by transformers' names, dequantised; no more than one is there in two dtypes."""
     places = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
@@ -51,14 +51,14 @@ def tensors(
                     continue
                 value = file.get_tensor(name)
                 if name.endswith(ends):
-                    value = mxfp4.dequantise(*mxfp4.quantise(value))
+                    value = mxfp4.dequantise(*mxfp4.quantise(value, saturating))
                 found[name] = value.to(dtype)
     return found
 
 
 def load(
     folder: Path, quantised: Iterable[str] = (), sinks: bool = True, dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
+    device: str = "cpu", saturating: bool = False,
 ) -> Any:  # fmt: skip
     """transformers' model of the checkpoint, its attention in the plain implementation."""
     from transformers import GptOssConfig, GptOssForCausalLM
@@ -71,7 +71,7 @@ def load(
         config._experts_implementation = "eager"
     with torch.device("meta"):
         model = GptOssForCausalLM(config)
-    weights = tensors(folder, quantised, device, dtype)
+    weights = tensors(folder, quantised, device, dtype, saturating)
     if not sinks:
         weights |= {name: torch.full_like(t, NO_SINK) for name, t in weights.items() if name.endswith(".sinks")}
     model.load_state_dict(weights, strict=True, assign=True)
@@ -115,7 +115,10 @@ def main() -> None:
     for job in json.loads(given.jobs.read_text()):
         quantised = [name for name in job["otherwise"] if name in LAYERS]
         dtype = torch.bfloat16 if "bfloat16" in job["otherwise"] else torch.float32
-        model = load(given.checkpoint, quantised, "no sinks" not in job["otherwise"], dtype, given.device)
+        model = load(
+            given.checkpoint, quantised, "no sinks" not in job["otherwise"], dtype, given.device,
+            "saturating" in job["otherwise"],
+        )  # fmt: skip
         found.append({**job, "rows": score(model, job["sequences"])})
         given.out.write_text(json.dumps(found) + "\n")
         print(job["otherwise"], len(job["sequences"]), flush=True)

@@ -142,9 +142,11 @@ def compared(
         ("beside " + case.beside, (case.beside, build)),
         ("beside unpatched", (case.name, "unpatched")),
     ):
-        rows = answers.get(other, {}).get("passes", {}).get("batched")
-        if rows and "batched" in passes and other != (case.name, build):
-            yield label, comparing.between(passes["batched"], rows)
+        if other == (case.name, build):
+            continue
+        others = answers.get(other, {}).get("passes", {})
+        for name in (n for n in ("batched", "alone") if n in passes and n in others):
+            yield label if name == "batched" else f"{label}, {name}", comparing.between(passes[name], others[name])
 
 
 def speculation(counters: Mapping[str, float]) -> dict[str, float]:
@@ -202,6 +204,8 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     cases = [case for case in plan.cases(given.release) if not given.only or case.name in given.only]
     todo = [(case, build) for case in cases for build in case.builds]
+    # Those that FlashInfer compiles for take longest.
+    todo.sort(key=lambda pair: pair[0].capability is None)
     pythons = {"patched": given.patched, "unpatched": given.unpatched}
     with ThreadPoolExecutor(given.jobs) as pool:
         done = pool.map(lambda pair: serve(pair[0], pair[1], pythons[pair[1]], given), todo)

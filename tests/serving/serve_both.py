@@ -42,15 +42,16 @@ def complete(port: int, model: str, prompt: list[int], generate: int) -> tuple[l
     return choice["token_ids"], choice["text"]
 
 
-def streamed(port: int, model: str, prompt: list[int], generate: int) -> tuple[str, int]:
-    """Text of a streamed answer, and the number of events that had some."""
+def streamed(port: int, model: str, prompt: list[int], generate: int) -> tuple[list[int], str, int]:
+    """Tokens and text of a streamed answer, and the number of events that had some."""
     body = {"model": model, "prompt": prompt, "max_tokens": generate, "temperature": 0, "ignore_eos": True,
-            "stream": True}  # fmt: skip
+            "stream": True, "return_token_ids": True}  # fmt: skip
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
-    texts = [event["choices"][0]["text"] for event in gb10_serve.events(connection.getresponse())]
+    choices = [event["choices"][0] for event in gb10_serve.events(connection.getresponse())]
     connection.close()
-    return "".join(texts), len(texts)
+    tokens = [token for choice in choices for token in choice.get("token_ids") or ()]
+    return tokens, "".join(choice["text"] for choice in choices), len(choices)
 
 
 def same_answers(ports: dict[str, int], given: argparse.Namespace) -> dict[str, Any]:
@@ -62,18 +63,24 @@ def same_answers(ports: dict[str, int], given: argparse.Namespace) -> dict[str, 
     streams = {
         build: [streamed(port, given.model, p, given.generate) for p in prompts] for build, port in ports.items()
     }
-    shared = []
-    for (a, _), (b, _) in zip(*(answers[build] for build in BUILDS), strict=True):
-        differing = (n for n, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-        shared.append(next(differing, len(a)))
-    return {
-        "prompts": given.lengths, "tokens": given.generate, "first tokens that both builds share": shared,
-        "streamed as not streamed": {
-            build: all(answer[1] == stream[0] for answer, stream in zip(answers[build], streams[build], strict=True))
-            for build in BUILDS
-        },
-        "events": {build: [count for _, count in streams[build]] for build in BUILDS},
+    found: dict[str, Any] = {
+        "prompts": given.lengths, "tokens": given.generate,
+        "first tokens that both builds share": [shared(*(answers[build][n][0] for build in BUILDS))
+                                                for n in range(len(prompts))],
+        "events": {build: [count for *_, count in streams[build]] for build in BUILDS},
     }  # fmt: skip
+    for what, at in (("tokens", 0), ("text", 1)):
+        pairs = {build: list(zip(answers[build], streams[build], strict=True)) for build in BUILDS}
+        found[f"streamed {what} as not streamed"] = {b: all(a[at] == s[at] for a, s in pairs[b]) for b in BUILDS}
+        differing = [(a[at], s[at]) for build in BUILDS for a, s in pairs[build] if a[at] != s[at]]
+        if differing:
+            found[f"first streamed {what} that differ"] = differing[0]
+    return found
+
+
+def shared(first: list[int], second: list[int]) -> int:
+    """How many tokens two answers begin with alike."""
+    return next((n for n, (a, b) in enumerate(zip(first, second, strict=True)) if a != b), len(first))
 
 
 def in_turn(setups: dict[str, argparse.Namespace], users: int, repeats: int) -> dict[str, Any]:

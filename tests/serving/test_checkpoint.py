@@ -37,6 +37,14 @@ def test_the_scale_is_the_smallest_that_nothing_overflows() -> None:
     assert (scales.item(), blocks.sum().item()) == (0, 0)
 
 
+def test_a_saturating_scale_keeps_the_largest_value_below_seven_steps() -> None:
+    for largest, exponent in ((6.0, 0), (6.99, 0), (7.0, 1), (3.5, 0), (3.49, -1), (100.0, 4), (0.0, -127)):
+        blocks, scales = mxfp4.quantise(torch.tensor([largest] + [0.0] * 31), saturating=True)
+        assert scales.item() == exponent + 127, largest
+        if largest == 6.99:
+            assert mxfp4.dequantise(blocks, scales)[0].item() == 6.0
+
+
 def test_no_value_is_further_off_than_half_a_step() -> None:
     values = torch.randn(64, 256, generator=torch.Generator().manual_seed(1)).bfloat16()
     blocks, scales = mxfp4.quantise(values)

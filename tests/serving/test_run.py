@@ -59,6 +59,9 @@ def test_an_engine_that_is_right_is_as_far_off_as_rounding(result: dict[str, Any
         assert batched["prompts"]["top1"] > 0.95
         assert batched["greedy"]["tokens"] == 16 * len(LENGTHS)
         assert row["passes"]["alone"]["beside batched"]["same_tokens"] == 1.0
+    both = rows(result, "marlin")["patched"]["passes"]
+    for label in ("beside unpatched", "beside unpatched, alone"):
+        assert both[label]["same_rows"] == f"{len(LENGTHS)} of {len(LENGTHS)}"
 
 
 def test_what_is_switched_off_is_held_against_a_reference_without_it(result: dict[str, Any]) -> None:

@@ -30,7 +30,8 @@ def test_two_servers_are_compared_and_ended(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "out/serve.json").read_text())
     assert found["arguments"] == ["--max-model-len", "64"]
     assert found["answers"]["first tokens that both builds share"] == [6, 6]
-    assert found["answers"]["streamed as not streamed"] == {"patched": True, "unpatched": True}
+    for what in ("tokens", "text"):
+        assert found["answers"][f"streamed {what} as not streamed"] == {"patched": True, "unpatched": True}
     assert found["answers"]["events"]["patched"] == [6, 6]
     assert [(t["users"], len(t["decode"]["patched"])) for t in found["in turn"]] == [(1, 2), (3, 2)]
     assert all(t[kind]["ratio"] > 0 for t in found["in turn"] for kind in ("prefill", "decode"))

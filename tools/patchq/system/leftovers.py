@@ -73,5 +73,8 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
 
 
 def _of_fast_import(mark: Path) -> bool:
-    """Whether the mark that keeps a pack is fast-import's: it refuses to write that pack again beside it."""
-    return (fsio.read_or_none(mark) or b"").strip() in (b"", b"fast-import")
+    """Whether the mark that keeps a pack is fast-import's: it refuses to write that pack again beside it.
+
+    After a power cut the mark may hold a part of what was written, or zeros in its place.
+    """
+    return b"fast-import".startswith((fsio.read_or_none(mark) or b"").strip(b"\0\n"))

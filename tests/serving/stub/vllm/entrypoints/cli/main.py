@@ -36,8 +36,8 @@ class Handler(BaseHTTPRequestHandler):
         if not asked.get("stream"):
             self.wfile.write(json.dumps({"choices": [{"text": "".join(words), "token_ids": tokens}]}).encode())
             return
-        for word in words[: wanted // 2 if FAILS == "short" else wanted]:
-            self._event({"choices": [{"text": word}]})
+        for word, token in zip(words[: wanted // 2 if FAILS == "short" else wanted], tokens, strict=False):
+            self._event({"choices": [{"text": word, "token_ids": [token]}]})
         if FAILS == "short":
             return
         if asked.get("stream_options"):

@@ -1,0 +1,28 @@
+"""What a command that was cut off left in the store, and what is somebody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from patchq.system import leftovers
+from patchq.system.paths import Layout
+
+
+@pytest.mark.parametrize(
+    ("content", "goes"),
+    [
+        (b"fast-import", True), (b"fast-import\n", True), (b"fast-i", True), (b"", True), (b"\0" * 11, True),
+        (b"fetch-pack 7 on host", False), (b"fast-imported", False), (b"kept for a reason\n", False),
+    ],
+)  # fmt: skip
+def test_the_mark_of_a_pack_goes_if_it_is_what_fast_import_wrote_or_a_part_of_it(
+    tmp_path: Path, content: bytes, goes: bool
+) -> None:
+    layout = Layout(tmp_path)
+    mark = layout.store / "objects/pack/pack-0123.keep"
+    mark.parent.mkdir(parents=True)
+    mark.write_bytes(content)
+    with leftovers.cleared(layout, after_a_kill=True):
+        assert mark.exists() is not goes
