@@ -20,6 +20,10 @@ from kit import ROOT, Patchq, commit_files, edit, git
 @pytest.fixture
 def bundle(stack: Patchq, upstream: Path, tmp_path: Path) -> Path:
     """The bundle of three patches on a commit that has history; then the upstream goes away."""
+    kernels = stack.root / "kernels"
+    kernels.mkdir()
+    (kernels / "up.toml").write_text("# what is compiled ahead\n")
+    (kernels / "notes.txt").write_text("mine\n")
     commit_files(upstream, {"later.txt": b"later\n"}, "later")
     target = tmp_path / "fork.bundle"
     stack.ok("bundle", str(target))
@@ -46,6 +50,7 @@ def test_it_works_where_there_is_no_network(stack: Patchq, bundle: Path, upstrea
     there = Patchq(root)
     assert tip(there) == tree
     assert "applied 3 patches" in done.stdout
+    assert [path.name for path in (root / "kernels").iterdir()] == ["up.toml"]
     # Three-way merges have what they need: the stack is changed, carried and proven there.
     for args in (("move", "third", "--before", "first"), ("drop", "first"), ("check",), ("apply",)):
         done = elsewhere(root, *args, cache=cache)

@@ -18,14 +18,43 @@ from patchq.system import fsio
 _INIT = '''"""Kernels of {parent} {version}, compiled ahead for {arch}."""
 
 import pathlib
+from typing import NamedTuple
 
+#: {parent} takes these kernels if it has this version.
 __version__ = "{version}"
 
 
+class Provider(NamedTuple):
+    """Modules for some architectures, and where they are."""
+
+    provider_id: str
+    distribution: str
+    version: str
+    jit_cache_dir: str
+    cuda_architectures: frozenset[str]
+    modules: frozenset[str]
+
+
 def get_jit_cache_dir() -> str:
-    """Where {parent} looks for its modules."""
+    """Where {parent} up to 0.6 looks for its modules."""
     return str(pathlib.Path(__file__).parent / "jit_cache")
+
+
+def get_jit_cache_providers() -> tuple[Provider, ...]:
+    """What {parent} since 0.7 asks for its modules, by the architecture of the device."""
+    folder = get_jit_cache_dir()
+    modules = frozenset(path.name for path in pathlib.Path(folder).iterdir())
+    return (Provider("{arch}", "{distribution}", __version__, folder, frozenset({{"{arch}"}}), modules),)
 '''
+
+
+def package_init(parent: str, version: str, distribution: str, arch: str) -> bytes:
+    """``__init__.py`` of the package in which FlashInfer looks for compiled modules, in its older and its newer way.
+
+    :param version: of ``parent``, with which its own has to agree.
+    """
+    said = {"parent": parent, "version": version, "distribution": distribution, "arch": arch.replace("_", "")}
+    return _INIT.format(**said).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +96,7 @@ def pack(job: Job, item: Applied, config: BuildConfig, contents: Contents) -> Pa
     version = f"{parent}.{contents.arch.replace('_', '')}"
     files = {f"{config.package}/jit_cache/{name}/{name}.so": data for name, data in sorted(contents.modules.items())}
     libraries = dict(files)
-    init = _INIT.format(parent=item.build.distribution, version=version, arch=contents.arch).encode()
+    init = package_init(item.build.distribution, parent, config.distribution, contents.arch)
     about = {
         "version": 1, "arch": contents.arch, "platform": contents.platform, "tools": contents.tools,
         "wanted": list(contents.wanted),

@@ -11,6 +11,7 @@ from patchq.errors import FormatError, UserError
 from patchq.formats import toml
 from patchq.project.project import Project
 from patchq.system import fsio
+from patchq.system.paths import KERNELS
 
 #: Generators of FlashInfer's own, by their place below its package.
 _CALL = re.compile(r"jit(\.[a-z][a-z0-9_]*)+\.gen_[a-z0-9_]+")
@@ -53,14 +54,14 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
     :raises UserError: if there is none.
     :raises FormatError: if it isn't what docs/reference/formats.md says.
     """
-    path = project.layout.root / "kernels" / f"{upstream}.toml"
+    path = project.layout.root / KERNELS / f"{upstream}.toml"
     data = fsio.read_limited(path, _MOST_BYTES)
     if data is None:
         raise UserError(
             f"nothing says which kernels of {upstream} are to be built ahead",
             hint=f"write {path.relative_to(project.layout.root)}; docs/how-to/build-kernels-ahead.md has one",
         )
-    return parse_wanted(data, f"kernels/{upstream}.toml")
+    return parse_wanted(data, f"{KERNELS}/{upstream}.toml")
 
 
 def parse_wanted(data: bytes, name: str) -> Wanted:
@@ -125,5 +126,5 @@ def arch_list(arch: str) -> str:
 
 def every_wanted(project: Project) -> dict[str, Wanted]:
     """What each upstream's file in ``kernels/`` says."""
-    folder = project.layout.root / "kernels"
+    folder = project.layout.root / KERNELS
     return {path.stem: read_wanted(project, path.stem) for path in sorted(folder.glob("*.toml"))}

@@ -1,8 +1,8 @@
 """``bundle``: one file with all that a site without a network needs, and ``apply --from-bundle`` there.
 
-A plain tar, the same bytes for the same project: the lock, stacks and proofs; for each pin of the set the release
-archive, or a pack of its commit, so that three-way merges have every pre-image; the release's wheels where asked for.
-Its first member names every other with its size and SHA-256; nothing is used that doesn't have them.
+A plain tar, the same bytes for the same project: the lock, stacks, proofs and wanted kernels; for each pin of the set
+the release archive, or a pack of its commit, so that three-way merges have every pre-image; the release's wheels where
+asked for. Its first member names every other with its size and SHA-256; nothing is used that doesn't have them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from patchq.sources import index
 from patchq.sources.pins import Base, Fetcher, base_ref, is_local_archive, tag_ref
 from patchq.stacks.apply import apply, carried_stacks
 from patchq.system import fsio
-from patchq.system.paths import LOCK_NAME, Layout, check_inside
+from patchq.system.paths import KERNELS, LOCK_NAME, Layout, check_inside
 
 VERSION = 1
 MANIFEST = "bundle.json"
@@ -110,8 +110,8 @@ def _tag(project: Project, base: Base) -> str:
 
 def _project_files(root: Path) -> dict[str, Path]:
     found = {f"project/{LOCK_NAME}": root / LOCK_NAME}
-    for folder in ("patches", "tests/stacks"):
-        for path in sorted((root / folder).rglob("*")):
+    for folder, pattern in (("patches", "**/*"), ("tests/stacks", "**/*"), (KERNELS, "*.toml")):
+        for path in sorted((root / folder).glob(pattern)):
             if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
                 found[f"project/{path.relative_to(root).as_posix()}"] = path
     return found
@@ -206,7 +206,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
 
 
 def _check_members(bundled: Path, where: str) -> None:
-    """What a bundle writes into a project is its lock, stacks, proofs, and files that the lock names.
+    """What a bundle writes into a project is its lock, stacks, proofs, wanted kernels, and files that the lock names.
 
     :raises FormatError: for anything else, private state above all.
     """
@@ -215,7 +215,10 @@ def _check_members(bundled: Path, where: str) -> None:
     named |= {str(PurePosixPath(pin.archive)) for u in lock.upstreams.values() for pin in u.pins.values()}
     for path in sorted(bundled.rglob("*")):
         name = path.relative_to(bundled)
-        inside = name.parts[0] == "patches" or name.parts[:2] == ("tests", "stacks") or name.as_posix() in named
+        inside = (
+            name.parts[0] == "patches" or name.parts[:2] == ("tests", "stacks") or name.as_posix() in named
+            or (name.parts[0] == KERNELS and len(name.parts) == 2 and name.suffix == ".toml")
+        )  # fmt: skip
         if path.is_file() and (not inside or any(p.lower() in (".git", ".patchq") for p in name.parts)):
             raise FormatError(f"{where} holds {name}, which is no part of a project", hint="don't use it")
 

@@ -10,6 +10,8 @@ from urllib.parse import quote, unquote
 from patchq.errors import FormatError, UserError
 
 LOCK_NAME = "upstream.lock"
+#: The folder of what is to be compiled ahead, a file an upstream.
+KERNELS = "kernels"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
