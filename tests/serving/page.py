@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence"
+BUILDS = ("patched", "unpatched")
 HEAD = Path(__file__).with_name("page_head.md")
 
 
@@ -21,15 +23,37 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
     if "passes" not in row:
         yield f"| {name} | {row['build']} | | {row['error'].splitlines()[0]} | | | | |"
         return
-    beside = row["passes"].get("beside unpatched", {})
+    beside = {"batched": "beside unpatched", "alone": "beside unpatched, alone"}
     for kind, found in row["passes"].items():
         if kind.startswith("beside"):
             continue
         prompts, greedy = found.get("prompts", {}), found.get("greedy", {})
-        same = beside.get("same_rows", "") if kind == "batched" else ""
+        same = row["passes"].get(beside.get(kind, ""), {}).get("same_rows", "")
         cells = [name, row["build"], kind, figure(prompts.get("mean")), figure(prompts.get("worst"), 2),
                  figure(prompts.get("top1")), figure(greedy.get("likeliest")), same]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
+
+
+def served(run: dict[str, Any]) -> Iterator[str]:
+    """Two servers asked in turn: tokens a second, medians over the rounds and their span."""
+    yield f"The OpenAI server, the {run['first of the two']} on the first port; `{' '.join(run['arguments of each server'])}`:"
+    yield ""
+    yield "| | users | patched, t/s | unpatched, t/s | patched to unpatched |"
+    yield "|---|---|---|---|---|"
+    for turn in run["in turn"]:
+        for kind in ("prefill", "decode"):
+            speeds = turn[kind]
+            cells = [
+                f"{statistics.median(speeds[b]):.0f} ({min(speeds[b]):.0f} to {max(speeds[b]):.0f})" for b in BUILDS
+            ]
+            ratio = figure(speeds["ratio of medians, patched to unpatched"], 2)
+            yield f"| {kind}, {turn['rounds']} rounds | {turn['users']} | {' | '.join(cells)} | {ratio} |"
+    bench = {said["build"]: said for said in run["vllm bench serve"]}
+    speeds = [bench[b]["output_throughput"] for b in BUILDS]
+    yield (
+        f"| `vllm bench serve`, {bench['patched']['completed']} requests | {bench['patched']['users']} "
+        f"| {speeds[0]:.0f} | {speeds[1]:.0f} | {speeds[0] / speeds[1]:.2f} |"
+    )
 
 
 def table(found: dict[str, Any]) -> str:
@@ -51,6 +75,8 @@ def table(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     for row in found["rows"]:
         out += lines(row)
+    for run in found.get("served", []):
+        out += ["", *served(run)]
     if found["not run, the time was over"]:
         out += ["", "Not run, the time was over: " + "; ".join(found["not run, the time was over"]) + "."]
     return "\n".join(out)
