@@ -269,6 +269,8 @@ def _library(folder: Path) -> Iterator[Any]:
         _become(clean)
         try:
             import git
+        except ModuleNotFoundError as error:
+            raise UserError(f"git can't be used: {error}", hint="install patchq again, with what it requires") from None
         except ImportError as error:  # what it raises where there is no git
             raise UserError(f"git can't be used: {error}", hint="install git 2.38 or newer") from None
         try:
