@@ -184,3 +184,12 @@ def test_what_is_missing_is_told(flashinfer: Patchq, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
     (flashinfer.root / "kernels" / "flashinfer.toml").write_text(WANTED)
     assert "there is no nvcc" in flashinfer.fails(5, *args, "sm_121f")
+
+
+def test_a_header_of_cudas_libraries_that_is_not_there_is_said_with_where_it_comes_from(flashinfer: Patchq) -> None:
+    source = flashinfer.tree("flashinfer") / "flashinfer" / "data" / "csrc" / "norm.cu"
+    source.write_text('#include "x.h"\n#include <cublasLt.h>\nint norm() { return X; }\n')
+    flashinfer.ok("new", "flashinfer", "cublas", "-m", "cuBLAS\n\nWhy.")
+    out = flashinfer.fails(5, "build", "flashinfer", "--no-isolation", "--kernels", "sm_121f")
+    assert "name the folder of cublasLt.h in PATCHQ_CUDA_INCLUDE" in out
+    assert "nvidia-cublas nvidia-curand" in out

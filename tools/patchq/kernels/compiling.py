@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import resource
 import shlex
 import tempfile
@@ -19,6 +20,8 @@ from patchq.kernels.cache import Cache, headers_in
 from patchq.kernels.toolchain import Toolchain
 from patchq.system import runner
 
+#: What compilers say of a header of CUDA's libraries that no folder has.
+_LACKING = re.compile(r"fatal error: ((?:cublas|curand)\w*\.h): No such file")
 _HEADERS = (".h", ".cuh", ".hpp", ".inc", ".inl")
 
 
@@ -175,9 +178,15 @@ def _compile(unit: Unit, key: str, root: Path, tools: Toolchain, cache: Cache) -
             runner.run(argv, cwd=root, env=env)
         except runner.CommandError as error:
             said = (error.stdout + error.stderr).decode("utf-8", "replace").splitlines()[-25:]
+            hint = f"by hand: cd {root} && {shlex.join(argv[:2])} …; with --jobs 1 where memory is short"
+            if lacking := _LACKING.search("\n".join(said)):
+                hint = (
+                    f"name the folder of {lacking[1]} in PATCHQ_CUDA_INCLUDE; cuBLAS's and cuRAND's headers come with "
+                    "`python -m pip install nvidia-cublas nvidia-curand`"
+                )
             raise BuildError(
                 f"{unit.module}: {unit.source} doesn't compile ({error.code}):\n" + "\n".join(said),
-                hint=f"by hand: cd {root} && {shlex.join(argv[:2])} …; with --jobs 1 where memory is short",
+                hint=hint,
             ) from None
         return cache.keep(key, headers_in(depends.read_text()), made)
 
