@@ -21,7 +21,8 @@ from patchq.kernels.toolchain import Toolchain
 from patchq.system import runner
 
 #: What compilers say of a header of CUDA's libraries that no folder has.
-_LACKING = re.compile(r"fatal error: ((?:cublas|curand)\w*\.h): No such file")
+_LACKING = re.compile(r"fatal error: ((cublas|curand|nvrtc)\w*\.h): No such file")
+_PACKAGES = {"cublas": "'nvidia-cublas=={}.*'", "curand": "nvidia-curand", "nvrtc": "'nvidia-cuda-nvrtc=={}.*'"}
 _HEADERS = (".h", ".cuh", ".hpp", ".inc", ".inl")
 
 
@@ -180,10 +181,8 @@ def _compile(unit: Unit, key: str, root: Path, tools: Toolchain, cache: Cache) -
             said = (error.stdout + error.stderr).decode("utf-8", "replace").splitlines()[-25:]
             hint = f"by hand: cd {root} && {shlex.join(argv[:2])} …; with --jobs 1 where memory is short"
             if lacking := _LACKING.search("\n".join(said)):
-                hint = (
-                    f"name the folder of {lacking[1]} in PATCHQ_CUDA_INCLUDE; cuBLAS's and cuRAND's headers come with "
-                    "`python -m pip install nvidia-cublas nvidia-curand`"
-                )
+                package = _PACKAGES[lacking[2]].format(tools.release)
+                hint = f"`python -m pip install {package}`, or name the folder of {lacking[1]} in PATCHQ_CUDA_INCLUDE"
             raise BuildError(
                 f"{unit.module}: {unit.source} doesn't compile ({error.code}):\n" + "\n".join(said),
                 hint=hint,
