@@ -2,7 +2,7 @@
 
 Written apart from the patches' quantiser, so that the two can be held against each other. A scale is the smallest
 power of two that no value of its block overflows, as the patches' up to vLLM 0.20.0 choose it; or, as vLLM's own online
-quantiser does since 0.27, the one by which the largest value falls in [3.5, 7), so that what is over 6 becomes 6. Values
+quantiser does in 0.33, the one by which the largest value falls in [3.5, 7), so that what is over 6 becomes 6. Values
 are rounded to nearest, ties to the even code.
 """
 

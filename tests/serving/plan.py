@@ -71,7 +71,7 @@ LAYERS = (
     Case("layers with LoRA", {"mxfp4_layers": "moe,qkv,o,lm_head", "enable_lora": True, "max_lora_rank": 8},
          builds=("patched",)),
 )  # fmt: skip
-#: Upstream's way from v0.27.0 on, with the lm_head by the patch alone.
+#: Upstream's way in v0.33.0, with the lm_head by the patch alone.
 ONLINE_QKV_O = {"re:.*qkv_proj": "mxfp4", "re:.*o_proj": "mxfp4"}
 ONLINE = (
     Case("online qkv, o, lm_head",

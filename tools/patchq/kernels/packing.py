@@ -36,12 +36,12 @@ class Provider(NamedTuple):
 
 
 def get_jit_cache_dir() -> str:
-    """Where {parent} up to 0.6 looks for its modules."""
+    """Where {parent} 0.6 looks for its modules."""
     return str(pathlib.Path(__file__).parent / "jit_cache")
 
 
 def get_jit_cache_providers() -> tuple[Provider, ...]:
-    """What {parent} since 0.7 asks for its modules, by the architecture of the device."""
+    """What {parent} 0.7 asks for its modules, by the architecture of the device."""
     folder = get_jit_cache_dir()
     modules = frozenset(path.name for path in pathlib.Path(folder).iterdir())
     return (Provider("{arch}", "{distribution}", __version__, folder, frozenset({{"{arch}"}}), modules),)
