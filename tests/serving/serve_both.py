@@ -2,9 +2,10 @@
 
     python tests/serving/serve_both.py MODEL OUT --patched PYTHON --unpatched PYTHON [-- arguments of vllm serve]
 
-Both are asked for the same tokens, streamed and not; then rounds of one and of sixteen users at once alternate between
-them, and ``vllm bench serve`` asks each. Speeds are told as ratios: the model is small, and no GB10's. Both are ended
-as a user would end them, and what they said then is kept.
+Both are asked for the same tokens, twice, and then streamed; rounds of one and of sixteen users at once alternate
+between them, and ``vllm bench serve`` asks each. With ``--control`` each build is served twice, so that what two servers
+of one build differ by stands beside what the builds do. Speeds are told as ratios: the model is small, and no GB10's.
+All are ended as a user would end them, and what they said then is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +30,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import gb10_serve
 
 BUILDS = ("patched", "unpatched")
+AGAIN = ", again"
+#: Started in this order: neither build is always first, last or on the lower port.
+CONTROLLED = ("patched", "unpatched", "unpatched" + AGAIN, "patched" + AGAIN)
 
 
 def complete(port: int, model: str, prompt: list[int], generate: int) -> tuple[list[int], str]:
@@ -55,66 +60,82 @@ def streamed(port: int, model: str, prompt: list[int], generate: int) -> tuple[l
 
 
 def same_answers(ports: dict[str, int], given: argparse.Namespace) -> dict[str, Any]:
-    """Whether streaming changes nothing, and how many first tokens the two builds share."""
+    """How many first tokens are the same: of the two builds, of one asked twice, and of one that streams."""
     prompts = plan.prompts(given.vocabulary, given.lengths)
-    answers = {
-        build: [complete(port, given.model, p, given.generate) for p in prompts] for build, port in ports.items()
-    }
-    streams = {
-        build: [streamed(port, given.model, p, given.generate) for p in prompts] for build, port in ports.items()
-    }
-    found: dict[str, Any] = {
+
+    def asked(ask: Callable[..., tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
+        return {build: [ask(ports[build], given.model, p, given.generate) for p in prompts] for build in BUILDS}
+
+    first, second, streams = asked(complete), asked(complete), asked(streamed)
+
+    def tokens(one: list[tuple[Any, ...]], other: list[tuple[Any, ...]]) -> list[int]:
+        return [shared(a[0], b[0]) for a, b in zip(one, other, strict=True)]
+
+    return {
         "prompts": given.lengths, "tokens": given.generate,
-        "first tokens that both builds share": [shared(*(answers[build][n][0] for build in BUILDS))
-                                                for n in range(len(prompts))],
-        "events": {build: [count for *_, count in streams[build]] for build in BUILDS},
+        "first tokens that are the same": {
+            "of both builds": tokens(first["patched"], first["unpatched"]),
+            "of one asked twice": {build: tokens(first[build], second[build]) for build in BUILDS},
+            "streamed and not": {build: tokens(first[build], streams[build]) for build in BUILDS},
+        },
+        "streamed tokens": {build: [len(said) for said, *_ in streams[build]] for build in BUILDS},
+        "events of a stream": {build: [count for *_, count in streams[build]] for build in BUILDS},
+        "streamed text is the tokens'": {
+            build: all(s[1] == a[1] for s in streams[build] for a in (*first[build], *second[build]) if s[0] == a[0])
+            for build in BUILDS
+        },
     }  # fmt: skip
-    for what, at in (("tokens", 0), ("text", 1)):
-        pairs = {build: list(zip(answers[build], streams[build], strict=True)) for build in BUILDS}
-        found[f"streamed {what} as not streamed"] = {b: all(a[at] == s[at] for a, s in pairs[b]) for b in BUILDS}
-        differing = [(a[at], s[at]) for build in BUILDS for a, s in pairs[build] if a[at] != s[at]]
-        if differing:
-            found[f"first streamed {what} that differ"] = differing[0]
-    return found
 
 
 def shared(first: list[int], second: list[int]) -> int:
     """How many tokens two answers begin with alike."""
-    return next((n for n, (a, b) in enumerate(zip(first, second, strict=True)) if a != b), len(first))
+    return next(
+        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
 
 
 def in_turn(setups: dict[str, argparse.Namespace], users: int, repeats: int) -> dict[str, Any]:
     """Ratios of prefill and decode, patched to unpatched, medians of rounds that alternate."""
-    rounds: dict[str, list[tuple[float, float]]] = {build: [] for build in setups}
+    rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in setups}
     for given in setups.values():
         gb10_serve.round_of(users, given, seed=-users)
     for repeat in range(repeats):
-        for build in BUILDS if repeat % 2 else BUILDS[::-1]:
-            rounds[build].append(gb10_serve.round_of(users, setups[build], seed=100 * users + repeat))
+        for name in list(setups) if repeat % 2 else list(setups)[::-1]:
+            rounds[name].append(gb10_serve.round_of(users, setups[name], seed=100 * users + repeat))
     found: dict[str, Any] = {"users": users, "rounds": repeats}
     for n, kind in enumerate(("prefill", "decode")):
-        values = {build: [r[n] for r in rounds[build]] for build in BUILDS}
-        found[kind] = {
-            "ratio": comparing.ratio(*(statistics.median(values[build]) for build in BUILDS)),
-            **{build: [round(v, 1) for v in values[build]] for build in BUILDS},
+        values = {name: [round(r[n], 1) for r in rounds[name]] for name in setups}
+        found[kind] = {**ratios(values), **values}
+    return found
+
+
+def ratios(values: dict[str, list[float]]) -> dict[str, Any]:
+    """Patched to unpatched, and where a build is served twice, the second server of each to its first."""
+    pooled = {build: [v for name in values if name.startswith(build) for v in values[name]] for build in BUILDS}
+    found: dict[str, Any] = {"ratio": comparing.ratio(*(statistics.median(pooled[build]) for build in BUILDS))}
+    again = {build: values[build + AGAIN] for build in BUILDS if build + AGAIN in values}
+    if again:
+        found["ratio of two of one build"] = {
+            build: comparing.ratio(statistics.median(told), statistics.median(values[build]))
+            for build, told in again.items()
         }
     return found
 
 
-def bench(build: str, python: str, port: int, users: int, given: argparse.Namespace) -> dict[str, Any]:
+def bench(name: str, python: str, users: int, given: argparse.Namespace) -> dict[str, Any]:
     """``vllm bench serve``'s own file."""
-    name = f"vllm-bench-serve-{build}-c{users}.json"
+    file = f"vllm-bench-serve-{name.replace(', ', '-')}-c{users}.json"
     command = [
         python, "-m", "vllm.entrypoints.cli.main", "bench", "serve", "--backend", "vllm", "--model", given.model,
-        "--port", str(port), "--dataset-name", "random", "--random-input-len", "256", "--random-output-len", "64",
-        "--num-prompts", str(4 * users), "--max-concurrency", str(users), "--ignore-eos", "--save-result",
-        "--result-dir", str(given.out), "--result-filename", name,
+        "--port", str(given.port), "--dataset-name", "random", "--random-input-len", "256", "--random-output-len", "64",
+        "--num-prompts", str(given.bench_prompts * users), "--max-concurrency", str(users), "--ignore-eos", "--save-result",
+        "--result-dir", str(given.out), "--result-filename", file,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode:
         return {"command": command[1:], "error": (done.stdout + done.stderr)[-1500:]}
-    said = json.loads((given.out / name).read_text())
-    kept = ("completed", "output_throughput", "mean_ttft_ms", "mean_tpot_ms", "max_concurrency")
+    said = json.loads((given.out / file).read_text())
+    kept = ("completed", "duration", "output_throughput", "mean_ttft_ms", "mean_tpot_ms", "max_concurrency")
     return {key: said.get(key) for key in kept}
 
 
@@ -133,37 +154,40 @@ def main() -> int:
     parser.add_argument("--keep-free", type=float, default=2)
     parser.add_argument("--start-limit", type=float, default=300)
     parser.add_argument("--request-limit", type=float, default=120)
+    parser.add_argument("--control", action="store_true", help="serve each build twice")
+    parser.add_argument("--bench-prompts", type=int, default=4, help="of each user of vllm bench serve")
     parser.add_argument("--no-bench", action="store_true")
     own, more = gb10_serve.split(sys.argv[1:])
     given = argparse.Namespace(**vars(parser.parse_args(own)), more=more)
     given.out.mkdir(parents=True, exist_ok=True)
     pythons = {"patched": given.patched, "unpatched": given.unpatched}
-    setups = {build: argparse.Namespace(**vars(given), port=8017 + n) for n, build in enumerate(BUILDS)}
+    names = CONTROLLED if given.control else BUILDS
+    setups = {name: argparse.Namespace(**vars(given), port=8017 + n) for n, name in enumerate(names)}
+    python = {name: pythons[name.removesuffix(AGAIN)] for name in names}
     servers = {
-        build: gb10_serve.Server(
-            gb10_serve.Setup(build, pythons[build], tuple(given.more), {}),
-            setups[build],
-            given.out / f"serve-{build}.log",
+        name: gb10_serve.Server(
+            gb10_serve.Setup(name, python[name], tuple(given.more), {}),
+            setups[name],
+            given.out / f"serve-{name.replace(', ', '-')}.log",
         )
-        for build in BUILDS
+        for name in names
     }
     result: dict[str, Any] = {"arguments": given.more}
     with ExitStack() as stack:
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(len(names)) as pool:
             list(pool.map(stack.enter_context, servers.values()))
-        result["seconds to healthy"] = {build: round(server.seconds, 1) for build, server in servers.items()}
-        ports = {build: given.port for build, given in setups.items()}
-        result["answers"] = same_answers(ports, given)
+        result["seconds to healthy"] = {name: round(server.seconds, 1) for name, server in servers.items()}
+        result["answers"] = same_answers({name: own.port for name, own in setups.items()}, given)
         result["in turn"] = [in_turn(setups, users, given.repeats) for users in given.users]
         (given.out / "serve.json").write_text(json.dumps(result, indent=1) + "\n")
         if not given.no_bench:
             result["vllm bench serve"] = [
-                {"build": build, "users": users, **bench(build, pythons[build], ports[build], users, given)}
+                {"build": name, "users": users, **bench(name, python[name], users, setups[name])}
                 for users in given.users[-1:]
-                for build in BUILDS
+                for name in names
             ]
         start = time.monotonic()
-    result["ended"] = {"exit": {build: server.exit for build, server in servers.items()},
+    result["ended"] = {"exit": {name: server.exit for name, server in servers.items()},
                        "seconds": round(time.monotonic() - start, 1)}  # fmt: skip
     (given.out / "serve.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
