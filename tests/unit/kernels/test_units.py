@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from patchq.errors import BuildError, FormatError, UserError
+from patchq.formats import toml
 from patchq.kernels import linking
 from patchq.kernels.cache import Cache, headers_in
 from patchq.kernels.compiling import Budget, Tally, Unit, compile_units
@@ -169,6 +170,10 @@ def test_depfiles() -> None:
             "is no argument",
         ),
         ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {LD_PRELOAD = 'x'}", "more than FLASHINFER_"),
+        (
+            "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nrefs = 'v1'",
+            "are no refs",
+        ),
         ("version = 1\nmore = 1", "more means nothing"),
         ("[", "kernels/x.toml"),
     ],
@@ -179,11 +184,15 @@ def test_what_says_which_kernels_is_data_alone(text: str, why: str) -> None:
 
 
 def test_this_projects_own() -> None:
-    path = Path(__file__).parents[3] / "kernels" / "flashinfer.toml"
+    root = Path(__file__).parents[3]
+    path = root / "kernels" / "flashinfer.toml"
     wanted = parse_wanted(path.read_bytes(), path.name)
-    names = {m.call.rpartition(".")[2] for m in wanted.on("sm_121f")}
-    assert "gen_cutlass_fused_moe_sm120_module" in names
-    assert "gen_cutlass_fused_moe_sm90_module" not in names
+    refs = set(toml.loads((root / "upstream.lock").read_bytes())["upstreams"]["flashinfer"]["pins"])
+    assert {ref for module in wanted.modules for ref in module.refs} < refs
+    names = {ref: {m.call.rpartition(".")[2] for m in wanted.on("sm_121f", ref)} for ref in refs}
+    assert all("gen_cutlass_fused_moe_sm120_module" in found for found in names.values())
+    assert not any("gen_cutlass_fused_moe_sm90_module" in found for found in names.values())
+    assert {ref for ref in refs if "gen_xqa_module" in names[ref]} == {"v0.7.2.post1"}
     assert arch_list("sm_121f") == "12.1f"
     with pytest.raises(UserError, match="is no architecture"):
         arch_list("gb10")

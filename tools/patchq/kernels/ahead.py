@@ -72,7 +72,8 @@ def build_kernels(
     wanted, tools = read_wanted(project, upstream), find_toolchain(platform or platforms.here())
     (parent,) = build(project, [upstream], set_name=set_name, isolation=isolation, offline=offline)
     root = _root(project, parent)
-    every = _plan(wanted, arch, root, tools)
+    ref = project.lock.sets[parent.path.parent.name][upstream]
+    every = _plan(wanted, arch, ref, root, tools)
     plans = [p for p in every if not only or any(text in p.name for text in only)]
     if not plans:
         raise UserError(f"no module of {upstream} has {' or '.join(only)} in its name", hint="--only TEXT")
@@ -106,12 +107,12 @@ def _root(project: Project, parent: Built) -> Path:
     return root
 
 
-def _plan(wanted: Wanted, arch: str, root: Path, tools: Toolchain) -> list[Plan]:
+def _plan(wanted: Wanted, arch: str, ref: str, root: Path, tools: Toolchain) -> list[Plan]:
     """Ask upstream's generators.
 
     :raises BuildError: if it can't be imported, or a generator isn't there or fails.
     """
-    chosen = wanted.on(arch)
+    chosen = wanted.on(arch, ref)
     question = {"root": str(root), "modules": [{"call": m.call, "args": m.args} for m in chosen]}
     env = {
         **wanted.env, "PYTHONPATH": str(root), "FLASHINFER_CUDA_ARCH_LIST": arch_list(arch),

@@ -25,12 +25,14 @@ class Module:
     """A generator and what it is called with.
 
     :ivar on: beginnings of the architectures that it is for (``sm_12``); none for all.
+    :ivar refs: of upstream's, that have it or need it; none for all.
     :ivar gib: memory that one compiler process of it takes.
     """
 
     call: str
     args: tuple[Any, ...]
     on: tuple[str, ...]
+    refs: tuple[str, ...]
     gib: float
 
 
@@ -43,9 +45,11 @@ class Wanted:
     env: Mapping[str, str]
     modules: tuple[Module, ...]
 
-    def on(self, arch: str) -> tuple[Module, ...]:
-        """The modules for an architecture."""
-        return tuple(m for m in self.modules if not m.on or arch.startswith(m.on))
+    def on(self, arch: str, ref: str) -> tuple[Module, ...]:
+        """The modules for an architecture, at a ref of upstream's."""
+        return tuple(
+            m for m in self.modules if (not m.on or arch.startswith(m.on)) and (not m.refs or ref in m.refs)
+        )
 
 
 def read_wanted(project: Project, upstream: str) -> Wanted:
@@ -89,8 +93,9 @@ def parse_wanted(data: bytes, name: str) -> Wanted:
 
 
 def _module(raw: Any) -> Module:
-    _only(raw, {"call", "args", "on", "gib"})
+    _only(raw, {"call", "args", "on", "refs", "gib"})
     call, args, on, gib = raw["call"], raw.get("args", []), raw.get("on", []), raw.get("gib", 3.0)
+    refs = raw.get("refs", [])
     if not isinstance(call, str) or not _CALL.fullmatch(call):
         raise ValueError(f"call = {call!r} is no generator (jit.….gen_…)")
     for value in args:
@@ -99,9 +104,11 @@ def _module(raw: Any) -> Module:
             raise ValueError(f"{call}: {value!r} is no argument for it")
     if not all(isinstance(text, str) and re.fullmatch(r"sm_\d+[af]?", text) for text in on):
         raise ValueError(f"{call}: on = {on!r} are no architectures")
+    if not isinstance(refs, list) or not all(isinstance(text, str) and text for text in refs):
+        raise ValueError(f"{call}: refs = {refs!r} are no refs")
     if isinstance(gib, bool) or not isinstance(gib, (int, float)) or not 0 < gib <= 1024:
         raise ValueError(f"{call}: gib = {gib!r} is no size")
-    return Module(call, tuple(args), tuple(on), float(gib))
+    return Module(call, tuple(args), tuple(on), tuple(refs), float(gib))
 
 
 def _only(raw: Mapping[str, Any], known: set[str]) -> None:
