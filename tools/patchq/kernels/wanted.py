@@ -47,9 +47,7 @@ class Wanted:
 
     def on(self, arch: str, ref: str) -> tuple[Module, ...]:
         """The modules for an architecture, at a ref of upstream's."""
-        return tuple(
-            m for m in self.modules if (not m.on or arch.startswith(m.on)) and (not m.refs or ref in m.refs)
-        )
+        return tuple(m for m in self.modules if (not m.on or arch.startswith(m.on)) and (not m.refs or ref in m.refs))
 
 
 def read_wanted(project: Project, upstream: str) -> Wanted:
