@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +35,30 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
 
 
 def served(run: dict[str, Any]) -> Iterator[str]:
-    """Two servers asked in turn: tokens a second, medians over the rounds and their span."""
-    yield f"The OpenAI server, the {run['first of the two']} on the first port; `{' '.join(run['arguments of each server'])}`:"
+    """Servers asked in turn: tokens a second, medians over the rounds of a build and their span."""
+    yield f"The OpenAI server, {run['servers']}; `{' '.join(run['arguments of each server'])}`:"
     yield ""
-    yield "| | users | patched, t/s | unpatched, t/s | patched to unpatched |"
-    yield "|---|---|---|---|---|"
+    yield "| | users | patched, t/s | unpatched, t/s | patched to unpatched | two patched | two unpatched |"
+    yield "|---|---|---|---|---|---|---|"
     for turn in run["in turn"]:
         for kind in ("prefill", "decode"):
-            speeds = turn[kind]
-            cells = [
-                f"{statistics.median(speeds[b]):.0f} ({min(speeds[b]):.0f} to {max(speeds[b]):.0f})" for b in BUILDS
-            ]
-            ratio = figure(speeds["ratio of medians, patched to unpatched"], 2)
-            yield f"| {kind}, {turn['rounds']} rounds | {turn['users']} | {' | '.join(cells)} | {ratio} |"
-    bench = {said["build"]: said for said in run["vllm bench serve"]}
-    speeds = [bench[b]["output_throughput"] for b in BUILDS]
+            yield f"| {kind}, {turn['rounds']} rounds a server | {turn['users']} | {speeds(turn[kind], statistics.median)} |"
+    bench = run["vllm bench serve"]
+    said = {name: [b["output_throughput"] for b in bench if b["build"] == name] for name in {b["build"] for b in bench}}
     yield (
-        f"| `vllm bench serve`, {bench['patched']['completed']} requests | {bench['patched']['users']} "
-        f"| {speeds[0]:.0f} | {speeds[1]:.0f} | {speeds[0] / speeds[1]:.2f} |"
+        f"| `vllm bench serve`, {bench[0]['completed']} requests a server | {bench[0]['users']} "
+        f"| {speeds(said, statistics.mean)} |"
     )
+
+
+def speeds(said: dict[str, Any], middle: Callable[[list[float]], float]) -> str:
+    """Cells of patched, unpatched, the ratio of the two, and that of the two servers of one build where there are two."""
+    of = {build: [v for name in said if name.split(",")[0] == build for v in said[name]] for build in BUILDS}
+    cells = [f"{middle(of[b]):.0f} ({min(of[b]):.0f} to {max(of[b]):.0f})" for b in BUILDS]
+    cells.append(f"{middle(of['patched']) / middle(of['unpatched']):.2f}")
+    again = [(said.get(b + ", again"), said[b]) for b in BUILDS]
+    cells += [f"{middle(two) / middle(one):.2f}" if two else "" for two, one in again]
+    return " | ".join(cells)
 
 
 def table(found: dict[str, Any]) -> str:
