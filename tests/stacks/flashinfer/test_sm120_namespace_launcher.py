@@ -20,6 +20,9 @@ from moe_unit import COMMON_SOURCES, compiler_options, write_unit
 Make = Callable[..., Any]
 LAUNCHER = "SM120_MOE_LAUNCHER"
 TARGET = "-gencode=arch=compute_121f,code=[sm_121f,compute_121f]"
+EQUIVALENT_MUTANTS = {
+    "a8abcfae13": "CUTLASS's builder of SM120 epilogues takes the alignment of D and asks nothing of it"
+}
 
 
 def test_it_is_selected_and_generic_is_the_default(moe_module: Make) -> None:
