@@ -26,7 +26,7 @@ KERNELS = ("mask", "renorm", "indices")
 
 def definition(text: str, name: str) -> str:
     """A definition at the top level with what stands before it up to the last one's end or comment, to its brace."""
-    found = re.search(rf"^(?!//| \*|#).*\b{re.escape(name)}[ (]?[^;]*?\{{", text, re.MULTILINE)
+    found = re.search(rf"^(?!//| \*|#).*\b{re.escape(name)}(?!\w)[^;]*?\{{", text, re.MULTILINE)
     if not found:
         return ""
     start = max(text.rfind(end, 0, found.start() + 1) for end in ("\n}\n", "*/\n", "\n};\n", "\n\n"))
