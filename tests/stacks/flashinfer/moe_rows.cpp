@@ -1,10 +1,11 @@
 // FlashInfer's kernels that lay out an expert's rows and their scales, and the functions that launch them, in SCALES and
 // KERNELS as the tree has them, run on a CPU as MXFP8 for MXFP4 weights. A line of standard input, "KERNEL TOKENS TOPK
 // EXPERTS WIDTH", KERNEL expand or activate, is answered by a line of JSON: the grid; how many scales are wrong among
-// those of the rows; how many bytes beside them were written.
+// those of the rows; how many bytes beside them were written. With NEWER the tree is v0.7.2.post1's.
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -30,7 +31,7 @@
 struct Index {
   uint32_t x = 0;
 };
-Index threadIdx, blockIdx, gridDim;
+Index threadIdx, blockIdx, gridDim, blockDim;
 
 struct __nv_fp8_e4m3 {
   uint8_t bits;
@@ -63,6 +64,7 @@ struct cudaLaunchConfig_t {
 template <class Kernel, class... Arguments>
 void cudaLaunchKernelEx(cudaLaunchConfig_t const* config, Kernel kernel, Arguments... arguments) {
   gridDim.x = config->gridDim;
+  blockDim.x = config->blockDim;
   for (blockIdx.x = 0; blockIdx.x < config->gridDim; ++blockIdx.x) {
     for (threadIdx.x = 0; threadIdx.x < config->blockDim; ++threadIdx.x) kernel(arguments...);
   }
@@ -90,7 +92,22 @@ template <class T> struct ReLu {};
 template <class T> struct SiLu {};
 template <class T> struct Relu2 {};
 template <class T> struct Identity {};
+template <class T> struct GELU_taylor {};
 }  // namespace epilogue::thread
+namespace arch {
+template <class T, int Size>
+void global_load(T& to, void const* from, bool) { std::memcpy(&to, from, Size); }
+template <class T, int Size>
+void global_store(T const& from, void* to, bool) { std::memcpy(to, &from, Size); }
+}  // namespace arch
+namespace platform {
+template <class To, class From>
+To bit_cast(From const& from) {
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+}  // namespace platform
 }  // namespace cutlass
 template <class From, class To>
 To arrayConvert(From const&) { return To{}; }
@@ -104,13 +121,22 @@ struct PackedVec {
   } elts[CVT_ELTS_PER_THREAD / 2];
 };
 constexpr uint8_t kScale = 0x7f, kUntouched = 0xee;
+#ifdef NEWER
+template <class T, int VecSize, int>
+#else
 template <class T, int VecSize>
+#endif
 uint64_t cvt_warp_fp16_to_mxfp8(PackedVec<T>&, uint8_t* scale) {
   if (scale) *scale = kScale;
   return 0;
 }
+#ifdef NEWER
+template <class T, int VecSize, int, bool UE8M0, bool, class = std::false_type>
+uint32_t cvt_warp_fp16_to_fp4(PackedVec<T>&, float, uint8_t*, float) { return 0; }
+#else
 template <class T, int VecSize, bool UE8M0>
 uint32_t cvt_warp_fp16_to_fp4(PackedVec<T>&, float, uint8_t*) { return 0; }
+#endif
 
 namespace tensorrt_llm::common {
 int getMultiProcessorCount() { return 48; }  // a GB10's
@@ -118,9 +144,12 @@ template <class T, T Value>
 struct ConstExprWrapper {
   static constexpr T value = Value;
 };
-}  // namespace tensorrt_llm::common
 template <class T>
 T ceilDiv(T a, T b) { return (a + b - 1) / b; }
+template <class T>
+T roundUp(T a, T b) { return ceilDiv(a, b) * b; }
+}  // namespace tensorrt_llm::common
+using tensorrt_llm::common::ceilDiv;
 template <class T>
 struct sizeof_bits {
   static constexpr int value = std::is_same_v<T, __nv_fp4_e2m1> ? 4 : 8 * sizeof(T);
@@ -143,7 +172,7 @@ struct Weights {
 struct QuantParams {
   struct {
     Weights fc1, fc2;
-  } mxfp8_mxfp4, fp4;
+  } mxfp8_mxfp4, mxfp8_mxfp8, fp4;
 };
 enum class ActivationType { Gelu, Relu, Silu, Swiglu, Geglu, SwigluBias, Relu2, Identity };
 struct ActivationParams {
@@ -162,7 +191,40 @@ using IdentityAdaptor = Adaptor<Function, false>;
 template <template <class> class Function>
 using GLUAdaptor = Adaptor<Function, true>;
 using SwigluBiasAdaptor = GLUAdaptor<cutlass::epilogue::thread::SiLu>;
+using SwigluStepAdaptor = SwigluBiasAdaptor;
+using SituAdaptor = SwigluBiasAdaptor;
 constexpr int EXPAND_THREADS_PER_BLOCK = 256, ACTIVATION_THREADS_PER_BLOCK = 256;
+constexpr int MAX_ACTIVATION_THREADS_PER_BLOCK = 256, WARP_SIZE = 32;
+
+// Of v0.7.2.post1, what scales by NVFP4 or by a token's largest value asks for, which no case here has.
+using Fp4Type = __nv_fp4_e2m1;
+template <class>
+struct IsNVFP44Over6Config : std::false_type {};
+template <class Function>
+auto dispatchNVFP44Over6Config(Function&& function) { return function(std::false_type{}, std::false_type{}); }
+bool hasPerExpertActivationParams(ActivationParams const&) { return false; }
+template <class Function>
+void setPerExpertActivationParams(Function&, ActivationParams const&, int64_t) {}
+struct FloatMaxOp {};
+template <class>
+struct AbsMaxOp {
+  using Accum = float;
+  static float zero() { return 0; }
+  template <class T>
+  static float update(float most, T const&) { return most; }
+  static float to_float(float most) { return most; }
+};
+namespace cub {
+template <class T, int N>
+struct BlockReduce {
+  struct TempStorage {};
+  explicit BlockReduce(TempStorage&) {}
+  T Reduce(T one, FloatMaxOp) { return one; }
+};
+}  // namespace cub
+float computeSafeFP8QuantScale(float) { return 1; }
+#define __shared__ static
+void __syncthreads() { throw std::runtime_error("threads wait"); }
 
 #define __CUDA_ARCH__ 1210
 SCALES
@@ -207,13 +269,27 @@ int main() {
     for (size_t i = 0; i < in.size(); ++i) in[i].bits = i % 251;
     if (kernel == "expand") {
       expandInputRowsKernelLauncher<__nv_fp8_e4m3, __nv_fp8_e4m3>(
-          in.data(), out.data(), nullptr, nullptr, source.data(), tokens, width, top_k, experts, quant, false,
-          first.data(), sf.data(), input_sf.data(), false, nullptr, true, nullptr);
+          in.data(), out.data(), nullptr, nullptr, source.data(),
+#ifdef NEWER
+          nullptr,
+#endif
+          tokens, width, top_k, experts, quant, false, first.data(), sf.data(), input_sf.data(), false, nullptr,
+#ifdef NEWER
+          nullptr, nullptr, nullptr,
+#endif
+          true, nullptr);
     } else {
       std::vector<__nv_bfloat16> result(2 * rows * width);
       doActivation<__nv_fp8_e4m3, __nv_bfloat16, __nv_bfloat16>(
-          out.data(), result.data(), nullptr, nullptr, true, first.data(), experts, width, tokens * top_k,
-          ActivationParams{ActivationType::Swiglu}, quant, false, sf.data(), true, nullptr);
+          out.data(), result.data(), nullptr, nullptr, true, first.data(),
+#ifdef NEWER
+          nullptr,
+#endif
+          experts, width, tokens * top_k, ActivationParams{ActivationType::Swiglu}, quant, false, sf.data(),
+#ifdef NEWER
+          nullptr, nullptr,
+#endif
+          true, nullptr);
     }
     size_t wrong = 0, beside = 0;
     for (size_t i = 0; i < sf.size(); ++i) {

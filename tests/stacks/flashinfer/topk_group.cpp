@@ -62,6 +62,7 @@ using std::max;
 using std::min;
 alignas(16) thread_local uint8_t smem[1 << 13];
 int load_counter(int* counter) { return Grid::get().load(counter); }
+constexpr uint32_t RADIX_TOPK_MAX_DETERMINISTIC_CTAS_PER_GROUP = 256;  // of v0.7.2.post1
 
 template <typename DType>
 struct RadixTopKTraits;

@@ -25,17 +25,22 @@ KERNELS = ("mask", "renorm", "indices")
 
 
 def definition(text: str, name: str) -> str:
-    """A definition at the top level with what stands before it up to the last one's end or comment, to its brace."""
-    found = re.search(rf"^(?!//| \*|#).*\b{re.escape(name)}(?!\w)[^;]*?\{{", text, re.MULTILINE)
-    if not found:
-        return ""
-    start = max(text.rfind(end, 0, found.start() + 1) for end in ("\n}\n", "*/\n", "\n};\n", "\n\n"))
-    start = text.index("\n", start + 1) if text[start] != "*" else start + 2
+    """All definitions of a name at the top level, each from the end of what stands before it to its last brace."""
+    return "\n".join(
+        whole(text, found.start(), name)
+        for found in re.finditer(rf"^(?!//|#|\s).*\b{re.escape(name)}(?!\w)[^;]*?\{{", text, re.MULTILINE)
+    )
+
+
+def whole(text: str, head: int, name: str) -> str:
+    """The definition whose name is in the line at ``head``, with its template's parameters."""
+    ends = ("\n}\n", "*/\n", "\n};\n", "\n\n")
+    last = max(text.rfind(end, 0, head + 1) + len(end) for end in ends)
     depth = 0
-    for end in range(text.index("{", found.start()), len(text)):
+    for end in range(text.index("{", head), len(text)):
         depth += {"{": 1, "}": -1}.get(text[end], 0)
         if not depth:
-            return text[start : end + 1] + (";" if name.startswith(("struct", "enum")) else "")
+            return text[last : end + 1] + (";" if name.startswith(("struct", "enum")) else "")
     raise ValueError(f"{name} has no end")
 
 
