@@ -13,9 +13,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from moe_rows import lay_out
 from packaging.version import Version
 from test_aot_sm121 import OWN, SHARED, asked_of
 from test_sm120_mixed_candidates import build_heuristic, offered
+from topk_group import build as build_topk
+from topk_group import run as run_topk
 
 Load = Callable[[str], ModuleType]
 Make = Callable[..., Any]
@@ -91,3 +94,17 @@ def test_moe_gemm2_tactic_ids(moe_choice: Callable[..., list[str]]) -> None:
     first, second = "128x128,128x64", "128x128,128x64,128x32,128x256,128x128s"
     cases = [f"{first} {second} 4096 4 8 1 {number}" for number in range(2, 7)]
     assert moe_choice(cases) == [f"128x64 {tactic}" for tactic in second.split(",")]
+
+
+@pytest.mark.parametrize("kernel", ["expand", "activate"])
+def test_moe_padding_rows(trees: Path, tmp_path: Path, kernel: str) -> None:
+    """Of the scales none is written but those of the rows, by as many blocks as there are rows."""
+    (said,) = lay_out(trees, tmp_path, [f"{kernel} 1 4 128 2944"])
+    assert said == {"blocks": 4, "wrong": 0, "beside": 0}
+
+
+def test_topk_group_reset(trees: Path, tmp_path: Path) -> None:
+    """The blocks that share a row of top_k_mask_logits all come to their end, whichever of them is ahead."""
+    program = build_topk(trees, tmp_path, ["mask"])
+    for schedule in ("0,1,2,3,4,5", "5,4,3,2,1,0", "1", "7"):
+        assert run_topk(program, "mask", schedule) == {"wrong": 0, "unclean": 0}
