@@ -160,6 +160,17 @@ def test_only_what_a_patch_changes_is_compiled_again(flashinfer: Patchq) -> None
     assert kernels(flashinfer)["compiled"] == 1
 
 
+def test_a_wheel_of_other_modules_takes_the_place_of_the_one_before(flashinfer: Patchq) -> None:
+    path = Path(str(kernels(flashinfer)["path"]))
+    newer = path.with_name(path.name.replace("manylinux_2_17", "manylinux_2_34"))
+    other = path.with_name(path.name.replace("x86_64", "aarch64"))
+    assert len({path, newer, other}) == 3
+    for name in (newer, other):
+        name.write_bytes(path.read_bytes())
+    assert Path(str(kernels(flashinfer)["path"])) == path
+    assert sorted(path.parent.glob("*jit_cache*.whl")) == sorted([path, other])
+
+
 def test_the_wheel_pins_its_parent_and_says_what_it_holds(flashinfer: Patchq) -> None:
     path = Path(str(kernels(flashinfer)["path"]))
     with zipfile.ZipFile(path) as zf:

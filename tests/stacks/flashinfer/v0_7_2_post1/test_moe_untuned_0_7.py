@@ -26,10 +26,11 @@ def test_tuned_tactics_and_modules_without_small_tiles_are_as_they_were(moe_choi
     assert moe_choice(
         [
             "128x128,128x128s 128x128s,128x128 1 4 128 -1 -1",
+            "128x128,128x64 128x128s,128x32 1 4 128 -1 -1",
             f"{FIRST} {SECOND} 1 4 128 0 -1",
             f"{FIRST} {SECOND} 1 4 128 4 9",
         ]
-    ) == ["128x128 128x128s", "128x128 128x32s", "128x64 128x128s"]
+    ) == ["128x128 128x128s", "128x128 128x128s", "128x128 128x32s", "128x64 128x128s"]
 
 
 def test_other_dtypes_take_the_first(moe_choice: Callable[..., list[str]]) -> None:
