@@ -51,11 +51,15 @@ class History:
 
     def releases(self) -> dict[CommitId, str]:
         """The tags, by the commits that they are of."""
+        return {commit: tag for tag, commit in self.tags().items()}
+
+    def tags(self) -> dict[str, CommitId]:
+        """The commits of the tags, by the tags' names."""
         tags = [name for name in self._refs if name.startswith("refs/tags/")]
         data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
         out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if tags else []
         found = zip(out, tags, strict=True)
-        return {CommitId(c): name.removeprefix("refs/tags/") for c, name in found if " " not in c}
+        return {name.removeprefix("refs/tags/"): CommitId(c) for c, name in found if " " not in c}
 
     def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
         """What to ask whether upstream took patches between two pins; None where that can't be said here."""
