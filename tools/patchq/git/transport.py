@@ -9,7 +9,7 @@ import errno
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -97,12 +97,22 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     :raises Unreachable: if the host doesn't answer.
     """
     check_ref(ref, "a ref")
+    return commit_named(remote_refs(url, timeout=timeout), ref)
+
+
+def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
+    """All that a remote names, tags peeled beside them.
+
+    :raises Unreachable: if the host doesn't answer.
+    """
     out = _ls_remote(url, timeout=timeout)
-    found = {name: commit for commit, name in (line.split("\t") for line in out.splitlines())}
-    for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
-        if name in found:
-            return CommitId(found[name])
-    return None
+    return {name: CommitId(commit) for commit, name in (line.split("\t") for line in out.splitlines())}
+
+
+def commit_named(refs: Mapping[str, CommitId], ref: str) -> CommitId | None:
+    """The commit that a tag, a branch or ``HEAD`` is among what a remote names."""
+    names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
+    return next((refs[name] for name in names if name in refs), None)
 
 
 def tags(url: str, *, timeout: float) -> list[str]:

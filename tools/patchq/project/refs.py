@@ -13,7 +13,7 @@ from patchq.formats.lock import Pin, Upstream
 from patchq.git.transport import default_branch, tags
 from patchq.project.project import Project
 from patchq.sources import index
-from patchq.sources.pins import REACH_TIMEOUT, is_local_archive, local_folder, pin_git
+from patchq.sources.pins import REACH_TIMEOUT, Hosts, is_local_archive, local_folder, pin_git
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -138,9 +138,10 @@ def _archive_project(pin: Pin) -> str:
     return pin.archive.partition("==")[0]
 
 
-def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
+def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> Pin:
     """A pin for a ref: the lock's, else from the git host, else the release of that version.
 
+    :param hosts: what they have answered already.
     :raises UserError: if none of them has it.
     """
     pins = project.lock.upstreams[pin.upstream].pins
@@ -150,7 +151,8 @@ def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
     if pin.url:
         draft = Pin(pin.upstream, ref, pin.url)
         try:
-            commit = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(pin.upstream))
+            nested = project.lock.nested_in(pin.upstream)
+            commit = pin_git(project.layout, project.store, draft, skip=nested, hosts=hosts)
             return Pin(pin.upstream, ref, pin.url, commit)
         except SourceError as error:
             trouble += f"; {error.message}"

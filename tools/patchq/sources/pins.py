@@ -8,6 +8,7 @@ pin alone, so that its id is the same on every machine.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,20 @@ from pathlib import Path
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Lock, Pin
 from patchq.git.repository import Foreign, Git, init_store
-from patchq.git.transport import Unreachable, fetch_commit, fetch_commits, fetch_tag, remote_commit
+from patchq.git.transport import (
+    Unreachable,
+    commit_named,
+    fetch_commit,
+    fetch_commits,
+    fetch_tag,
+    remote_commit,
+    remote_refs,
+)  # fmt: skip
 from patchq.names import CommitId
 from patchq.sources import index, keyring
 from patchq.sources.archive import import_archive, import_folder
 from patchq.system import fsio
-from patchq.system.paths import Layout, ref_component
+from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
 
 Say = Callable[[str], None]
@@ -307,9 +316,34 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
 # Pinning
 
 
-def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
+class Hosts:
+    """What git hosts name, each asked once for all threads of a command."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, CommitId] | Unreachable] = {}
+        self._lock = threading.Lock()
+
+    def refs(self, url: str) -> dict[str, CommitId]:
+        """All that a host names.
+
+        :raises Unreachable: if it doesn't answer.
+        """
+        with self._lock:
+            if url not in self._told:
+                try:
+                    self._told[url] = remote_refs(url, timeout=REACH_TIMEOUT)
+                except Unreachable as error:
+                    self._told[url] = error
+        told = self._told[url]
+        if isinstance(told, Unreachable):
+            raise Unreachable(told.message, hint=told.hint)
+        return told
+
+
+def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = (), hosts: Hosts | None = None) -> CommitId:
     """The commit that ``pin.ref`` names at ``pin.url`` now; of a plain folder, its files' commit.
 
+    :param hosts: what they have answered already.
     :raises UserError: if there is no such ref.
     :raises Unreachable: if the host doesn't answer.
     """
@@ -319,7 +353,8 @@ def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -
     if folder and not is_repository(folder):
         return import_folder(store, folder, pin, skip=skip)
     url = str(folder) if folder else pin.url
-    commit = remote_commit(url, pin.ref, timeout=REACH_TIMEOUT)
+    check_ref(pin.ref, "a ref")
+    commit = commit_named((hosts or Hosts()).refs(url), pin.ref)
     if commit is None and pin.ref == pin.commit:
         return pin.commit  # a ref that is a commit id: hosts don't list those
     if commit is None and folder:
