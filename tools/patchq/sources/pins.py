@@ -96,13 +96,28 @@ class Fetcher:
         """
         refs = self.store.refs("refs/patchq/base", "refs/patchq/archive")
         pins, bases = list(pins), []
-        self._together([p for p in pins if self.source or not have_base(self.store, p, refs)])
+        wanted = [p for p in pins if self.source or not have_base(self.store, p, refs)]
+        self._together(wanted)
+        kept = self._keep_all(wanted, refs)
         for pin in pins:
             base = None if self.source else have_base(self.store, pin, refs)
             if base and base.source == "git":
                 self._check_signature(pin)
-            bases.append(base or self._fetch(pin))
+            bases.append(base or kept.get(base_ref(pin, "git")) or self._fetch(pin))
         return bases
+
+    def _keep_all(self, pins: Sequence[Pin], refs: Mapping[str, str]) -> dict[str, Base]:
+        """The bases of those whose commits are here, by their refs, where that takes less than one by one."""
+        wanted = [p for p in pins if p.commit and p.url and (self.source or p.source) != "archive"]
+        here = self.store.commits_here(p.commit for p in wanted if p.commit) if len(wanted) > 1 else set()
+        whole = [p for p in wanted if p.commit in here]
+        if not whole or not self.store.is_whole(here):
+            return {}
+        for pin in whole:
+            self._check_signature(pin)
+        kept = {base_ref(p, "git"): Base(p, p.commit, "git") for p in whole if p.commit}
+        self.store.update_refs([(ref, refs.get(ref), base.commit) for ref, base in kept.items()])
+        return kept
 
     def again(self, pin: Pin) -> Base:
         """Bring a pin that the store has, since it lacks parts of it."""
@@ -114,8 +129,10 @@ class Fetcher:
     def _together(self, pins: Sequence[Pin]) -> None:
         """Bring the commits of one repository over one connection; what that doesn't bring is asked for one by one."""
         by_url: dict[str, list[Pin]] = {}
-        for pin in pins if not self.offline and self.source != "archive" else ():
-            if pin.source != "archive" and pin.commit and pin.url and not self.store.ref_or_none(pin.commit):
+        asked = pins if not self.offline and self.source != "archive" else ()
+        here = self.store.commits_here(p.commit for p in asked if p.commit)
+        for pin in asked:
+            if pin.source != "archive" and pin.commit and pin.url and pin.commit not in here:
                 by_url.setdefault(pin.url, []).append(pin)
         for wanted in by_url.values():
             folder = local_folder(self.layout, wanted[0].url)
