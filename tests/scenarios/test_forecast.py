@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kit import Patchq, commit_files, edit, git, numbered
+from patchq.system import runner
 
 
 def cells(patchq: Patchq, *refs: str) -> dict[tuple[str, str], tuple[str, list[str]]]:
@@ -25,6 +28,27 @@ def with_line(content: bytes, line: int, text: bytes) -> bytes:
     lines = content.splitlines(keepends=True)
     lines[line - 1] = text
     return b"".join(lines)
+
+
+def test_many_refs_are_asked_for_and_kept_together(
+    stack: Patchq, upstream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(2, 12):
+        release(upstream, f"v{n}", {"other.txt": b"%d\n" % n})
+    ran = []
+
+    def counted(argv: list[str], run: Callable[..., Any] = runner.run, **how: Any) -> Any:
+        ran.extend(word for word in argv if word in ("ls-remote", "fetch", "update-ref", "patch-id"))
+        return run(argv, **how)
+
+    monkeypatch.setattr(runner, "run", counted)
+    found = cells(stack, *(f"v{n}" for n in range(2, 12)))
+    assert {outcome for outcome, _ in found.values()} == {"clean"}
+    assert {name: ran.count(name) for name in ran} == {"ls-remote": 2, "fetch": 1, "update-ref": 1, "patch-id": 1}
+    refs = git(stack.layout.store, "for-each-ref", "refs/patchq/base/git/up").splitlines()
+    assert {line.rpartition("/")[2]: line.split()[0] for line in refs} == {
+        f"v{n}": git(upstream, "rev-parse", f"v{n}") for n in range(1, 12)
+    }
 
 
 def test_each_outcome(stack: Patchq, upstream: Path) -> None:

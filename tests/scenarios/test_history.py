@@ -314,6 +314,9 @@ def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upst
     assert (verdict.taken, verdict.identical) == (True, True)
     with scratch(partial) as seen:
         assert len(seen.lacking(every)) == len(every) - 2  # b.txt and pkg/mod.py
+    with scratch(partial) as seen:
+        History(seen, {}, partial, url).need(every)
+        assert not seen.lacking(every), "those too of the commits that are here"
     # It stays what it is: another fetch into it doesn't miss the files.
     git(upstream, "tag", "v3")
     assert fetch_history(partial_repository(partial.folder), url, "v3", files=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 
 import pytest
 from hypothesis import given
@@ -107,6 +109,52 @@ def test_a_damaged_line_is_told_by_its_number_and_kept(line: bytes, said: str) -
     assert number == 2
     assert said in words
     assert add(data, [attempt("c", "v2", "clean")]).startswith(data)
+
+
+#: What stands around a value, and in its place; \x0c is a blank of Python's, not of JSON's.
+ODD = [b" ", b"\t", b"\r", b"\x0c", b"\xef\xbb\xbf", "\u00a0".encode(), b"x", b"{}", b",", b"\xff", b""]
+GOOD = [
+    attempt("a", "v2", "clean"),
+    attempt("\u00e4", "v2", "clean", how="\u2028"),
+    attempt("a", "v2", "merged", lines=3),
+]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(ODD), st.sampled_from([b"", b"[", *(a.line().rstrip(b"\n") for a in GOOD)]), st.sampled_from(ODD)),
+        max_size=6,
+    )
+)  # fmt: skip
+def test_a_line_is_what_json_says_that_it_is(parts: list[tuple[bytes, bytes, bytes]]) -> None:
+    lines = [b"".join(part) for part in parts]
+    wrong = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            raw = json.loads(line.decode()) if line.strip() else None
+        except ValueError as error:
+            wrong[number] = str(error)
+            continue
+        if raw is not None and "v" not in raw:
+            wrong[number] = "has format None, not 3"
+    found = parse(b"\n".join(lines))
+    assert {p.number: p.said for p in found.problems} == wrong
+    good = [n for n, line in enumerate(lines, 1) if line.strip() and n not in wrong]
+    assert list(found.attempts) == list(
+        dict.fromkeys(a for n in good for a in GOOD if a.line().strip() == parts[n - 1][1])
+    )
+
+
+def test_what_is_read_is_as_what_is_made() -> None:
+    made = attempt("a", "v2", "clean", how="so")
+    (read,) = parse(made.line()).attempts
+    assert (type(read), read, hash(read)) == (Attempt, made, hash(made))
+    with pytest.raises(FrozenInstanceError):
+        read.how = "otherwise"  # type: ignore[misc]
+    # A text that says nothing is as one that isn't there.
+    raw = {**json.loads(made.line()), "grade": "", "broke": ""}
+    assert parse(json.dumps(raw).encode()).attempts == (made,)
+    assert parse(json.dumps({**raw, "tool": ""}).encode()).problems[0].said == "lacks tool"
 
 
 def test_a_last_line_without_an_end_is_not_glued_to() -> None:

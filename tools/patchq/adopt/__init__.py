@@ -18,4 +18,5 @@ __all__ = [
     "scripts",
     "shell",
     "stgit",
+    "tagged",
 ]

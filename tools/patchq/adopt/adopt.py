@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from patchq.adopt.fit import TAKEN, Fitter, Item
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.gather import Request, gather
-from patchq.adopt.releases import search_releases
+from patchq.adopt.releases import MOST_DOWNLOADED, search_releases
 from patchq.errors import ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Ident, clean_message, parse_trailers, with_trailer
 from patchq.git.objects import CommitInfo
@@ -43,7 +43,8 @@ class Wish:
     :ivar author: of those that name nobody: ``Name <email>``, or :data:`ME`.
     :ivar partial: adopt what fits, and leave the rest.
     :ivar dry: say what would happen, and change nothing; of what doesn't apply, on which releases it does.
-    :ivar offline: ask nobody: the releases are not looked for, nor anything that isn't here.
+    :ivar offline: ask nobody: what isn't here is not looked for.
+    :ivar most_download: bytes that may be downloaded to find those releases.
     """
 
     topic: str = ""
@@ -52,6 +53,7 @@ class Wish:
     partial: bool = False
     dry: bool = False
     offline: bool = False
+    most_download: int = MOST_DOWNLOADED
 
 
 def import_patches(
@@ -75,7 +77,7 @@ def import_patches(
         tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
         items = tuple(item for item, _ in tried)
         if wish.dry:
-            items = _with_releases(project, loaded, found, items, request.reading, wish.offline)
+            items = _with_releases(project, loaded, found, items, request.reading, wish)
             nothing = Exported(upstream, (), (), (), len(loaded.entries))
             return Imported(nothing, _named(items, [e.name for e in loaded.entries]), True)
         taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
@@ -98,7 +100,7 @@ def import_patches(
 
 
 def _with_releases(
-    project: Project, loaded: Loaded, found: Sequence[Found], items: Sequence[Item], reading: Reading, offline: bool
+    project: Project, loaded: Loaded, found: Sequence[Found], items: Sequence[Item], reading: Reading, wish: Wish
 ) -> tuple[Item, ...]:
     """The items; to those that don't apply, what is known of where they would."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
@@ -112,10 +114,10 @@ def _with_releases(
     for n in on_pin.keys() & set(left):
         told[n] = replace(told[n], detail=f"{told[n].detail}; it applies on {pin.ref} without the stack's patches")
     left = [n for n in left if n not in on_pin]
-    if offline:
-        return tuple(told)
     try:
-        elsewhere = search_releases(project, pin, found, [found[n] for n in left], reading)
+        elsewhere = search_releases(
+            project, pin, found, [found[n] for n in left], reading, offline=wish.offline, most=wish.most_download
+        )  # fmt: skip
     except SourceError as error:
         project.say(f"no other release was tried: {error.message}")
         return tuple(told)

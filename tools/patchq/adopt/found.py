@@ -48,12 +48,45 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Downloaded:
+    """What looking for releases has brought.
+
+    :ivar used: bytes, of ``most`` that may come.
+    :ivar untried: the releases that would have needed more, in the order in which they were wanted.
+    """
+
+    used: int
+    most: int
+    untried: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.untried:
+            return ""
+        were = "was" if len(self.untried) == 1 else "were"
+        return (
+            f"{', '.join(self.untried)} {were} not tried: {say_size(self.used)} were downloaded, and no more than "
+            f"{say_size(self.most)} may be; --most-download SIZE raises that"
+        )
+
+
+def say_size(size: int) -> str:
+    """Bytes in words.
+
+    >>> say_size(900), say_size(268435456), say_size(1600)
+    ('900 bytes', '256 MiB', '1.6 KiB')
+    """
+    unit, shift = next((u for u in (("GiB", 30), ("MiB", 20), ("KiB", 10)) if size >> u[1]), ("bytes", 0))
+    return f"{size / (1 << shift):.1f}".removesuffix(".0") + f" {unit}"
+
+
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """The releases that a patch applies on, of those that were tried.
 
     :ivar newest: empty where it applies on none; so is ``oldest``.
     :ivar there: the oldest that has its change already.
-    :ivar tried: how many were, ``of`` how many the index has beside the pinned one.
+    :ivar tried: how many were, ``of`` how many there are beside the pinned one.
+    :ivar downloaded: for all patches of the import together.
     """
 
     newest: str
@@ -61,6 +94,7 @@ class Elsewhere:
     there: str
     tried: int
     of: int
+    downloaded: Downloaded
 
     def __str__(self) -> str:
         count = f"of {self.tried} releases tried, {self.of} there are"

@@ -1,9 +1,9 @@
-"""On which releases of the package index a patch applies that doesn't fit the pinned one.
+"""On which releases a patch applies that doesn't fit the pinned one: those of the package index, and git tags.
 
 Whether a patch applies isn't monotone over releases: it may fit, not fit, and fit again. So the search begins with the
 newest release and where it was probably made, goes to those that have most of its old lines until it finds one that it
-fits, and bisects from there to both ends of that run. So many releases are tried and no more, and that is said. Of each
-only the files that the patches name are read.
+fits, and bisects from there to both ends of that run. So many releases are tried and no more, nor is more downloaded
+than may be, and that is said. Of each only the files that the patches name are read.
 """
 
 from __future__ import annotations
@@ -11,20 +11,30 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from patchq.adopt.diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
-from patchq.adopt.found import Elsewhere, Found, Reading
-from patchq.errors import PatchqError
+from patchq.adopt.found import Downloaded, Elsewhere, Found, Reading
+from patchq.adopt.tagged import Tagged
+from patchq.carry.history import at_hand
+from patchq.errors import PatchqError, SourceError
 from patchq.formats.lock import Pin
+from patchq.git.repository import Git, scratch
 from patchq.names import CommitId
 from patchq.project.project import Project
+from patchq.project.refs import tag_versions
 from patchq.sources import index
 from patchq.sources.archive import import_release
-from patchq.sources.pins import is_local_archive
+from patchq.sources.pins import have_base, is_local_archive
+from patchq.system.allowance import Allowance, Exhausted
 
-#: Downloads for one import at most.
-MOST_TRIED = 16
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+#: Releases tried for one import at most, and bytes downloaded for that unless the command says otherwise.
+MOST_TRIED, MOST_DOWNLOADED = 16, 256 << 20
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff --git .* )([^\t\r\n]+)", re.MULTILINE)
 
 
@@ -94,59 +104,112 @@ class Search:
                     yield (best + end) // 2
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that can be tried: as a tag, and where it has none or that can't be had, as a file of the index.
+
+    :ivar label: what people call it.
+    :ivar uploaded: when, in seconds since 1970; 0 where that isn't known.
+    """
+
+    label: str
+    uploaded: float
+    tag: str = ""
+    file: index.IndexFile | None = None
+
+
 def search_releases(
-    project: Project, pin: Pin, found: Sequence[Found], left: Sequence[Found], reading: Reading
-) -> dict[int, Elsewhere]:
-    """On which releases the patches apply that were left, by their places in ``left``; empty where there is no index.
+    project: Project, pin: Pin, found: Sequence[Found], left: Sequence[Found], reading: Reading, *,
+    offline: bool = False, most: int = MOST_DOWNLOADED,
+) -> dict[int, Elsewhere]:  # fmt: skip
+    """On which releases the patches apply that were left, by their places in ``left``; empty where none are known.
 
     :param found: all of the batch, which are put on a release in their order.
-    :raises SourceError: if no index answers.
+    :param offline: nobody is asked: those tags are tried whose files are here.
+    :param most: bytes that may be downloaded; releases that would need more are passed over.
+    :raises SourceError: if neither an index nor a git host answers.
     """
-    if not pin.archive or is_local_archive(pin.archive) or not left:
+    if not left:
         return {}
-    name, _, version = pin.archive.partition("==")
-    files = index.find_releases(name)
-    pinned, releases = _around(files, version)
-    made = [_made(patch, [file for _, file in releases]) for patch in left]
-    if not releases:
-        return {}
-    search = Search(len(releases), pinned, made)
-    trial = _Trial(project, pin, name, found, reading)
-    skipped = 0
-    while len(search.tried) < MOST_TRIED and (at := search.next()) is not None:
-        label, file = releases[at]
-        project.say(f"{pin.upstream}: trying the release {label}")
-        try:
-            told = trial.outcomes(file, label)
-            search.take(at, [told[id(patch)][0] for patch in left], [told[id(patch)][1] for patch in left])
-        except PatchqError as error:  # one that can't be had says nothing of the others
-            project.say(f"{name} {label} is left out: {error.message}")
-            search.take(at, [""] * len(left))
-            skipped += 1
-    return {n: _told(search, n, [label for label, _ in releases], skipped) for n in range(len(left))}
+    with at_hand(project, pin.upstream) as history:
+        tagged = Tagged(project, pin, history if pin.source != "archive" else None, offline=offline)
+        with scratch(project.store, *tagged.places) as beside:
+            pinned, releases = _releases(project, pin, tagged, beside, offline=offline)
+            if not releases:
+                return {}
+            search = Search(len(releases), pinned, [_made(patch, releases) for patch in left])
+            trial = _Trial(project, pin, beside, tagged, found, reading, Allowance(most))
+            skipped: set[int] = set()
+            passed: list[str] = []
+            while len(search.tried) < MOST_TRIED and (at := search.next()) is not None:
+                project.say(f"{pin.upstream}: trying the release {releases[at].label}")
+                try:
+                    told = trial.outcomes(releases[at])
+                    search.take(at, [told[id(patch)][0] for patch in left], [told[id(patch)][1] for patch in left])
+                except PatchqError as error:  # one that can't be had says nothing of the others
+                    project.say(f"{pin.upstream} {releases[at].label} is left out: {error.message}")
+                    search.take(at, [""] * len(left))
+                    skipped.add(at)
+                    passed += [releases[at].label] if isinstance(error, Exhausted) else []
+    bound = Downloaded(trial.allowance.used, most, tuple(passed))
+    return {n: _told(search, n, [r.label for r in releases], len(skipped), bound) for n in range(len(left))}
 
 
-def _told(search: Search, patch: int, labels: Sequence[str], skipped: int) -> Elsewhere:
+def _told(search: Search, patch: int, labels: Sequence[str], skipped: int, bound: Downloaded) -> Elsewhere:
     fits = [labels[at] for at in search.fits(patch)]
     there = [labels[at] for at in sorted(search.tried) if search.tried[at][patch] == "there"]
     tried = len(search.tried) - skipped
     return Elsewhere(
-        fits[-1] if fits else "", fits[0] if fits else "", there[0] if there else "", tried, len(labels)
+        fits[-1] if fits else "", fits[0] if fits else "", there[0] if there else "", tried, len(labels), bound
     )  # fmt: skip
 
 
-def _around(files: Sequence[index.Release], version: str) -> tuple[int, list[tuple[str, index.Release]]]:
-    """The releases without the pinned one in their order, and where it would stand; pre-releases only beside one."""
+def _releases(project: Project, pin: Pin, tagged: Tagged, beside: Git, *, offline: bool) -> tuple[int, list[Release]]:
+    """The releases without the pinned one in their order, and where it would stand; pre-releases only beside one.
+
+    Of one that is both a tag and a file of the index, that which is read as the pin was.
+    """
+    tags = tagged.versions()
+    files = _files(project, pin, bool(tags)) if not offline else {}
+    base = have_base(project.store, pin, project.store.refs("refs/patchq/base", "refs/patchq/archive"))
+    dates = tagged.dates(beside, tags.values())
+    found = {version: Release(tag, dates.get(tag, 0), tag) for version, tag in tags.items()}
+    for version, file in files.items():
+        if version not in found or (base and base.source == "archive"):
+            found[version] = Release(str(version), file.uploaded, "", file.file)
+        else:
+            found[version] = replace(found[version], uploaded=file.uploaded, file=file.file)
+    ours = _version(pin, bool(tags))
+    if ours:
+        found.pop(ours, None)
+    among = sorted(v for v in found if not v.is_prerelease or (ours and ours.is_prerelease))
+    return bisect_left(among, ours) if ours else len(among), [found[v] for v in among]
+
+
+def _files(project: Project, pin: Pin, tags: bool) -> dict[Version, index.Release]:
+    """The releases of a pin's archive, where it is of the index; of another upstream's archive only without tags."""
+    if not pin.archive or is_local_archive(pin.archive) or pin.source == "git" or (pin.subdir and tags):
+        return {}
+    try:
+        return {file.version: file for file in index.find_releases(pin.archive.partition("==")[0])}
+    except SourceError as error:
+        if not tags:
+            raise
+        project.say(f"{pin.upstream}: {error.message}")
+        return {}
+
+
+def _version(pin: Pin, tags: bool) -> Version | None:
+    """Where a pin stands among the releases; None for a branch or a commit, which comes after all."""
     from packaging.version import Version
 
-    ours = Version(version)
-    found = {file.version: file for file in files if not file.version.is_prerelease or ours.is_prerelease}
-    found.pop(ours, None)
-    versions = sorted(found)
-    return bisect_left(versions, ours), [(str(v), found[v]) for v in versions]
+    if tags and (own := tag_versions([pin.ref], pin.ref)):
+        return next(iter(own))
+    named = pin.archive and not is_local_archive(pin.archive) and not (pin.subdir and tags)
+    return Version(pin.archive.partition("==")[2]) if named else None
 
 
-def _made(patch: Found, releases: Sequence[index.Release]) -> int | None:
+def _made(patch: Found, releases: Sequence[Release]) -> int | None:
     """The last release before a patch's date, where both are known."""
     when = patch.author.when if patch.author else int(patch.date.removeprefix("@").partition(" ")[0] or 0)
     before = [at for at, release in enumerate(releases) if 0 < release.uploaded <= when]
@@ -154,33 +217,53 @@ def _made(patch: Found, releases: Sequence[index.Release]) -> int | None:
 
 
 class _Trial:
-    """A batch on releases, one after the other."""
+    """A batch on releases, one after the other; what is made of them lies in the repository ``beside``."""
 
-    def __init__(self, project: Project, pin: Pin, name: str, found: Sequence[Found], reading: Reading) -> None:
-        self.project, self.pin, self.name = project, pin, name
+    def __init__(
+        self, project: Project, pin: Pin, beside: Git, tagged: Tagged, found: Sequence[Found], reading: Reading,
+        allowance: Allowance,
+    ) -> None:  # fmt: skip
+        self.project, self.pin, self.git, self.tagged, self.allowance = project, pin, beside, tagged, allowance
         self.reading = Reading(reading.strip, reading.folder)
+        self.nested = project.lock.nested_in(pin.upstream)
         # Trees of commits have their own base; what can't be read is none anywhere.
         self.found = [f for f in found if f.trees is None and not f.problem and not f.left_out]
         self.names = {
             match[1].strip(b'"').rsplit(b"/", 1)[-1] for patch in self.found for match in _NAMES.finditer(patch.diff)
         }
 
-    def outcomes(self, file: index.Release, label: str) -> dict[int, tuple[str, float]]:
-        """What becomes of each patch on a release's own files, and its likeness, by the patch's ``id``."""
-        path = index.download(file.file, "", self.project.progress)
-        nested = self.project.lock.nested_in(self.pin.upstream)
-        commit = import_release(
-            self.project.store, path, self.pin, f"{self.name}=={label}",
-            only=lambda at: at.rsplit(b"/", 1)[-1] in self.names, skip=nested,
-        )  # fmt: skip
-        fitter = Fitter(self.project.store, self.pin.upstream, nested, commit, self.reading)
+    def outcomes(self, release: Release) -> dict[int, tuple[str, float]]:
+        """What becomes of each patch on a release's own files, and its likeness, by the patch's ``id``.
+
+        :raises PatchqError: if the release can't be had.
+        """
+        commit = self._bring(release)
+        fitter = Fitter(self.git, self.pin.upstream, self.nested, commit, self.reading)
         alike = [self._likeness(commit, f) for f in self.found]
         tried = fitter.fit_all(self.found)
         return {id(f): (item.outcome, like) for f, (item, _), like in zip(self.found, tried, alike, strict=True)}
 
+    def _bring(self, release: Release) -> CommitId:
+        nested = tuple(f"{path}/".encode() for path in self.nested)
+        if release.tag:
+            try:
+                return self.tagged.bring(
+                    self.git, release.tag, lambda at: self._named(at) and not at.startswith(nested), self.allowance
+                )
+            except SourceError as error:
+                if isinstance(error, Exhausted) or not release.file:
+                    raise
+        assert release.file
+        path = index.download(release.file, "", self.project.progress, allowance=self.allowance)
+        archive = f"{self.pin.archive.partition('==')[0]}=={release.label}"
+        return import_release(self.git, path, self.pin, archive, only=self._named, skip=self.nested)
+
+    def _named(self, path: bytes) -> bool:
+        return path.rsplit(b"/", 1)[-1] in self.names
+
     def _likeness(self, commit: CommitId, patch: Found) -> float:
         """Which share of the lines that a patch expects its files have there, in any order."""
-        files = self.project.store.list_tree(commit)
+        files = self.git.list_tree(commit)
         try:
             found = sections(patch.diff)
         except OddDiff:
@@ -191,6 +274,6 @@ class _Trial:
         for section in found:
             old = {line[1:].strip() for line in section.hunks if line[:1] in (b" ", b"-")} - {b""}
             entry = next((files[at] for n in (section.new, section.old) if (at := placing.place(n)) in files), None)
-            lines = self.project.store.read_blobs([entry.blob])[entry.blob].split(b"\n") if entry and old else []
+            lines = self.git.read_blobs([entry.blob])[entry.blob].split(b"\n") if entry and old else []
             there, expected = there + len(old & {line.strip() for line in lines}), expected + len(old)
         return there / expected if expected else 0.0

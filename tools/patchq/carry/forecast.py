@@ -29,7 +29,7 @@ from patchq.formats.lock import Pin
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, pins_between, releases_of
-from patchq.sources.pins import Fetcher
+from patchq.sources.pins import Fetcher, Hosts
 from patchq.stacks.siblings import Difference, differences
 
 
@@ -120,9 +120,9 @@ def forecast(
         wanted = list(dict.fromkeys(wanted))
         if not wanted:
             raise UserError("no ref to forecast", hint="`--onto REF`, `--newest`, or `--releases '>=1.2'`")
-        known = {last.ref: last} if last else {}
+        known, hosts = {last.ref: last} if last else {}, Hosts()
         with ThreadPoolExecutor(8) as pool:  # it waits for the index
-            pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref), wanted))
+            pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref, hosts), wanted))
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         bases = [base.commit for base in fetcher.fetch(pins)]
         apart = [d for p, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, p, base)]

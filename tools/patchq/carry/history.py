@@ -15,6 +15,7 @@ from patchq.carry.landed import Landed, Line
 from patchq.carry.landing import Patch
 from patchq.errors import SourceError
 from patchq.formats.lock import Pin
+from patchq.git.diffs import PathChange
 from patchq.git.repository import Foreign, Git, partial_repository, scratch
 from patchq.git.transport import fetch_blobs, fetch_history
 from patchq.names import BlobId, CommitId
@@ -28,11 +29,16 @@ class History:
 
     def __init__(self, git: Git, refs: dict[str, str], partial: Git | None = None, url: str = "") -> None:
         self.git, self._refs, self._partial, self._url = git, refs, partial, url
+        # What is asked of one ref after the other.
+        self._known: dict[CommitId, list[PathChange]] = {}
+        self._ids: dict[CommitId, str] = {}
+        self._releases: dict[CommitId, str] | None = None
 
     def bring(self, pin: Pin) -> None:
         """Where only a history without files is here: bring what leads to a ref that was found at its host."""
         if self._partial and pin.commit and not self.git.ref_or_none(pin.commit):
             with suppress(SourceError):  # then it isn't at hand
+                self._releases = None
                 self._refs[f"refs/tags/{pin.ref}"] = fetch_history(self._partial, self._url, pin.ref, files=False)
 
     def need(self, blobs: Iterable[BlobId]) -> None:
@@ -51,11 +57,17 @@ class History:
 
     def releases(self) -> dict[CommitId, str]:
         """The tags, by the commits that they are of."""
+        if self._releases is None:
+            self._releases = {commit: tag for tag, commit in self.tags().items()}
+        return self._releases
+
+    def tags(self) -> dict[str, CommitId]:
+        """The commits of the tags, by the tags' names."""
         tags = [name for name in self._refs if name.startswith("refs/tags/")]
         data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
         out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if tags else []
         found = zip(out, tags, strict=True)
-        return {CommitId(c): name.removeprefix("refs/tags/") for c, name in found if " " not in c}
+        return {name.removeprefix("refs/tags/"): CommitId(c) for c, name in found if " " not in c}
 
     def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
         """What to ask whether upstream took patches between two pins; None where that can't be said here."""
@@ -64,11 +76,12 @@ class History:
         if base is None or target is None:
             return None
         try:
-            line = Line(self.git, base, target, {**self.releases(), target: new.ref}, self.need)
+            line = Line(self.git, base, target, {**self.releases(), target: new.ref}, self.need, self._known)
         except runner.CommandError:  # it ends before it gets there
             return None
-        ids = self.git.patch_ids_of([patch.commit.commit for patch in patches])
-        return Landed(line, dict(zip((patch.name for patch in patches), ids, strict=True)))
+        wanted = [p.commit.commit for p in patches if p.commit.commit not in self._ids]
+        self._ids.update(zip(wanted, self.git.patch_ids_of(wanted), strict=True))
+        return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches})
 
     def distance(self, one: CommitId, other: CommitId) -> int | None:
         """How many commits two don't share; None where that can't be said."""

@@ -91,10 +91,15 @@ class Line:
     def __init__(
         self, git: Git, base: CommitId, target: CommitId, releases: Mapping[CommitId, str],
         need: Callable[[Iterable[BlobId]], None] = lambda _: None,
+        known: dict[CommitId, list[PathChange]] | None = None,
     ) -> None:  # fmt: skip
+        """:param known: what commits change; gets those of this line too, which others mostly share."""
         self.git, self.base, self.need = git, base, need
         self.commits: list[CommitInfo] = git.log(f"{base}..{target}")
-        self.changes = git.changes_of([c.commit for c in self.commits], first_parent=True)
+        known = {} if known is None else known
+        new = [c.commit for c in self.commits if c.commit not in known]
+        known.update(zip(new, git.changes_of(new, first_parent=True), strict=True))
+        self.changes = [known[c.commit] for c in self.commits]
         self.touching: dict[bytes, list[tuple[int, PathChange]]] = {}
         for number, changes in enumerate(self.changes):
             for change in changes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from typing import Any
 
 from patchq.formats import jsonlines
@@ -106,7 +106,10 @@ def stream(lines: Callable[[], Iterable[bytes]]) -> Iterator[Attempt | Problem]:
 
 _NAMES = frozenset(f.name for f in fields(Attempt))
 _TEXTS = _NAMES - {"files", "lines", "offsets"}
+#: What an attempt is made as: to make a frozen one takes twice as long.
+_Draft = make_dataclass("_Draft", [(f.name, Any, field(default=f.default)) for f in fields(Attempt)], slots=True)
 _NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
+_MUST = frozenset(_NEEDED)
 
 
 def _attempt(raw: Any) -> Attempt:
@@ -117,9 +120,13 @@ def _attempt(raw: Any) -> Attempt:
         newer = isinstance(version, int) and version > VERSION
         raise ValueError(f"has format {version}" + (", which a newer patchq wrote" if newer else f", not {VERSION}"))
     # Nearly all lines: a million of them are read in seconds.
-    plain = set(map(type, raw.values())) == {str} and raw.keys() <= _TEXTS and all(map(raw.get, _NEEDED))
+    values = raw.values()
+    plain = _MUST <= raw.keys() <= _TEXTS and set(map(type, values)) == {str} and "" not in values
     if plain and raw["outcome"] in OUTCOMES and raw.get("grade", "") in GRADES:
-        return Attempt(**raw)
+        draft: Any = _Draft(**raw)
+        draft.__class__ = Attempt
+        made: Attempt = draft
+        return made
     if missing := [n for n in _NEEDED if not isinstance(raw.get(n), str) or not raw[n]]:
         raise ValueError(f"lacks {', '.join(missing)}")
     if unknown := sorted(raw.keys() - _NAMES):
@@ -179,6 +186,10 @@ class Cost:
     retired: str = ""
 
 
+#: What needs neither a person nor a resolution of one.
+_BY_ITSELF = frozenset((*CARRIED[:3], "withdrawn"))
+
+
 class Tally:
     """What patches have cost, counted attempt by attempt: it holds the last word on each patch and ref, and sums."""
 
@@ -191,17 +202,20 @@ class Tally:
 
     def add(self, attempt: Attempt) -> None:
         """Count one."""
-        last = self._last.setdefault(attempt.patch, {})
+        patch = attempt.patch
+        last = self._last.get(patch)
+        if last is None:
+            last, self._sums[patch], self._hot[patch] = {}, [0, 0], Counter()
+            self._last[patch] = last
         before = last.get(attempt.onto)
         if before is None or attempt.time >= before[0]:
             word = (attempt.time, attempt.outcome)
             last[self._held.setdefault(attempt.onto, attempt.onto)] = self._held.setdefault(word, word)
-        sums = self._sums.setdefault(attempt.patch, [0, 0])
-        sums[0] += attempt.outcome not in (*CARRIED[:3], "withdrawn")
+        sums = self._sums[patch]
+        sums[0] += attempt.outcome not in _BY_ITSELF
         sums[1] += attempt.lines
-        hot = self._hot.setdefault(attempt.patch, Counter())
         for file in attempt.files:
-            hot[file.path] += 1
+            self._hot[patch][file.path] += 1
 
     def costs(self) -> list[Cost]:
         """Each patch's cost, the dearest first: that is the one to bring upstream."""

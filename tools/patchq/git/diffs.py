@@ -118,11 +118,9 @@ class Diffs(Objects):
 
     def patch_ids_of(self, commits: Sequence[CommitId]) -> list[str]:
         """git's stable patch id of each of the commits; empty for one that changes nothing."""
-        log = (
-            self.run("log", "-p", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
-            if commits
-            else b""
-        )
+        if not commits:
+            return []
+        log = self.run("log", "-p", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
         lines = self.run("patch-id", "--stable", data=log).decode().splitlines()
         found = {commit: pid for pid, commit in (line.split() for line in lines)}
         return [found.get(c, "") for c in commits]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from patchq.formats.header import Ident
+from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId
 
@@ -51,6 +52,19 @@ def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: byt
     ident, text = author.line(), message.encode()
     head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
     return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
+
+
+def commit_entries(store: Git, entries: Mapping[bytes, TreeEntry], message: str) -> CommitId:
+    """Write a commit without parents, whose tree is of files that the store has."""
+    ref, text = b"refs/patchq/scratch/entries", message.encode()
+    with import_commits(store, ref) as (out, ids):
+        ident = b"patchq <patchq@localhost> 946684800 +0000"
+        out.write(b"commit %s\nmark :1\nauthor %s\ncommitter %s\n" % (ref, ident, ident))
+        out.write(b"data %d\n%s\n" % (len(text), text))
+        for path, entry in entries.items():
+            out.write(b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quote_path(path)))
+        out.write(b"\n")
+    return ids[1]
 
 
 def quote_path(path: bytes) -> bytes:

@@ -118,6 +118,12 @@ class Objects(Refs):
         out = self.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if data else ""
         return [BlobId(line.removesuffix(" missing")) for line in out.splitlines() if line.endswith(" missing")]
 
+    def commits_here(self, commits: Iterable[CommitId]) -> set[CommitId]:
+        """Those of these commits that are here, whether or not all that they consist of is."""
+        data = "".join(f"{commit}^{{commit}}\n" for commit in dict.fromkeys(commits)).encode()
+        out = self.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if data else ""
+        return {CommitId(line) for line in out.splitlines() if " " not in line}
+
     def log(self, *specs: str) -> list[CommitInfo]:
         """Commits of a range, oldest first, along first parents."""
         form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"

@@ -5,17 +5,20 @@ Refs come from a lock or a command line, and are checked; where a fetched one go
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from patchq.errors import SourceError
 from patchq.git.command import Outside
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId
 from patchq.system import fsio, runner
+from patchq.system.allowance import Allowance, Exhausted
 from patchq.system.paths import check_ref, ref_component
 
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
@@ -94,12 +97,22 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
     :raises Unreachable: if the host doesn't answer.
     """
     check_ref(ref, "a ref")
+    return commit_named(remote_refs(url, timeout=timeout), ref)
+
+
+def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
+    """All that a remote names, tags peeled beside them.
+
+    :raises Unreachable: if the host doesn't answer.
+    """
     out = _ls_remote(url, timeout=timeout)
-    found = {name: commit for commit, name in (line.split("\t") for line in out.splitlines())}
-    for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
-        if name in found:
-            return CommitId(found[name])
-    return None
+    return {name: CommitId(commit) for commit, name in (line.split("\t") for line in out.splitlines())}
+
+
+def commit_named(refs: Mapping[str, CommitId], ref: str) -> CommitId | None:
+    """The commit that a tag, a branch or ``HEAD`` is among what a remote names."""
+    names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
+    return next((refs[name] for name in names if name in refs), None)
 
 
 def tags(url: str, *, timeout: float) -> list[str]:
@@ -109,6 +122,17 @@ def tags(url: str, *, timeout: float) -> list[str]:
     """
     out = _ls_remote(url, options=("--tags", "--refs"), timeout=timeout)
     return [name.removeprefix("refs/tags/") for _, name in (line.split("\t") for line in out.splitlines())]
+
+
+def tag_commits(url: str, *, timeout: float) -> dict[str, CommitId]:
+    """The commits of a remote's tags, by the tags' names.
+
+    :raises Unreachable: if the host doesn't answer.
+    """
+    out = _ls_remote(url, options=("--tags",), timeout=timeout)
+    found = (line.split("\t") for line in out.splitlines())
+    # What an annotated tag is of comes after the tag itself.
+    return {name.removeprefix("refs/tags/").removesuffix("^{}"): CommitId(commit) for commit, name in found}
 
 
 def default_branch(url: str, *, timeout: float) -> str:
@@ -207,23 +231,76 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
 _PARTIAL = "partial"
 
 
-def _fetch_partial(repository: Git, url: str, *specs: str) -> str:
-    """Fetch without files, but for those that the specs name; returns what git said if it failed."""
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin", _PARTIAL)
+def _fetch_partial(
+    repository: Git, url: str, *specs: str, options: Sequence[str] = (), config: Sequence[str] = (),
+    allowance: Allowance | None = None,
+) -> str:  # fmt: skip
+    """Fetch without files, but for those that the specs name; returns what git said if it failed.
+
+    :raises Exhausted: if that is more than may be downloaded.
+    """
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *options, "--stdin")
     place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))
+    packs = repository.folder / "objects" / "pack"
+    before, most = _size(packs), None
+    if allowance:
+        allowance.need()
+        most = allowance.left
     done = repository.ask(
-        *argv, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
-        settings=(*_reach(url), *place), config=("fetch.unpackLimit=1",),
+        *argv, _PARTIAL, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
+        settings=(*_reach(url), *place), config=("fetch.unpackLimit=1", *config), most_file=most,
     )  # fmt: skip
-    if not done.returncode:
-        return ""
-    return done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
+    said = done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
+    used = _size(packs) - before
+    for rest in packs.glob("tmp_*") if done.returncode else ():
+        rest.unlink()  # git leaves what it couldn't finish
+    if allowance:
+        # It is counted as the packs that it is kept as.
+        allowance.take(used)
+        if done.returncode and (os.strerror(errno.EFBIG) in said or used + _BLOCK > (most or 0)):
+            raise Exhausted(f"{url} sends more than the {most} bytes that may still come", hint="allow more")
+    return said if done.returncode else ""
 
 
-def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
+#: How exactly it is seen that a pack was as large as it could be.
+_BLOCK = 4096
+
+
+def _size(packs: Path) -> int:
+    """Bytes of all packs, those too that are not whole."""
+    return sum(path.stat().st_size for pattern in ("*.pack", "tmp_pack_*") for path in packs.glob(pattern))
+
+
+def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId], allowance: Allowance | None = None) -> None:
     """Bring files that a history without them lacks, by their ids.
 
+    :raises Exhausted: if that is more than may be downloaded.
     :raises SourceError: if the host doesn't give them.
     """
-    if said := _fetch_partial(repository, url, *blobs):
+    # A host that is told of a commit takes it that its files are here: it is told of none.
+    config = ("fetch.negotiationAlgorithm=noop",)
+    if said := _fetch_partial(repository, url, *blobs, config=config, allowance=allowance):
         raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {said}", hint="`patchq fetch`")
+
+
+#: Where commits without history are kept, by their tags.
+_RELEASES = "refs/releases"
+
+
+def fetch_trees(repository: Git, url: str, tag: str, allowance: Allowance) -> None:
+    """Bring a tag's commit and its trees, without its history, and without files where the host can leave them out.
+
+    :raises Exhausted: if that is more than may be downloaded.
+    :raises SourceError: if the host doesn't give them.
+    """
+    check_ref(tag, "a tag")
+    spec = f"+refs/tags/{tag}:{_RELEASES}/{ref_component(tag)}"
+    if said := _fetch_partial(repository, url, spec, options=("--depth=1",), allowance=allowance):
+        raise SourceError(f"{url} doesn't give {tag}: {said}", hint="is it there still?")
+
+
+def kept_trees(repository: Git) -> dict[str, CommitId]:
+    """The commits that :func:`fetch_trees` has brought, by their tags' names."""
+    refs = list(repository.refs(_RELEASES))
+    commits = repository.resolve(*(f"{ref}^{{commit}}" for ref in refs)) if refs else []
+    return {unquote(ref.rpartition("/")[2]): CommitId(commit) for ref, commit in zip(refs, commits, strict=True)}

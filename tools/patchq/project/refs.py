@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,7 @@ from patchq.formats.lock import Pin, Upstream
 from patchq.git.transport import default_branch, tags
 from patchq.project.project import Project
 from patchq.sources import index
-from patchq.sources.pins import REACH_TIMEOUT, is_local_archive, local_folder, pin_git
+from patchq.sources.pins import REACH_TIMEOUT, Hosts, is_local_archive, local_folder, pin_git
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -78,23 +79,37 @@ def newest_release(project: Project, pin: Pin) -> str:
     :returns: an empty text for an upstream that has neither, as one that lives in another's archive.
     :raises SourceError: if neither says what there is.
     """
-    from packaging.version import InvalidVersion, Version
-
     if pin.archive and not pin.subdir and not is_local_archive(pin.archive):
         if found := releases_of(pin, ""):
             return found[-1]
     elif pin.url:
         folder = local_folder(project.layout, pin.url)
-        versions: dict[Version, str] = {}
-        for tag in tags(str(folder) if folder else pin.url, timeout=REACH_TIMEOUT):
-            with suppress(InvalidVersion):
-                versions[Version(tag)] = tag
+        versions = tag_versions(tags(str(folder) if folder else pin.url, timeout=REACH_TIMEOUT), pin.ref)
         final = [v for v in versions if not v.is_prerelease]
         if final:
             return versions[max(final)]
     else:
         return ""
     raise SourceError(f"no release of {pin.upstream} is known", hint="--onto REF names one")
+
+
+def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
+    """Those tags that are versions, by these; with what stands before the digits of a ref like them, or without.
+
+    >>> {str(v): tag for v, tag in tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0").items()}
+    {'17.0.1': 'llvmorg-17.0.1', '18': 'v18'}
+    """
+    from packaging.version import InvalidVersion, Version
+
+    before = re.split(r"\d", like, maxsplit=1)[0]
+    found: dict[Version, str] = {}
+    # Of two that are one version, that which is spelt like the ref, and in full: v1.0, not v1.
+    for tag in sorted(names, key=lambda tag: (tag.startswith(before), tag)):
+        for text in (tag, tag.removeprefix(before)):
+            with suppress(InvalidVersion):
+                found[Version(text)] = tag
+                break
+    return found
 
 
 def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
@@ -123,9 +138,10 @@ def _archive_project(pin: Pin) -> str:
     return pin.archive.partition("==")[0]
 
 
-def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
+def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> Pin:
     """A pin for a ref: the lock's, else from the git host, else the release of that version.
 
+    :param hosts: what they have answered already.
     :raises UserError: if none of them has it.
     """
     pins = project.lock.upstreams[pin.upstream].pins
@@ -135,7 +151,8 @@ def pin_at(project: Project, pin: Pin, ref: str) -> Pin:
     if pin.url:
         draft = Pin(pin.upstream, ref, pin.url)
         try:
-            commit = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(pin.upstream))
+            nested = project.lock.nested_in(pin.upstream)
+            commit = pin_git(project.layout, project.store, draft, skip=nested, hosts=hosts)
             return Pin(pin.upstream, ref, pin.url, commit)
         except SourceError as error:
             trouble += f"; {error.message}"

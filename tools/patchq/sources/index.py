@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from patchq.errors import SourceError
 from patchq.system import fsio, runner
+from patchq.system.allowance import Allowance
 from patchq.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -216,13 +217,17 @@ def keep(path: Path, sha256: str) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def download(file: IndexFile, sha256: str, progress: Progress | None = None, *, most: int = 0) -> Path:
+def download(
+    file: IndexFile, sha256: str, progress: Progress | None = None, *, most: int = 0, allowance: Allowance | None = None
+) -> Path:
     """Bring a file into the cache, checked on the way; it gets its name only when it is right.
 
     One that broke off, in this command or an earlier one, goes on where it ends, where the server can do so.
 
     :param sha256: what the lock says; empty to take what the index says.
     :param most: bytes past which it is given up; :data:`MOST_BYTES` by default.
+    :param allowance: of what may be downloaded; a file of this machine isn't.
+    :raises Exhausted: if that isn't enough.
     :raises SourceError: if the bytes are not those, or the transfer breaks off.
     """
     from patchq.sources import partial
@@ -231,11 +236,13 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None, *, 
     if expected and (have := cached(expected)):
         return have
     root = cache_folder()
+    if allowance is None or _is_here(file.url):
+        allowance = Allowance(MOST_BYTES * RESUMED)
     with partial.opened(root, expected) as part:
-        _bring(file, part, progress, most or MOST_BYTES)
+        _bring(file, part, progress, most or MOST_BYTES, allowance)
         if part.resumed and part.digest.hexdigest() != expected:
             part.clear()  # what an earlier command left wasn't of this file
-            _bring(file, part, progress, most or MOST_BYTES)
+            _bring(file, part, progress, most or MOST_BYTES, allowance)
         found = part.digest.hexdigest()
         if expected and found != expected:
             part.clear()
@@ -248,7 +255,7 @@ def download(file: IndexFile, sha256: str, progress: Progress | None = None, *, 
         return target
 
 
-def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int) -> None:
+def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:
     """All of a file that isn't there yet, asked for again where an answer breaks off after it brought something.
 
     :raises SourceError: if it can't be had.
@@ -258,7 +265,7 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int)
     for left in reversed(range(RESUMED)):
         before = part.size
         try:
-            _transfer(file, part, progress, most)
+            _transfer(file, part, progress, most, allowance)
             if not part.total or part.size >= part.total:
                 return
             said = f"{file.name}: {part.size} of {part.total} bytes came"
@@ -271,9 +278,10 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int)
             raise SourceError(f"{said}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
 
 
-def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: int) -> None:
+def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:
     """One answer of the server's, as far as it comes."""
     begun = time.monotonic()
+    allowance.need()
     with session(file.url) as own, own.get(file.url, stream=True, timeout=TIMEOUT, headers=part.asking()) as response:
         if response.status_code == 416 and part.size:  # it has no more than is there: it is whole, or another file
             part.resumed = True
@@ -281,8 +289,10 @@ def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: i
         response.raise_for_status()
         part.answered(response.status_code, response.headers)
         first = part.size
+        allowance.need(part.total - first)
         for chunk in _chunks(response):
             part.write(chunk)
+            allowance.take(len(chunk))
             if part.size > most:
                 part.clear()
                 raise SourceError(f"{file.name} is larger than {most >> 20} MiB", hint="no release is; check the index")

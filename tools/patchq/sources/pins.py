@@ -8,6 +8,7 @@ pin alone, so that its id is the same on every machine.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,20 @@ from pathlib import Path
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Lock, Pin
 from patchq.git.repository import Foreign, Git, init_store
-from patchq.git.transport import Unreachable, fetch_commit, fetch_commits, fetch_tag, remote_commit
+from patchq.git.transport import (
+    Unreachable,
+    commit_named,
+    fetch_commit,
+    fetch_commits,
+    fetch_tag,
+    remote_commit,
+    remote_refs,
+)  # fmt: skip
 from patchq.names import CommitId
 from patchq.sources import index, keyring
 from patchq.sources.archive import import_archive, import_folder
 from patchq.system import fsio
-from patchq.system.paths import Layout, ref_component
+from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
 
 Say = Callable[[str], None]
@@ -87,13 +96,28 @@ class Fetcher:
         """
         refs = self.store.refs("refs/patchq/base", "refs/patchq/archive")
         pins, bases = list(pins), []
-        self._together([p for p in pins if self.source or not have_base(self.store, p, refs)])
+        wanted = [p for p in pins if self.source or not have_base(self.store, p, refs)]
+        self._together(wanted)
+        kept = self._keep_all(wanted, refs)
         for pin in pins:
             base = None if self.source else have_base(self.store, pin, refs)
             if base and base.source == "git":
                 self._check_signature(pin)
-            bases.append(base or self._fetch(pin))
+            bases.append(base or kept.get(base_ref(pin, "git")) or self._fetch(pin))
         return bases
+
+    def _keep_all(self, pins: Sequence[Pin], refs: Mapping[str, str]) -> dict[str, Base]:
+        """The bases of those whose commits are here, by their refs, where that takes less than one by one."""
+        wanted = [p for p in pins if p.commit and p.url and (self.source or p.source) != "archive"]
+        here = self.store.commits_here(p.commit for p in wanted if p.commit) if len(wanted) > 1 else set()
+        whole = [p for p in wanted if p.commit in here]
+        if not whole or not self.store.is_whole(here):
+            return {}
+        for pin in whole:
+            self._check_signature(pin)
+        kept = {base_ref(p, "git"): Base(p, p.commit, "git") for p in whole if p.commit}
+        self.store.update_refs([(ref, refs.get(ref), base.commit) for ref, base in kept.items()])
+        return kept
 
     def again(self, pin: Pin) -> Base:
         """Bring a pin that the store has, since it lacks parts of it."""
@@ -105,8 +129,10 @@ class Fetcher:
     def _together(self, pins: Sequence[Pin]) -> None:
         """Bring the commits of one repository over one connection; what that doesn't bring is asked for one by one."""
         by_url: dict[str, list[Pin]] = {}
-        for pin in pins if not self.offline and self.source != "archive" else ():
-            if pin.source != "archive" and pin.commit and pin.url and not self.store.ref_or_none(pin.commit):
+        asked = pins if not self.offline and self.source != "archive" else ()
+        here = self.store.commits_here(p.commit for p in asked if p.commit)
+        for pin in asked:
+            if pin.source != "archive" and pin.commit and pin.url and pin.commit not in here:
                 by_url.setdefault(pin.url, []).append(pin)
         for wanted in by_url.values():
             folder = local_folder(self.layout, wanted[0].url)
@@ -307,9 +333,34 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
 # Pinning
 
 
-def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
+class Hosts:
+    """What git hosts name, each asked once for all threads of a command."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, CommitId] | Unreachable] = {}
+        self._lock = threading.Lock()
+
+    def refs(self, url: str) -> dict[str, CommitId]:
+        """All that a host names.
+
+        :raises Unreachable: if it doesn't answer.
+        """
+        with self._lock:
+            if url not in self._told:
+                try:
+                    self._told[url] = remote_refs(url, timeout=REACH_TIMEOUT)
+                except Unreachable as error:
+                    self._told[url] = error
+        told = self._told[url]
+        if isinstance(told, Unreachable):
+            raise Unreachable(told.message, hint=told.hint)
+        return told
+
+
+def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = (), hosts: Hosts | None = None) -> CommitId:
     """The commit that ``pin.ref`` names at ``pin.url`` now; of a plain folder, its files' commit.
 
+    :param hosts: what they have answered already.
     :raises UserError: if there is no such ref.
     :raises Unreachable: if the host doesn't answer.
     """
@@ -319,7 +370,8 @@ def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = ()) -
     if folder and not is_repository(folder):
         return import_folder(store, folder, pin, skip=skip)
     url = str(folder) if folder else pin.url
-    commit = remote_commit(url, pin.ref, timeout=REACH_TIMEOUT)
+    check_ref(pin.ref, "a ref")
+    commit = commit_named((hosts or Hosts()).refs(url), pin.ref)
     if commit is None and pin.ref == pin.commit:
         return pin.commit  # a ref that is a commit id: hosts don't list those
     if commit is None and folder:

@@ -187,8 +187,12 @@ def stream_ledgers(
 
         def chosen(path: Path = path) -> Iterator[Attempt | Problem]:
             nonlocal told
-            for one in stream(lambda: fsio.lines_of(path)):
-                if isinstance(one, Problem) or not patch or one.patch == short:
+            every = stream(lambda: fsio.lines_of(path))
+            if not patch:
+                yield from every
+                return
+            for one in every:
+                if isinstance(one, Problem) or one.patch == short:
                     told = told or isinstance(one, Attempt)
                     yield one
 

@@ -66,17 +66,19 @@ def run(
     timeout: float | None = None,
     ok_codes: Sequence[int] = (0,),
     inherit: bool = True,
+    most_file: int | None = None,
 ) -> Done:
     """Run ``argv`` and return its output as bytes.
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
     :param ok_codes: exit codes that are answers, not failures.
     :param inherit: False for a command that isn't to hold the project's lock.
+    :param most_file: bytes past which no file that it writes can grow: it fails then, as on a full disk.
     :raises CommandError: for any other exit code, or a program that isn't there (127) or can't be run (126).
     """
     try:
         done = subprocess.run(
-            list(argv),
+            [*(_limited(most_file) if most_file is not None else ()), *argv],
             cwd=cwd,
             input=data if data is not None else b"",
             capture_output=True,
@@ -95,6 +97,11 @@ def run(
     if done.returncode not in ok_codes:
         raise CommandError(argv, done.returncode, done.stdout, done.stderr)
     return done
+
+
+def _limited(most_file: int) -> list[str]:
+    """What is put before a command; ``ulimit`` counts in 512 bytes."""
+    return ["sh", "-c", 'trap "" XFSZ && ulimit -f "$0" && exec "$@"', str(most_file // 512)]
 
 
 def overhear(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,14 @@ from patchq.cli.terminal import echo, show_table
 
 if TYPE_CHECKING:
     from patchq.adopt.adopt import Imported
+
+
+def _size(_: click.Context, __: click.Parameter, value: str) -> int:
+    """Bytes, as ``1000``, ``64K``, ``256M`` or ``2G``."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", value)
+    if not match:
+        raise click.BadParameter(f"{value!r} is no size, such as 64M or 2G.")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
 @click.command("import")
@@ -30,6 +39,10 @@ if TYPE_CHECKING:
 @click.option("--directory", default="", metavar="DIR", help="Where in the tree the patches' files lie.")
 @click.option("--3way", "three_way", is_flag=True, help="Merge what doesn't apply, where its base is in the store.")
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would become of each; change nothing.")
+@click.option(
+    "--most-download", default="256M", show_default=True, callback=_size, metavar="SIZE",
+    help="With --dry-run, of releases that are tried.",
+)  # fmt: skip
 @click.option("--partial", is_flag=True, help="Adopt what applies, and leave the rest.")
 @click.option("--topic", default="", help="Give each a Topic:.")
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Of those that name nobody; `me` for yourself.")
@@ -41,7 +54,8 @@ def command(
     name: str, paths: tuple[str, ...], git_range: str, requests: tuple[int, ...],
     commands: tuple[str, ...], overlay: Path | None,
     site: Path | None, strip: int | None, directory: str, three_way: bool, dry: bool,
-    partial: bool, topic: str, author: str, signoff: bool, offline: bool, set_name: str, as_json: bool,
+    most_download: int, partial: bool,
+    topic: str, author: str, signoff: bool, offline: bool, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Adopt patches from elsewhere.
 
@@ -64,7 +78,7 @@ def command(
     request = Request(
         files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way)
     )  # fmt: skip
-    wish = Wish(topic, author, signoff, partial, dry, offline)
+    wish = Wish(topic, author, signoff, partial, dry, offline, most_download)
     done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
     _show(done, as_json)
 
@@ -92,6 +106,9 @@ def _show_tried(done: Imported) -> None:
             echo(f"{item.where}: {said}")
         for conflict in item.conflicts:
             show_conflict(conflict, err=False)
+    for said in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
+        if said:
+            echo(said)
     for note in dict.fromkeys(note for item in done.items for note in item.notes):
         echo(note)
     counted = len(done.items) - len(done.left)

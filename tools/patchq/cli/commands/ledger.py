@@ -101,7 +101,7 @@ class _History:
             self.show()
             self.before = (a.from_ref, a.onto)
             echo(f"{self.upstream} {a.from_ref} onto {a.onto}", bold=True)
-        moved = say_moved(a.offsets, a.checked)
+        moved = say_moved(a.offsets, a.checked) if a.offsets else ""
         words = [a.outcome + (f" {moved}" if moved else "") + (f" ({a.grade})" if a.grade else "")]
         words += [f"proof {a.proof}"] if a.proof else []
         self.lines.append(f"  {a.patch:<32} {', '.join(words)}")
