@@ -17,6 +17,9 @@ from moe_unit import COMMON_SOURCES, LAUNCHERS, compiler_options
 pytestmark = pytest.mark.nvcc
 ADAPTER = Path(__file__).with_name("recording_adapter.h")
 CAPACITY = 101376
+EQUIVALENT_MUTANTS = {
+    "0f99e0c633": "sizes and stages are multiples of 16 bytes, so that one byte less makes no other count"
+}
 FP4, MIXED, BF16 = "SafeFP4, SafeFP4", "__nv_fp8_e4m3, SafeFP4", "__nv_bfloat16, __nv_bfloat16"
 #: Architecture, inputs, output, fusion, tile; and the stages that it has without the patch, or, of the two tiles
 #: that need more than a block has, with it.
