@@ -91,15 +91,15 @@ def test_finalize_is_generated_compiles_and_has_its_workspace(
     The query asks the kernel without the step; with it, and swapped, the kernel needs no more.
     """
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "flashinfer"))
-    from moe_unit import COMMON_SOURCES, compiler_options, write_unit
+    from moe_unit import common_objects, compiler_options, with_main, write_unit
 
     unit = write_unit(trees, tmp_path, "generic", [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)])
+    with_main(unit, Path(__file__).parent / "flashinfer" / "launcher_checks.cu")
     program = tmp_path / "checks"
-    sources = [unit, Path(__file__).parent / "flashinfer" / "launcher_checks.cu"]
-    sources += [trees / "flashinfer" / s for s in COMMON_SOURCES]
     target = "-gencode=arch=compute_121f,code=sm_121f"
     options = [target, "-DNDEBUG", *compiler_options(trees, tmp_path)]
-    done = nvcc(*options, *map(str, sources), "-o", str(program))
+    objects = common_objects(trees, nvcc, tmp_path)
+    done = nvcc(*options, str(unit), *objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program, "workspace"], capture_output=True, text=True, check=True, timeout=300).stdout
     sizes = {name: int(size) for name, size in re.findall(r"^(workspace[^:]*): (\d+)$", said, re.M)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from moe_binding import ask, build
 from moe_choice import choose
+from moe_unit import COMMON_SOURCES, CPP_SOURCES, Nvcc, common_objects
 
 Load = Callable[[str], ModuleType]
 
@@ -52,15 +52,28 @@ def moe_module(
 
 
 @pytest.fixture(scope="session")
+def cpp_objects(trees: Path, nvcc: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What any of FlashInfer's C++ links with; compiled once."""
+    return common_objects(trees, nvcc, tmp_path_factory.mktemp("objects"), CPP_SOURCES)
+
+
+@pytest.fixture(scope="session")
+def moe_objects(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a unit of the grouped GEMM links with."""
+    more = [source for source in COMMON_SOURCES if source not in CPP_SOURCES]
+    return [*common_objects(trees, nvcc, tmp_path_factory.mktemp("objects"), more), *cpp_objects]
+
+
+@pytest.fixture(scope="session")
 def moe_binding(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+    trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., list[str]]:
     """What the module's binding makes of cases; see moe_binding.cu. Compiled once for each choice of flags."""
     made: dict[tuple[str, ...], Path] = {}
 
     def say(cases: Sequence[str], *flags: str) -> list[str]:
         if flags not in made:
-            made[flags] = build(trees, nvcc, tmp_path_factory.mktemp("binding"), flags)
+            made[flags] = build(trees, nvcc, tmp_path_factory.mktemp("binding"), cpp_objects, flags)
         return ask(made[flags], cases)
 
     return say

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import tvm_ffi
-from moe_unit import compiler_options
+from moe_unit import Nvcc, compiler_options
 
-Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 HERE = Path(__file__).parent
 BINDING = "csrc/fused_moe/cutlass_backend"
 
 
-def build(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> Path:
-    """The program of moe_binding.cu, with these flags of the module's."""
+def build(trees: Path, nvcc: Nvcc, folder: Path, objects: Sequence[str], flags: Sequence[str] = ()) -> Path:
+    """The program of moe_binding.cu, with these flags of the module's, linked with FlashInfer's C++ objects."""
     package = Path(tvm_ffi.__file__).parent
     tree = trees / "flashinfer"
     includes = [tree / BINDING, tree / "csrc", package / "include", package / "3rdparty/dlpack/include"]
@@ -27,7 +26,7 @@ def build(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> P
         *(f"-I{path}" for path in includes), str(HERE / "moe_binding.cu"), str(HERE / "no_device.cpp"),
         *([str(mixed)] if mixed.exists() else []),
         "-o", str(program), f"-L{package / 'lib'}", "-ltvm_ffi", f"-Xlinker=-rpath={package / 'lib'}",
-        *(str(tree / f"csrc/nv_internal/cpp/common/{name}.cpp") for name in ("logger", "stringUtils", "tllmException")),
+        *objects,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     return program

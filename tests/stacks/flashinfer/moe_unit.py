@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
@@ -15,11 +16,9 @@ INCLUDES = (
     f"{KERNELS}/include",
     KERNELS,
 )
-# What such a unit links with.
-COMMON_SOURCES = (
-    f"{KERNELS}/moe_gemm/moe_gemm_tma_warp_specialized_input.cu",
-    *(f"csrc/nv_internal/cpp/common/{name}.cpp" for name in ("logger", "stringUtils", "tllmException")),
-)
+# What a unit links with, and what any of FlashInfer's C++ does.
+CPP_SOURCES = tuple(f"csrc/nv_internal/cpp/common/{name}.cpp" for name in ("logger", "stringUtils", "tllmException"))
+COMMON_SOURCES = (f"{KERNELS}/moe_gemm/moe_gemm_tma_warp_specialized_input.cu", *CPP_SOURCES)
 # What nvcc gives a .cu and FlashInfer's C++ sources take for granted.
 CPP_NEEDS = ("-include", "cmath")
 # The names of cuBLAS's status codes are all that the headers on the way need of it.
@@ -30,8 +29,25 @@ enum cublasStatus_t { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBL
   CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_INTERNAL_ERROR, CUBLAS_STATUS_NOT_SUPPORTED,
   CUBLAS_STATUS_LICENSE_ERROR };
 """
+Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 # A kernel: the tile's M and N (K is 128), NONE or FINALIZE, and whether A and B change places.
 Kernel = tuple[tuple[int, int], str, bool]
+
+
+def common_objects(trees: Path, nvcc: Nvcc, folder: Path, sources: Sequence[str] = COMMON_SOURCES) -> list[str]:
+    """COMMON_SOURCES, or some of them, compiled."""
+    done = nvcc(
+        "-arch=sm_120", *compiler_options(trees, folder), "-odir", str(folder), "-c",
+        *(str(trees / "flashinfer" / source) for source in sources),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [str(folder / f"{Path(source).stem}.o") for source in sources]
+
+
+def with_main(unit: Path, main: Path) -> Path:
+    """The unit, followed by the program that asks it: CUTLASS's headers, which take longest, are read once."""
+    unit.write_text(f'{unit.read_text()}#include "{main}"\n')
+    return unit
 
 
 def compiler_options(trees: Path, folder: Path) -> list[str]:

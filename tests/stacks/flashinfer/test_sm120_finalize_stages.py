@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from moe_unit import COMMON_SOURCES, LAUNCHERS, compiler_options
+from moe_unit import LAUNCHERS, compiler_options
 
 pytestmark = pytest.mark.nvcc
 ADAPTER = Path(__file__).with_name("recording_adapter.h")
@@ -62,13 +62,12 @@ def unit(folder: Path) -> Path:
 
 
 def test_what_didnt_fit_does_and_the_others_keep_their_stages(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], moe_objects: list[str], tmp_path: Path
 ) -> None:
     program = tmp_path / "stages"
     options = [*compiler_options(trees, tmp_path), "-DCOMPILE_HOPPER_TMA_GROUPED_GEMMS", "-include", str(ADAPTER)]
-    sources = [unit(tmp_path), *(trees / "flashinfer" / source for source in COMMON_SOURCES)]
     target = "-gencode=arch=compute_121f,code=sm_121f"
-    done = nvcc("-include", "cmath", *options, target, "-x", "cu", *map(str, sources), "-o", str(program))
+    done = nvcc(*options, target, str(unit(tmp_path)), *moe_objects, "-o", str(program))
     needed = re.findall(r"(?:Needed<|SharedStorageSize=)(\d+)", done.stderr)
     wrong = [line for line in done.stderr.splitlines() if "error" in line]
     assert done.returncode == 0, f"bytes needed of {CAPACITY}: {sorted(set(needed))}; {wrong}"

@@ -13,20 +13,19 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from moe_unit import KERNELS, compiler_options
+from moe_unit import KERNELS, Nvcc, compiler_options
 
 Load = Callable[[str], ModuleType]
-Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] = ()) -> Path:
+def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, objects: Sequence[str], flags: Sequence[str] = ()) -> Path:
     """The program that asks the heuristic, which is compiled with these flags; as C++, as FlashInfer's build does."""
     tree = trees / "flashinfer"
     program = folder / "candidates"
     sources = [
         Path(__file__).parent / "sm120_candidates.cpp",
         tree / KERNELS / "cutlass_heuristic.cpp",
-        *(tree / "csrc/nv_internal/cpp/common" / f"{n}.cpp" for n in ("logger", "stringUtils", "tllmException")),
+        *objects,
     ]
     options = compiler_options(trees, folder)
     done = nvcc("-arch=sm_90", *flags, *options, *map(str, sources), "-o", str(program))
@@ -35,12 +34,9 @@ def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, flags: Sequence[str] 
 
 
 @pytest.fixture(scope="module")
-def heuristic(
-    trees: Path, nvcc: Nvcc,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:  # fmt: skip
+def heuristic(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that asks the heuristic."""
-    return build_heuristic(trees, nvcc, tmp_path_factory.mktemp("heuristic"))
+    return build_heuristic(trees, nvcc, tmp_path_factory.mktemp("heuristic"), cpp_objects)
 
 
 def offered(program: Path, mixed: bool, sm: int) -> list[tuple[int, int, int]]:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moe_unit import COMMON_SOURCES, compiler_options, write_unit
+from moe_unit import compiler_options, with_main, write_unit
 
 Make = Callable[..., Any]
 LAUNCHER = "SM120_MOE_LAUNCHER"
@@ -54,20 +54,16 @@ def test_a_launcher_that_isnt_one_is_an_error(moe_module: Make) -> None:
 
 @pytest.fixture(scope="module")
 def built(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
-) -> SimpleNamespace:
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], moe_objects: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> SimpleNamespace:  # fmt: skip
     """The compiler's answer, the PTX, and what the host program printed."""
     folder = tmp_path_factory.mktemp("launcher")
     kernels = [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)]
-    unit = write_unit(trees, folder, "namespace", kernels)
+    unit = with_main(write_unit(trees, folder, "namespace", kernels), Path(__file__).with_name("launcher_checks.cu"))
     program = folder / "checks"
-    sources = [
-        unit,
-        Path(__file__).with_name("launcher_checks.cu"),
-        *(trees / "flashinfer" / s for s in COMMON_SOURCES),
-    ]
     options = [TARGET, "-DNDEBUG", "--keep", "--keep-dir", str(folder), *compiler_options(trees, folder)]
-    done = nvcc(*options, *map(str, sources), "-o", str(program))
+    done = nvcc(*options, str(unit), *moe_objects, "-o", str(program))
     if done.returncode:
         return SimpleNamespace(error=done.stderr[-3000:])
     # What it throws holds a backtrace, bytes of which are no text.
@@ -132,16 +128,16 @@ def test_a_failure_says_what_failed_where_and_why(built: SimpleNamespace) -> Non
 @pytest.mark.nvcc
 @pytest.mark.parametrize("launcher", ["namespace", "generic"])
 def test_each_operand_comes_with_its_own_strides_scales_and_layout(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, launcher: str
-) -> None:
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], moe_objects: list[str], tmp_path: Path,
+    launcher: str,
+) -> None:  # fmt: skip
     """Both launchers' host code, over an adapter that notes what a kernel would be given."""
-    unit = write_unit(trees, tmp_path, launcher, [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)])
+    kernels = [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)]
+    unit = with_main(write_unit(trees, tmp_path, launcher, kernels), Path(__file__).with_name("launcher_operands.cu"))
     adapter = Path(__file__).with_name("recording_adapter.h")
-    operands = Path(__file__).with_name("launcher_operands.cu")
     program = tmp_path / "operands"
-    sources = [unit, operands, *(trees / "flashinfer" / source for source in COMMON_SOURCES)]
-    options = [TARGET, *compiler_options(trees, tmp_path), "-include", "cmath", "-include", str(adapter)]
-    done = nvcc(*options, "-x", "cu", *map(str, sources), "-o", str(program))
+    options = [TARGET, *compiler_options(trees, tmp_path), "-include", str(adapter)]
+    done = nvcc(*options, str(unit), *moe_objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program], capture_output=True, check=True, timeout=300).stdout.decode("utf-8", "replace")
     standard, swapped = (line.split() for line in said.splitlines()[-2:])

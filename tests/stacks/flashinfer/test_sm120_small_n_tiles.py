@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from moe_choice import FIRST, SECOND, SMALLEST
-from moe_unit import COMMON_SOURCES, compiler_options
+from moe_unit import Nvcc, compiler_options
 from test_sm120_mixed_candidates import build_heuristic, offered
 
 Make = Callable[..., Any]
@@ -78,11 +78,9 @@ def test_a_tile_without_a_kernel_is_refused_before_anything_is_built(
 
 
 @pytest.mark.nvcc
-def test_each_built_tile_is_offered(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_each_built_tile_is_offered(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path: Path) -> None:
     both = ["-DFLASHINFER_SM120_MOE_TILE_N32", "-DFLASHINFER_SM120_MOE_TILE_N64"]
-    program = build_heuristic(trees, nvcc, tmp_path, both)
+    program = build_heuristic(trees, nvcc, tmp_path, cpp_objects, both)
     assert set(offered(program, True, 121)) == {(128, 128, 128), (128, 64, 128), (128, 32, 128)}
     assert (128, 32, 128) not in offered(program, False, 121), "NVFP4 has no such kernel"
 
@@ -130,15 +128,14 @@ DISPATCH = Path(__file__).with_name("sm120_dispatch.cu")
 
 @pytest.mark.nvcc
 def test_each_offered_tile_is_dispatched_to_its_kernel(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path: Path
 ) -> None:
     """The real dispatch, over launchers that say which one they are."""
     both = ["-DFLASHINFER_SM120_MOE_TILE_N32", "-DFLASHINFER_SM120_MOE_TILE_N64"]
     asked = [f"{m}x{n}x128{swap}" for m, n in ((128, 128), (128, 64), (128, 32)) for swap in ("", "s")]
     program = tmp_path / "dispatch"
-    done = nvcc("-arch=sm_90a", *both, *compiler_options(trees, tmp_path), str(DISPATCH), "-o", str(program), *(
-        str(trees / "flashinfer" / source) for source in COMMON_SOURCES if source.endswith(".cpp")
-    ), "-include", "cmath", "--threads=0")  # fmt: skip
+    options = ["-arch=sm_90a", *both, *compiler_options(trees, tmp_path)]
+    done = nvcc(*options, str(DISPATCH), *cpp_objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program, *asked], capture_output=True, text=True, check=True).stdout.splitlines()
     assert said == asked

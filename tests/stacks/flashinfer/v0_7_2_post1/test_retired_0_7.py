@@ -66,9 +66,11 @@ def test_aot_sm121(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.nvcc
-def test_sm120_mixed_candidates(trees: Path, upstream_import: Load, nvcc: Nvcc, tmp_path: Path) -> None:
+def test_sm120_mixed_candidates(
+    trees: Path, upstream_import: Load, nvcc: Nvcc, cpp_objects: list[str], tmp_path: Path
+) -> None:
     """Each tile that FP8 x FP4 is offered has a kernel; the small ones are among them."""
-    tiles = offered(build_heuristic(trees, nvcc, tmp_path), True, 121)
+    tiles = offered(build_heuristic(trees, nvcc, tmp_path, cpp_objects), True, 121)
     assert set(tiles) == {(128, 128, 128), (128, 64, 128), (128, 32, 128)}
     assert set(tiles) <= generated(trees, upstream_import)
 
