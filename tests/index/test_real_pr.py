@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,9 +53,30 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patchq]:
     shutil.rmtree(root / ".patchq", ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def bare_tree(project: Patchq, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """A bare tree of a commit, as somebody who has the release's files would have it; fetched once, and each time anew."""
+    made: dict[str, Path] = {}
+
+    def checked_out(base: str) -> Path:
+        if base not in made:
+            made[base] = bare = tmp_path_factory.mktemp("bare")
+            git(bare, "init", "-q")
+            git(bare, "fetch", "-q", "--depth=1", str(project.layout.store), base)
+        bare = made[base]
+        shutil.rmtree(bare / ".git" / "rebase-apply", ignore_errors=True)  # of an `am` that failed
+        git(bare, "-c", "advice.detachedHead=false", "checkout", "-q", "--force", base)
+        git(bare, "clean", "-qxdff")
+        return bare
+
+    yield checked_out
+    for folder in made.values():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.mark.parametrize("patch", CANDIDATES)
 def test_a_branch_that_applies_and_is_formatted_or_what_stops_it(
-    project: Patchq, patch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Patchq, bare_tree: Callable[[str], Path], patch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstream = patch.partition("/")[0]
     if patch not in WHOLE:
@@ -71,12 +92,7 @@ def test_a_branch_that_applies_and_is_formatted_or_what_stops_it(
     states = {g["hook"]: g["state"] for g in found["gates"] if g["hook"] in FORMATTERS}
     assert set(states.values()) <= {"passed"}
     assert states or upstream == "cutlass", "only CUTLASS has no formatter"
-    # A bare tree, as somebody who has the release's files would have it.
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    git(bare, "init", "-q")
-    git(bare, "fetch", "-q", "--depth=1", str(project.layout.store), found["base"])
-    git(bare, "-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD")
+    bare = bare_tree(found["base"])
     names = {"GIT_COMMITTER_NAME": "Test", "GIT_COMMITTER_EMAIL": "test@example.org"}
     git(bare, "am", "-q", "--keep-non-patch", *map(str, sorted(Path(found["folder"]).glob("*.patch"))), env=names)
     tip = git(project.layout.store, "rev-parse", f"{found['tip']}^{{tree}}")
