@@ -25,7 +25,7 @@ def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
     if after_a_kill:
         noted = (fsio.read_or_none(note) or b"").split(b"\0")
         _clear(layout, {os.fsdecode(path) for path in noted})
-    others = {str(path) for path in _locks(layout.store)}
+    others = {str(path) for path in _locks(layout)}
     if others:
         fsio.write_atomic(note, b"\0".join(os.fsencode(path) for path in sorted(others)))
     try:
@@ -38,7 +38,7 @@ def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
 
 
 def _clear(layout: Layout, keep: set[str]) -> None:
-    for path in (*_locks(layout.store), *_unfinished(layout)):
+    for path in (*_locks(layout), *_unfinished(layout)):
         if str(path) not in keep:
             try:
                 path.unlink()
@@ -47,19 +47,26 @@ def _clear(layout: Layout, keep: set[str]) -> None:
     shutil.rmtree(layout.private / "tmp", ignore_errors=True)
 
 
-def _locks(store: Path) -> Iterator[Path]:
-    """Git's locks: of refs, of worktrees' HEADs and indexes, of the store itself. Objects have none."""
-    for folder, folders, files in os.walk(store):
-        if Path(folder) == store and "objects" in folders:
-            folders.remove("objects")
-        yield from (Path(folder, name) for name in files if name.endswith(".lock"))
+def _histories(layout: Layout) -> Iterator[Path]:
+    """Repositories that are written under the lock as the store is."""
+    return (layout.private / "history").glob("*.git")
+
+
+def _locks(layout: Layout) -> Iterator[Path]:
+    """Git's locks: of refs, of worktrees' HEADs and indexes, of the repositories themselves. Objects have none."""
+    for repository in (layout.store, *_histories(layout)):
+        for folder, folders, files in os.walk(repository):
+            if Path(folder) == repository and "objects" in folders:
+                folders.remove("objects")
+            yield from (Path(folder, name) for name in files if name.endswith(".lock"))
 
 
 def _unfinished(layout: Layout) -> Iterator[Path]:
     """Files that were being written: by git into the store, by patchq beside what they were to replace."""
     store = layout.store
     packs = store / "objects" / "pack"
-    yield from packs.glob("tmp_*")
+    for repository in (store, *_histories(layout)):
+        yield from (repository / "objects" / "pack").glob("tmp_*")
     yield from (mark for mark in packs.glob("pack-*.keep") if _of_fast_import(mark))
     yield from store.glob("objects/??/tmp_obj_*")
     yield from store.glob("fast_import_crash_*")
