@@ -6,6 +6,7 @@ are kept in `.patchq/history`, so that nothing comes twice.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +18,12 @@ from patchq.formats.lock import Pin
 from patchq.git.fastimport import commit_entries
 from patchq.git.repository import Git, partial_repository
 from patchq.git.transport import Unreachable, fetch_blobs, fetch_trees, kept_trees, tag_commits
-from patchq.names import CommitId
+from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import tag_versions
 from patchq.sources.pins import REACH_TIMEOUT, is_repository, local_folder
 from patchq.system.allowance import Allowance
+from patchq.system.runner import CommandError
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -39,15 +41,28 @@ class Tagged:
         self.commits: dict[str, CommitId] = history.tags() if history else {}
         self.places: list[Git] = [history.git] if history else []
         self._url = ""
-        kept = _kept(project, pin.upstream)
         if pin.url and not offline:
             self._ask(project)
-        if self._url:
-            partial_repository(kept)
-        self._partial = Git(kept) if (kept / "HEAD").exists() else None
+        self._partial = self._open(project)
         if self._partial:
             self.places.append(self._partial)
-            self.commits = kept_trees(self._partial) | self.commits
+
+    def _open(self, project: Project) -> Git | None:
+        """What is kept, with its commits; where some of it has been lost and can be had again, it is begun anew."""
+        folder = _kept(project, self.pin.upstream)
+        if folder.exists():
+            try:
+                kept = kept_trees(Git(folder))
+            except CommandError:  # it is no repository
+                kept = {"": None}
+            whole = {tag: commit for tag, commit in kept.items() if commit}
+            if len(whole) < len(kept) and self._url:
+                project.say(f"{folder} is damaged, and is made again")
+                shutil.rmtree(folder)
+            elif whole or not kept:
+                self.commits = whole | self.commits
+                return Git(folder)
+        return partial_repository(folder) if self._url else None
 
     def _ask(self, project: Project) -> None:
         folder = local_folder(project.layout, self.pin.url)
@@ -67,12 +82,13 @@ class Tagged:
     def dates(self, beside: Git, tags: Collection[str]) -> dict[str, int]:
         """When the commits of tags were made, in seconds since 1970; nothing where not all of them are here."""
         data = "".join(f"{self.commits[tag]}\n" for tag in tags).encode()
-        out = beside.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if tags else ""
-        if not out or " " in out:
+        out = beside.run("cat-file", "--batch-check=%(objecttype) %(objectname)", data=data).decode().splitlines()
+        if any(line.endswith(" missing") for line in out):
             return {}
-        listed = beside.run("rev-list", "--no-walk", "--timestamp", "--stdin", data=data).decode()
+        data = "".join(f"{line.split()[1]}\n" for line in out if line.startswith("commit ")).encode()
+        listed = beside.run("rev-list", "--no-walk", "--timestamp", "--stdin", data=data).decode() if data else ""
         when = {commit: int(seconds) for seconds, commit in (line.split() for line in listed.splitlines())}
-        return {tag: when[self.commits[tag]] for tag in tags}
+        return {tag: when[self.commits[tag]] for tag in tags if self.commits[tag] in when}
 
     def bring(self, beside: Git, tag: str, only: Callable[[bytes], bool], allowance: Allowance) -> CommitId:
         """A commit of some files of a tag, maybe none, in a repository that reads the objects of ``places``.
@@ -83,6 +99,8 @@ class Tagged:
         """
         commit = self.commits[tag]
         if not beside.ref_or_none(commit):
+            if not beside.lacking([BlobId(commit)]):
+                raise SourceError(f"{tag} is a tag of no commit", hint="it is no release")
             url, partial = self._reached(tag)
             fetch_trees(partial, url, tag, allowance)
         every = beside.list_tree(commit)

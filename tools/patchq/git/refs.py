@@ -23,8 +23,9 @@ class Refs(Command):
 
     def refs(self, *prefixes: str) -> dict[str, str]:
         """All refs below the prefixes, with the ids they point at."""
-        out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).decode()
-        pairs = (line.partition(" ") for line in out.splitlines())
+        # Somebody else's are named in any encoding, and with what splitlines takes for the end of a line.
+        out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes).decode("utf-8", "replace")
+        pairs = (line.partition(" ") for line in out.split("\n")[:-1])
         return {name: oid for name, _, oid in pairs}
 
     def update_refs(self, moves: Sequence[tuple[str, str | None, str | None]]) -> None:

@@ -67,7 +67,7 @@ def _reach(url: str) -> tuple[tuple[str, str], ...]:
     return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
 
 
-def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float) -> str:
+def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float) -> list[str]:
     try:
         done = Outside(Path("/")).ask(
             "ls-remote", *options, "--", url, *args,
@@ -75,7 +75,8 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
         )  # fmt: skip
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
-    return done.stdout.decode("utf-8", "replace")
+    # Not splitlines: a ref's name may hold what that takes for the end of a line.
+    return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
 
 
 def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
@@ -106,7 +107,7 @@ def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
     :raises Unreachable: if the host doesn't answer.
     """
     out = _ls_remote(url, timeout=timeout)
-    return {name: CommitId(commit) for commit, name in (line.split("\t") for line in out.splitlines())}
+    return {name: CommitId(commit) for commit, name in (line.split("\t") for line in out)}
 
 
 def commit_named(refs: Mapping[str, CommitId], ref: str) -> CommitId | None:
@@ -121,7 +122,7 @@ def tags(url: str, *, timeout: float) -> list[str]:
     :raises Unreachable: if the host doesn't answer.
     """
     out = _ls_remote(url, options=("--tags", "--refs"), timeout=timeout)
-    return [name.removeprefix("refs/tags/") for _, name in (line.split("\t") for line in out.splitlines())]
+    return [name.removeprefix("refs/tags/") for _, name in (line.split("\t") for line in out)]
 
 
 def tag_commits(url: str, *, timeout: float) -> dict[str, CommitId]:
@@ -130,7 +131,7 @@ def tag_commits(url: str, *, timeout: float) -> dict[str, CommitId]:
     :raises Unreachable: if the host doesn't answer.
     """
     out = _ls_remote(url, options=("--tags",), timeout=timeout)
-    found = (line.split("\t") for line in out.splitlines())
+    found = (line.split("\t") for line in out)
     # What an annotated tag is of comes after the tag itself.
     return {name.removeprefix("refs/tags/").removesuffix("^{}"): CommitId(commit) for commit, name in found}
 
@@ -142,7 +143,7 @@ def default_branch(url: str, *, timeout: float) -> str:
     :raises SourceError: if it has none.
     """
     out = _ls_remote(url, "HEAD", options=("--symref",), timeout=timeout)
-    match = re.match(r"ref: refs/heads/(\S+)\tHEAD$", out, re.MULTILINE)
+    match = next(filter(None, (re.fullmatch(r"ref: refs/heads/(\S+)\tHEAD", line) for line in out)), None)
     if not match:
         raise SourceError(f"{url} has no default branch", hint="--onto REF")
     return match[1]
@@ -294,13 +295,21 @@ def fetch_trees(repository: Git, url: str, tag: str, allowance: Allowance) -> No
     :raises SourceError: if the host doesn't give them.
     """
     check_ref(tag, "a tag")
-    spec = f"+refs/tags/{tag}:{_RELEASES}/{ref_component(tag)}"
-    if said := _fetch_partial(repository, url, spec, options=("--depth=1",), allowance=allowance):
+    ref = f"{_RELEASES}/{ref_component(tag)}"
+    if said := _fetch_partial(repository, url, f"+refs/tags/{tag}:{ref}", options=("--depth=1",), allowance=allowance):
         raise SourceError(f"{url} doesn't give {tag}: {said}", hint="is it there still?")
+    if not repository.ref_or_none(ref):
+        repository.run("update-ref", "-d", ref)
+        raise SourceError(f"{tag} is a tag of no commit", hint="it is no release")
 
 
-def kept_trees(repository: Git) -> dict[str, CommitId]:
-    """The commits that :func:`fetch_trees` has brought, by their tags' names."""
+def kept_trees(repository: Git) -> dict[str, CommitId | None]:
+    """The commits that :func:`fetch_trees` has brought, by their tags' names; None for one that has been lost.
+
+    :raises CommandError: if it is no repository any more.
+    """
     refs = list(repository.refs(_RELEASES))
-    commits = repository.resolve(*(f"{ref}^{{commit}}" for ref in refs)) if refs else []
-    return {unquote(ref.rpartition("/")[2]): CommitId(commit) for ref, commit in zip(refs, commits, strict=True)}
+    data = "".join(f"{ref}^{{commit}}\n" for ref in refs).encode()
+    out = repository.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if refs else []
+    names = (unquote(ref.rpartition("/")[2]) for ref in refs)
+    return {name: None if " " in c else CommitId(c) for name, c in zip(names, out, strict=True)}

@@ -99,14 +99,14 @@ def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
     >>> {str(v): tag for v, tag in tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0").items()}
     {'17.0.1': 'llvmorg-17.0.1', '18': 'v18'}
     """
-    from packaging.version import InvalidVersion, Version
+    from packaging.version import Version
 
     before = re.split(r"\d", like, maxsplit=1)[0]
     found: dict[Version, str] = {}
     # Of two that are one version, that which is spelt like the ref, and in full: v1.0, not v1.
     for tag in sorted(names, key=lambda tag: (tag.startswith(before), tag)):
         for text in (tag, tag.removeprefix(before)):
-            with suppress(InvalidVersion):
+            with suppress(ValueError):  # InvalidVersion, and a number of more digits than Python reads
                 found[Version(text)] = tag
                 break
     return found

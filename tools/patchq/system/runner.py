@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import shlex
 import subprocess
@@ -100,7 +101,9 @@ def run(
 
 
 def _limited(most_file: int) -> list[str]:
-    """What is put before a command; ``ulimit`` counts in 512 bytes."""
+    """What is put before a command; ``ulimit`` counts in 512 bytes, and can't raise what patchq was given itself."""
+    own, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most_file = min(most_file, own if own != resource.RLIM_INFINITY else 1 << 62)
     return ["sh", "-c", 'trap "" XFSZ && ulimit -f "$0" && exec "$@"', str(most_file // 512)]
 
 
