@@ -1,49 +1,45 @@
-"""Refs of one repository are fetched over one connection, and one by one where it doesn't give them so."""
+"""Refs that are fetched together: what is wrong with one of them is found, and nothing of it is kept."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import pytest
-
-from kit import Patchq, commit_files, git
-
-REFS = ("v2", "v3", "v4")
+from kit import Patchq, git, release
+from test_keyring import Signer, signers, trust  # noqa: F401
 
 
-@pytest.fixture
-def many(patchq: Patchq, upstream: Path) -> Patchq:
-    """A project with four refs of one upstream, and an empty store."""
-    for ref in REFS:
-        commit_files(upstream, {"c.txt": ref.encode()}, ref)
-        git(upstream, "tag", ref)
-        patchq.ok("pin", "up", "--url", str(upstream), "--ref", ref, "--set", f"set-{ref}")
-    shutil.rmtree(patchq.root / ".patchq")
-    return patchq
+def kept(patchq: Patchq) -> set[str]:
+    said = git(patchq.layout.store, "for-each-ref", "--format=%(refname)", "refs/patchq/base/git/up")
+    return {name.rpartition("/")[2] for name in said.split()}
 
 
-def bases(patchq: Patchq) -> list[str]:
-    return git(patchq.layout.store, "for-each-ref", "--format=%(refname)", "refs/patchq/base").split()
+def test_one_that_nobody_signed_is_not_kept(
+    stack: Patchq,
+    upstream: Path,
+    signers: tuple[Signer, Signer],  # noqa: F811
+) -> None:
+    ours, other = signers
+    for n, signer in ((2, ours), (3, other), (4, ours)):
+        release(upstream, f"w{n}", {"other.txt": b"%d\n" % n})
+        signer.sign(upstream, "tag", "-s", f"v{n}", "-m", "x")
+    git(upstream, "tag", "-d", "v1")
+    ours.sign(upstream, "tag", "-s", "v1", "-m", "one", git(upstream, "rev-parse", "w2^").strip())
+    trust(stack, ours)
+    for _ in range(2):  # the second time its commit is here
+        said = stack.fails(1, "forecast", "up", "--onto", "v2", "--onto", "v3", "--onto", "v4")
+        assert "v3" in said
+        assert "v3" not in kept(stack)
+    stack.ok("forecast", "up", "--onto", "v2", "--onto", "v4")
+    assert kept(stack) == {"v1", "v2", "v4"}
 
 
-def test_all_come_at_once(many: Patchq, upstream: Path) -> None:
-    out = many.ok("fetch", "--all")
-    assert [line for line in out.splitlines() if "fetching" in line] == [f"up: fetching 4 refs from {upstream}"]
-    assert len(bases(many)) == 4
-    assert git(many.layout.store, "rev-list", "--all", "--count").strip() == "4", "without their history"
-    assert "fetching" not in many.ok("fetch", "--all")
-
-
-def test_one_that_is_gone_keeps_no_other_from_coming(many: Patchq, upstream: Path) -> None:
-    gone = git(upstream, "rev-parse", "v4").strip()
-    text = many.layout.lock.read_text()
-    many.layout.lock.write_text(text.replace(gone, "1" * 40))
-    said = many.fails(1, "fetch", "--all")
-    assert f"doesn't give commit {'1' * 40}" in said
-    assert len(bases(many)) == 3
-
-
-def test_a_folder_that_is_gone_is_told(many: Patchq, upstream: Path) -> None:
-    upstream.rename(upstream.with_name("away"))
-    assert "no such folder is there" in many.fails(1, "fetch", "--all")
+def test_a_commit_that_is_here_by_chance_without_all_of_it(stack: Patchq, upstream: Path) -> None:
+    for n in (2, 3, 4):
+        release(upstream, f"v{n}", {"other.txt": b"%d\n" % n})
+    commit = git(upstream, "rev-parse", "v3").strip()
+    text = git(upstream, "cat-file", "commit", commit).encode() + b"\n"
+    git(stack.layout.store, "hash-object", "-t", "commit", "-w", "--stdin", data=text)
+    assert git(stack.layout.store, "cat-file", "-t", commit).strip() == "commit"
+    stack.ok("forecast", "up", "--onto", "v2", "--onto", "v3", "--onto", "v4")
+    assert kept(stack) == {"v1", "v2", "v3", "v4"}
+    git(stack.layout.store, "rev-list", "--objects", "--quiet", commit)
