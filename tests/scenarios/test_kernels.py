@@ -160,6 +160,13 @@ def test_only_what_a_patch_changes_is_compiled_again(flashinfer: Patchq) -> None
     assert kernels(flashinfer)["compiled"] == 1
 
 
+def test_a_module_for_a_ref_that_isnt_there_is_a_mistake(flashinfer: Patchq) -> None:
+    path = flashinfer.root / "kernels" / "flashinfer.toml"
+    path.write_text(WANTED + 'refs = ["v9"]\n')
+    out = flashinfer.fails(1, "build", "flashinfer", "--kernels", "sm_121f")
+    assert "kernels/flashinfer.toml: flashinfer has no ref v9" in out
+
+
 def test_a_wheel_of_other_modules_takes_the_place_of_the_one_before(flashinfer: Patchq) -> None:
     path = Path(str(kernels(flashinfer)["path"]))
     newer = path.with_name(path.name.replace("manylinux_2_17", "manylinux_2_34"))

@@ -54,7 +54,7 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
     """Read ``kernels/UPSTREAM.toml`` of a project.
 
     :raises UserError: if there is none.
-    :raises FormatError: if it isn't what docs/reference/formats.md says.
+    :raises FormatError: if it isn't what docs/reference/formats.md says, or names a ref that the lock hasn't.
     """
     path = project.layout.root / KERNELS / f"{upstream}.toml"
     data = fsio.read_limited(path, _MOST_BYTES)
@@ -63,7 +63,12 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
             f"nothing says which kernels of {upstream} are to be built ahead",
             hint=f"write {path.relative_to(project.layout.root)}; docs/how-to/build-kernels-ahead.md has one",
         )
-    return parse_wanted(data, f"{KERNELS}/{upstream}.toml")
+    name = f"{KERNELS}/{upstream}.toml"
+    wanted = parse_wanted(data, name)
+    pins = project.lock.upstreams[upstream].pins if upstream in project.lock.upstreams else {}
+    if strange := sorted({ref for module in wanted.modules for ref in module.refs} - set(pins)):
+        raise FormatError(f"{name}: {upstream} has no ref {strange[0]}", hint="refs are those of upstream.lock")
+    return wanted
 
 
 def parse_wanted(data: bytes, name: str) -> Wanted:

@@ -98,13 +98,15 @@ def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
 
     >>> {str(v): tag for v, tag in tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0").items()}
     {'17.0.1': 'llvmorg-17.0.1', '18': 'v18'}
+    >>> tag_versions(["1.0", "v1.0"], "1.10"), tag_versions(["1.0", "v1.0"], "v1.10")
+    ({<Version('1.0')>: '1.0'}, {<Version('1.0')>: 'v1.0'})
     """
     from packaging.version import Version
 
     before = re.split(r"\d", like, maxsplit=1)[0]
     found: dict[Version, str] = {}
     # Of two that are one version, that which is spelt like the ref, and in full: v1.0, not v1.
-    for tag in sorted(names, key=lambda tag: (tag.startswith(before), tag)):
+    for tag in sorted(names, key=lambda tag: (re.split(r"\d", tag, maxsplit=1)[0] == before, tag)):
         for text in (tag, tag.removeprefix(before)):
             with suppress(ValueError):  # InvalidVersion, and a number of more digits than Python reads
                 found[Version(text)] = tag
