@@ -72,3 +72,16 @@ def test_whoever_says_too_much_is_heard_at_the_beginning_and_the_end(tmp_path: P
     assert (code, said[-18:]) == (124, b"no answer in 0.3 s")
     assert runner.overhear(["sh", "-c", "exec 2>&-; exec sleep 60"], cwd=tmp_path, timeout=0.3)[0] == 124
     assert runner.overhear([str(tmp_path / "none")], cwd=tmp_path, timeout=1)[0] == 127
+
+
+def test_of_what_a_command_complains_of_beginning_and_end_are_kept() -> None:
+    script = "echo first >&2; yes | head -c 3000000 >&2; echo last >&2; cat; exit 3"
+    done = runner.run(["sh", "-c", script], data=b"x", ok_codes=(3,), most_said=1000)
+    assert (done.stdout, done.stderr[:6], done.stderr[-5:], len(done.stderr)) == (b"x", b"first\n", b"last\n", 2000)
+    with pytest.raises(runner.CommandError) as failed:
+        runner.run(["sh", "-c", "exec yes >&2"], timeout=0.3, most_said=1000)
+    assert failed.value.code == 124
+    assert failed.value.stderr.startswith(b"y\ny\n")
+    assert len(failed.value.stderr) < 2100
+    # Who still holds it open isn't waited for.
+    assert runner.run(["sh", "-c", "sleep 3 >&- & echo said >&2"], most_said=1000).stderr == b"said\n"

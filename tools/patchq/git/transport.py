@@ -51,6 +51,10 @@ def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
     )  # fmt: skip
 
 
+#: A host says what it likes on the way, for as long as it likes; git passes it on.
+_SAID = 1 << 16
+
+
 @functools.cache
 def _settings_of(_home: str | None, _config_home: str | None, _global: str | None) -> tuple[tuple[str, str], ...]:
     own = {k: v for k in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM") if (v := os.environ.get(k))}
@@ -71,7 +75,7 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
     try:
         done = Outside(Path("/")).ask(
             "ls-remote", *options, "--", url, *args,
-            env=SAFE_TRANSPORTS, settings=_reach(url), timeout=timeout, ok_codes=(0,),
+            env=SAFE_TRANSPORTS, settings=_reach(url), timeout=timeout, ok_codes=(0,), most_said=_SAID,
         )  # fmt: skip
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
@@ -84,7 +88,7 @@ def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options, "--", url, spec)
     # One pack, renamed when it is whole: loose objects could be left without what they refer to.
     config = ("fetch.unpackLimit=1",)
-    done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach(url))
+    done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach(url), most_said=_SAID)
     if not done.returncode:
         return ""
     return done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
@@ -176,7 +180,7 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
     # Asked for one by one, the server is told with each of all that are there.
     done = store.ask(
         *argv, data="".join(f"{commit}\n" for commit in commits).encode(), config=("fetch.unpackLimit=1",),
-        env=SAFE_TRANSPORTS, settings=_reach(url),
+        env=SAFE_TRANSPORTS, settings=_reach(url), most_said=_SAID,
     )  # fmt: skip
     fsio.sync_file(store.folder / "shallow")
     return not done.returncode
@@ -250,6 +254,7 @@ def _fetch_partial(
     done = repository.ask(
         *argv, _PARTIAL, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
         settings=(*_reach(url), *place), config=("fetch.unpackLimit=1", *config), most_file=most,
+        most_said=_SAID,
     )  # fmt: skip
     said = done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
     used = _size(packs) - before

@@ -14,9 +14,10 @@ import selectors
 import shlex
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from patchq.errors import PatchqError
@@ -68,6 +69,7 @@ def run(
     ok_codes: Sequence[int] = (0,),
     inherit: bool = True,
     most_file: int | None = None,
+    most_said: int | None = None,
 ) -> Done:
     """Run ``argv`` and return its output as bytes.
 
@@ -75,29 +77,71 @@ def run(
     :param ok_codes: exit codes that are answers, not failures.
     :param inherit: False for a command that isn't to hold the project's lock.
     :param most_file: bytes past which no file that it writes can grow: it fails then, as on a full disk.
+    :param most_said: bytes of the beginning and of the end of its standard error that are kept; else all.
     :raises CommandError: for any other exit code, or a program that isn't there (127) or can't be run (126).
     """
+    ends = _Ends(most_said) if most_said is not None else None
     try:
-        done = subprocess.run(
-            [*(_limited(most_file) if most_file is not None else ()), *argv],
-            cwd=cwd,
-            input=data if data is not None else b"",
-            capture_output=True,
-            env=clean_environment(env),
-            timeout=timeout,
-            pass_fds=tuple(inherited_fds) if inherit else (),
-            check=False,
-        )
+        with ends.reading() if ends else nullcontext(subprocess.PIPE) as stderr:
+            done = subprocess.run(
+                [*(_limited(most_file) if most_file is not None else ()), *argv],
+                cwd=cwd,
+                input=data if data is not None else b"",
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=clean_environment(env),
+                timeout=timeout,
+                pass_fds=tuple(inherited_fds) if inherit else (),
+                check=False,
+            )
+        if ends:
+            done.stderr = ends.kept
     except FileNotFoundError as error:
         raise CommandError(argv, 127, b"", f"{error}".encode()) from None
     except OSError as error:
         raise CommandError(argv, 126, b"", f"{error}".encode()) from None
     except subprocess.TimeoutExpired as error:
-        said = error.stderr or b""
+        said = (ends.kept if ends else error.stderr) or b""
         raise CommandError(argv, 124, b"", said + f"no answer in {timeout:g} s".encode()) from None
     if done.returncode not in ok_codes:
         raise CommandError(argv, done.returncode, done.stdout, done.stderr)
     return done
+
+
+class _Ends:
+    """The beginning and the end of what is said, each ``most`` bytes, however much that is."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._begin, self._end = most, bytearray(), bytearray()
+
+    @property
+    def kept(self) -> bytes:
+        return bytes(self._begin + self._end)
+
+    def add(self, chunk: bytes) -> None:
+        room = self._most - len(self._begin)
+        self._begin += chunk[:room]
+        self._end = (self._end + chunk[room:])[-self._most :]
+
+    @contextmanager
+    def reading(self) -> Iterator[int]:
+        """A file descriptor for a child to write to; what comes there is kept so, by the end of the block."""
+        source, target = os.pipe()
+
+        def read() -> None:
+            while chunk := os.read(source, 1 << 16):
+                self.add(chunk)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        try:
+            yield target
+        finally:
+            os.close(target)
+            # A child of the child may hold it open, and say nothing: it isn't waited for.
+            reader.join(1)
+            if not reader.is_alive():
+                os.close(source)
 
 
 def _limited(most_file: int) -> list[str]:
@@ -117,7 +161,7 @@ def overhear(
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
     """
-    begin, end, until = bytearray(), bytearray(), time.monotonic() + timeout
+    ends, until = _Ends(most), time.monotonic() + timeout
     with tempfile.TemporaryFile() as source:
         source.write(data)
         source.seek(0)
@@ -134,15 +178,13 @@ def overhear(
         try:
             while True:
                 if not ready.select(max(0.0, until - time.monotonic())):
-                    return 124, bytes(begin + end) + f"no answer in {timeout:g} s".encode()
+                    return 124, ends.kept + f"no answer in {timeout:g} s".encode()
                 if not (chunk := os.read(process.stderr.fileno(), most)):
                     break
-                room = most - len(begin)
-                begin += chunk[:room]
-                end = (end + chunk[room:])[-most:]
-            return process.wait(max(0.0, until - time.monotonic())), bytes(begin + end)
+                ends.add(chunk)
+            return process.wait(max(0.0, until - time.monotonic())), ends.kept
         except subprocess.TimeoutExpired:
-            return 124, bytes(begin + end) + f"no answer in {timeout:g} s".encode()
+            return 124, ends.kept + f"no answer in {timeout:g} s".encode()
         finally:
             process.kill()
 
