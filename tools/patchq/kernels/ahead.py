@@ -172,10 +172,10 @@ def _pack(project: Project, upstream: str, parent: Built, wanted: Wanted, conten
         before = {p: fsio.sha256_file(p) for p in job.dist.glob(f"{wanted.package}-*.whl")}
         path = packing.pack(job, item, config, contents)
         version = path.name.split("-")[1]
+        built = keep(job, replace(item, build=config), profile, version, Made(path))
         # The tag says what the modules in it need of the C library, so others of the same stack have another name.
         for old in set(before) - {path}:
             if old.name.split("-")[1] == version and old.stem.endswith(contents.platform):
-                old.unlink()
-        built = keep(job, replace(item, build=config), profile, version, Made(path))
+                old.unlink(missing_ok=True)
         write_beside(job)
         return replace(built, fresh=before.get(path) != built.sha256)

@@ -129,8 +129,9 @@ class _Ends:
         source, target = os.pipe()
 
         def read() -> None:
-            while chunk := os.read(source, 1 << 16):
-                self.add(chunk)
+            with open(source, "rb", buffering=0) as said:
+                while chunk := said.read(1 << 16):
+                    self.add(chunk)
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
@@ -140,8 +141,6 @@ class _Ends:
             os.close(target)
             # A child of the child may hold it open, and say nothing: it isn't waited for.
             reader.join(1)
-            if not reader.is_alive():
-                os.close(source)
 
 
 def _limited(most_file: int) -> list[str]:
