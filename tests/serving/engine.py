@@ -9,6 +9,7 @@ the GPU for another, as ``sm90_flashinfer.py`` of the proofs does. An engine tha
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -116,13 +117,13 @@ def counters(llm: Any) -> dict[str, float]:
 
 
 def versions() -> dict[str, str]:
-    names = ("vllm", "flashinfer-python", "torch", "triton", "transformers", "nvidia-nccl-cu13", "nvidia-cudnn-cu13")
+    """Of what is installed; NVIDIA's packages have CUDA's major version in their names."""
+    names = ("vllm", "flashinfer-python", "torch", "triton", "transformers")
+    names += tuple(f"nvidia-{what}-cu{major}" for what in ("nccl", "cudnn") for major in (12, 13))
     found = {}
     for name in names:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "none"
     return found
 
 

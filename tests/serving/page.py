@@ -63,12 +63,13 @@ def speeds(said: dict[str, Any], middle: Callable[[list[float]], float]) -> str:
 
 def table(found: dict[str, Any]) -> str:
     said = found["versions"]["patched"]
+    nccl = next(version for name, version in said.items() if name.startswith("nvidia-nccl-") and version != "none")
     rounded = found["BF16 of the reference itself"]
     wheels = found["sha256 of the wheels"]["patched"]
     out = [
         f"## `{found['set']}`, stack `{found['stack'][:8]}`", "",
         f"{found['machine']['gpu']}, driver {found['machine']['driver']}; vLLM {said['vllm']}, FlashInfer "
-        f"{said['flashinfer-python']}, torch {said['torch']}, triton {said['triton']}, NCCL {said['nvidia-nccl-cu13']}, "
+        f"{said['flashinfer-python']}, torch {said['torch']}, triton {said['triton']}, NCCL {nccl}, "
         f"transformers {said['transformers']}.",
         f"Wheels: vLLM `{wheels['vllm'][:16]}…`, FlashInfer `{wheels['flashinfer-python'][:16]}…`, as `verify-installed` "
         "found them, each file of them.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: Shorter and longer than a window of 128, one of each side of it, and more than one block of a chunked prefill.
@@ -27,7 +27,7 @@ ROUNDED: Truth = ("bfloat16",)
 class Case:
     """One engine.
 
-    :ivar engine: arguments of ``vllm.LLM`` over the common ones.
+    :ivar engine: arguments of ``vllm.LLM`` over the common ones; None leaves one of those out.
     :ivar builds: which of patched and unpatched are tried.
     :ivar beside: name of the case that its tokens are also compared with, same build.
     """
@@ -41,6 +41,7 @@ class Case:
     builds: tuple[str, ...] = ("patched", "unpatched")
     beside: str = "marlin"
     draft: bool = False
+    speculation: Mapping[str, Any] = field(default_factory=dict)
 
 
 GREEDY = {"name": "batched", "max_tokens": 48}
@@ -80,13 +81,30 @@ ONLINE = (
     Case("online qkv, o", {"quantization_config": {"targets": ONLINE_QKV_O}, "linear_backend": "marlin"},
          truth=("qkv", "o", "saturating"), builds=("unpatched",)),
 )  # fmt: skip
+#: What v0.13.0 has and later releases don't, and its patches with it.
+SECOND_RUNNER = {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+V0_13 = (
+    Case("--mxfp4-backend marlin", {"mxfp4_backend": "marlin"}),
+    Case("--mxfp4-backend triton", {"mxfp4_backend": "triton"}, builds=("patched",), beside="Triton experts"),
+    Case("Eagle3, second runner", passes=(GREEDY,), env=SECOND_RUNNER, draft=True),
+    Case("Eagle3, second runner, drafts by argmax", passes=(GREEDY,), env=SECOND_RUNNER, draft=True,
+         speculation={"draft_sample_method": "greedy"}, builds=("patched",)),
+)  # fmt: skip
+
+
+def by_variable(case: Case) -> Case:
+    """v0.13.0 has no ``--moe-backend``: a variable asks for Marlin, and on SM90 Triton is what is taken without it."""
+    if {case.engine.get("moe_backend"), case.engine.get("mxfp4_backend")} == {None}:
+        case = replace(case, env={"VLLM_MXFP4_USE_MARLIN": "1", **case.env})
+    return replace(case, engine={**case.engine, "moe_backend": None})
 
 
 def cases(release: str) -> list[Case]:
     """Of a vLLM release, such as ``0.20.0``."""
     major, minor = (int(part) for part in release.split(".")[:2])
     own = LAYERS if (major, minor) < (0, 27) else ONLINE
-    return [*EVERY_RELEASE[:8], *own, *EVERY_RELEASE[8:]]
+    all_of_them = [*EVERY_RELEASE[:8], *own, *EVERY_RELEASE[8:]]
+    return [*map(by_variable, [*all_of_them, *V0_13])] if (major, minor) < (0, 14) else all_of_them
 
 
 def prompts(vocabulary: int, lengths: Sequence[int] = LENGTHS, seed: int = 1) -> list[list[int]]:
@@ -102,8 +120,10 @@ def spec(case: Case, model: str, draft: str, given: list[list[int]]) -> dict[str
         "gpu_memory_utilization": 0.1, "kv_cache_memory_bytes": 1 << 29, "enforce_eager": True, "seed": 0,
         "moe_backend": "marlin", "enable_prefix_caching": False, **case.engine,
     }  # fmt: skip
+    engine = {name: value for name, value in engine.items() if value is not None}
     if case.draft:
         engine["speculative_config"] = {"method": "eagle3", "model": draft, "num_speculative_tokens": 3}
+        engine["speculative_config"] |= case.speculation
         engine["disable_log_stats"] = False
     return {
         "name": case.name, "model": model, "engine": engine, "prompts": given, "counters": case.draft,
