@@ -63,8 +63,8 @@ def test_what_sm121_does_lack(nvcc: Nvcc, tmp_path: Path, instruction: str) -> N
 def test_padded_scale_layouts_are_the_same(nvcc: Nvcc, cutlass_includes: list[str], tmp_path: Path) -> None:
     """Claimed: scale layouts of unpadded shapes disagree with the padded buffers."""
     program = tmp_path / "scale_layout"
-    source = Path(__file__).parent / "scale_layout.cu"
-    done = nvcc("-arch=sm_121a", "-O2", "-std=c++17", *cutlass_includes, "-o", str(program), str(source))
+    source = Path(__file__).parent / "scale_layout.cpp"
+    done = nvcc("-O2", *cutlass_includes, "-include", "cuda_runtime.h", "-o", str(program), str(source))
     assert done.returncode == 0, done.stderr
     shapes, offsets, different = map(int, subprocess.run([program], capture_output=True, text=True).stdout.split())
     assert (shapes, different) == (2424, 0)
@@ -91,15 +91,22 @@ def test_finalize_is_generated_compiles_and_has_its_workspace(
     The query asks the kernel without the step; with it, and swapped, the kernel needs no more.
     """
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "flashinfer"))
-    from moe_unit import common_objects, compiler_options, with_main, write_unit
+    from moe_unit import compiler_options, cpp_objects_of, host_options, host_program, write_unit
 
-    unit = write_unit(trees, tmp_path, "generic", [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)])
-    with_main(unit, Path(__file__).parent / "flashinfer" / "launcher_checks.cu")
-    program = tmp_path / "checks"
+    finalize = ((128, 128), "FINALIZE", True)
+    kernel = write_unit(trees, tmp_path, "generic", [finalize])
     target = "-gencode=arch=compute_121f,code=sm_121f"
-    options = [target, "-DNDEBUG", *compiler_options(trees, tmp_path)]
-    objects = common_objects(trees, nvcc, tmp_path)
-    done = nvcc(*options, str(unit), *objects, "-o", str(program))
+    done = nvcc(
+        target, "-DNDEBUG", *compiler_options(trees, tmp_path), "-cubin", str(kernel), "-o", str(tmp_path / "k")
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"\bQMMA\.SF\.", disassemble(tmp_path / "k")), "the kernel was compiled to a stub"
+
+    both = write_unit(trees, tmp_path, "generic", [((128, 128), "NONE", False), finalize]).read_text()
+    checks = Path(__file__).parent / "flashinfer" / "launcher_checks.cu"
+    main, program = host_program(tmp_path, both, f'#include "{checks}"'), tmp_path / "checks"
+    objects = cpp_objects_of(trees, nvcc, tmp_path)
+    done = nvcc("-DNDEBUG", *host_options(trees, tmp_path), str(main), *objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program, "workspace"], capture_output=True, text=True, check=True, timeout=300).stdout
     sizes = {name: int(size) for name, size in re.findall(r"^(workspace[^:]*): (\d+)$", said, re.M)}

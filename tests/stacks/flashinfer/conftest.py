@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from moe_binding import ask, build
 from moe_choice import choose
-from moe_unit import COMMON_SOURCES, CPP_SOURCES, Nvcc, common_objects
+from moe_unit import Nvcc, cpp_objects_of
 
 Load = Callable[[str], ModuleType]
 
@@ -54,21 +54,14 @@ def moe_module(
 @pytest.fixture(scope="session")
 def cpp_objects(trees: Path, nvcc: Nvcc, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What any of FlashInfer's C++ links with; compiled once."""
-    return common_objects(trees, nvcc, tmp_path_factory.mktemp("objects"), CPP_SOURCES)
-
-
-@pytest.fixture(scope="session")
-def moe_objects(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a unit of the grouped GEMM links with."""
-    more = [source for source in COMMON_SOURCES if source not in CPP_SOURCES]
-    return [*common_objects(trees, nvcc, tmp_path_factory.mktemp("objects"), more), *cpp_objects]
+    return cpp_objects_of(trees, nvcc, tmp_path_factory.mktemp("objects"))
 
 
 @pytest.fixture(scope="session")
 def moe_binding(
     trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., list[str]]:
-    """What the module's binding makes of cases; see moe_binding.cu. Compiled once for each choice of flags."""
+    """What the module's binding makes of cases; see moe_binding.cpp. Compiled once for each choice of flags."""
     made: dict[tuple[str, ...], Path] = {}
 
     def say(cases: Sequence[str], *flags: str) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+HOST_ONLY = Path(__file__).with_name("host_only.h")
 KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
 LAUNCHERS = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers"
 INCLUDES = (
@@ -16,9 +18,10 @@ INCLUDES = (
     f"{KERNELS}/include",
     KERNELS,
 )
-# What a unit links with, and what any of FlashInfer's C++ does.
+#: What a unit links with.
+INPUT_SOURCE = f"{KERNELS}/moe_gemm/moe_gemm_tma_warp_specialized_input.cu"
 CPP_SOURCES = tuple(f"csrc/nv_internal/cpp/common/{name}.cpp" for name in ("logger", "stringUtils", "tllmException"))
-COMMON_SOURCES = (f"{KERNELS}/moe_gemm/moe_gemm_tma_warp_specialized_input.cu", *CPP_SOURCES)
+COMMON_SOURCES = (INPUT_SOURCE, *CPP_SOURCES)
 # What nvcc gives a .cu and FlashInfer's C++ sources take for granted.
 CPP_NEEDS = ("-include", "cmath")
 # The names of cuBLAS's status codes are all that the headers on the way need of it.
@@ -34,20 +37,35 @@ Nvcc = Callable[..., subprocess.CompletedProcess[str]]
 Kernel = tuple[tuple[int, int], str, bool]
 
 
-def common_objects(trees: Path, nvcc: Nvcc, folder: Path, sources: Sequence[str] = COMMON_SOURCES) -> list[str]:
-    """COMMON_SOURCES, or some of them, compiled."""
-    done = nvcc(
-        "-arch=sm_120", *compiler_options(trees, folder), "-odir", str(folder), "-c",
-        *(str(trees / "flashinfer" / source) for source in sources),
-    )  # fmt: skip
+def cpp_objects_of(trees: Path, nvcc: Nvcc, folder: Path) -> list[str]:
+    """What any of FlashInfer's C++ links with, compiled."""
+    sources = [str(trees / "flashinfer" / source) for source in CPP_SOURCES]
+    done = nvcc(*compiler_options(trees, folder), "-odir", str(folder), "-c", *sources)
     assert done.returncode == 0, done.stderr[-3000:]
-    return [str(folder / f"{Path(source).stem}.o") for source in sources]
+    return [str(folder / f"{Path(source).stem}.o") for source in CPP_SOURCES]
 
 
-def with_main(unit: Path, main: Path) -> Path:
-    """The unit, followed by the program that asks it: CUTLASS's headers, which take longest, are read once."""
-    unit.write_text(f'{unit.read_text()}#include "{main}"\n')
-    return unit
+def host_program(folder: Path, *texts: str) -> Path:
+    """The source of a program of launchers, for :func:`host_options`: CUTLASS's headers are read once for all of it."""
+    source = folder / "program.cpp"
+    source.write_text("\n".join([*texts, f'#include "{Path(INPUT_SOURCE).relative_to(KERNELS)}"', ""]))
+    return source
+
+
+def host_options(trees: Path, folder: Path) -> list[str]:
+    """nvcc's options for a .cpp that includes launchers of CUTLASS's kernels, where only what the host does is asked.
+
+    No kernel is compiled, and there is no device's half: it takes a quarter of the time. What the host's compiler
+    can't read is left out of CUTLASS's headers: the launch itself.
+    """
+    headers, here = trees / "cutlass" / "include", folder / "launching_nothing"
+    for header in sorted((headers / "cutlass").rglob("*.h*")):
+        if "<<<" in (text := header.read_text()):
+            copy = here / header.relative_to(headers)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(re.sub("<<<.*?>>>", "", text, flags=re.S))
+    # nvcc's own front end lets pass what GCC finds to change its meaning in some classes of CUTLASS's.
+    return [f"-I{here}", *compiler_options(trees, folder), "-Xcompiler=-fpermissive", "-include", str(HOST_ONLY)]
 
 
 def compiler_options(trees: Path, folder: Path) -> list[str]:

@@ -5,13 +5,6 @@
 #include "cutlass/gemm/device/gemm_universal_adapter.h"
 #undef GemmUniversalAdapter
 
-// The kernel whose attributes a failure's message asks for.
-namespace cutlass {
-template <class Kernel>
-void no_kernel() {}
-}  // namespace cutlass
-#define device_kernel no_kernel
-
 namespace cutlass::gemm::device {
 
 // A, B, their strides, their scales and the scales' layouts, as an SM120 kernel would be given them.

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "tensorrt_llm/kernels/cutlass_kernels/cutlass_heuristic.h"
+#include "cutlass_heuristic.cpp"
 
 int main(int, char** argv) {
   using Config = tensorrt_llm::cutlass_extensions::CutlassGemmConfig;

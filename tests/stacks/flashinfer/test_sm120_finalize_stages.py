@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from moe_unit import LAUNCHERS, compiler_options
+from moe_unit import LAUNCHERS, host_options, host_program
 
 pytestmark = pytest.mark.nvcc
 ADAPTER = Path(__file__).with_name("recording_adapter.h")
@@ -52,22 +52,20 @@ def unit(folder: Path) -> Path:
         shape = ", ".join(f"cute::Int<{size}>" for size in tile)
         calls.append(CALL.format(arch=arch, inputs=inputs, output=output, fusion=fusion, tile=shape, mx=mx))
     opening = "namespace tensorrt_llm {\nnamespace kernels {\nnamespace cutlass_kernels_oss {\n"
-    source = folder / "stages.cu"
-    source.write_text(
+    return host_program(
+        folder,
         f'#include <cstdio>\n#include "{LAUNCHERS}/moe_gemm_tma_ws_launcher.inl"\n{opening}' + "\n".join(kernels)
         + "\nusing Input = TmaWarpSpecializedGroupedGemmInput;\nvoid ask() {\n" + "\n".join(calls)
-        + "\n}\n}\n}\n}\nint main() { tensorrt_llm::kernels::cutlass_kernels_oss::ask(); }\n"
+        + "\n}\n}\n}\n}\nint main() { tensorrt_llm::kernels::cutlass_kernels_oss::ask(); }\n",
     )  # fmt: skip
-    return source
 
 
 def test_what_didnt_fit_does_and_the_others_keep_their_stages(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], moe_objects: list[str], tmp_path: Path
+    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], cpp_objects: list[str], tmp_path: Path
 ) -> None:
     program = tmp_path / "stages"
-    options = [*compiler_options(trees, tmp_path), "-DCOMPILE_HOPPER_TMA_GROUPED_GEMMS", "-include", str(ADAPTER)]
-    target = "-gencode=arch=compute_121f,code=sm_121f"
-    done = nvcc(*options, target, str(unit(tmp_path)), *moe_objects, "-o", str(program))
+    options = [*host_options(trees, tmp_path), "-DCOMPILE_HOPPER_TMA_GROUPED_GEMMS", "-include", str(ADAPTER)]
+    done = nvcc(*options, str(unit(tmp_path)), *cpp_objects, "-o", str(program))
     needed = re.findall(r"(?:Needed<|SharedStorageSize=)(\d+)", done.stderr)
     wrong = [line for line in done.stderr.splitlines() if "error" in line]
     assert done.returncode == 0, f"bytes needed of {CAPACITY}: {sorted(set(needed))}; {wrong}"

@@ -13,22 +13,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from moe_unit import KERNELS, Nvcc, compiler_options
+from moe_unit import Nvcc, compiler_options
 
 Load = Callable[[str], ModuleType]
 
 
 def build_heuristic(trees: Path, nvcc: Nvcc, folder: Path, objects: Sequence[str], flags: Sequence[str] = ()) -> Path:
     """The program that asks the heuristic, which is compiled with these flags; as C++, as FlashInfer's build does."""
-    tree = trees / "flashinfer"
-    program = folder / "candidates"
-    sources = [
-        Path(__file__).parent / "sm120_candidates.cpp",
-        tree / KERNELS / "cutlass_heuristic.cpp",
-        *objects,
-    ]
-    options = compiler_options(trees, folder)
-    done = nvcc("-arch=sm_90", *flags, *options, *map(str, sources), "-o", str(program))
+    program, source = folder / "candidates", Path(__file__).with_name("sm120_candidates.cpp")
+    done = nvcc(*flags, *compiler_options(trees, folder), str(source), *objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     return program
 

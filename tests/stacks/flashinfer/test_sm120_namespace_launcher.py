@@ -15,11 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from moe_unit import compiler_options, with_main, write_unit
+from moe_unit import Nvcc, compiler_options, host_options, host_program, write_unit
 
 Make = Callable[..., Any]
 LAUNCHER = "SM120_MOE_LAUNCHER"
-TARGET = "-gencode=arch=compute_121f,code=[sm_121f,compute_121f]"
+TARGET = "-gencode=arch=compute_121f,code=sm_121f"
+HERE = Path(__file__).parent
+KERNELS = [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)]
 EQUIVALENT_MUTANTS = {
     "a8abcfae13": "CUTLASS's builder of SM120 epilogues takes the alignment of D and asks nothing of it"
 }
@@ -53,17 +55,17 @@ def test_a_launcher_that_isnt_one_is_an_error(moe_module: Make) -> None:
 
 
 @pytest.fixture(scope="module")
-def built(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], moe_objects: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> SimpleNamespace:  # fmt: skip
+def built(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """The compiler's answer, the PTX, and what the host program printed."""
     folder = tmp_path_factory.mktemp("launcher")
-    kernels = [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)]
-    unit = with_main(write_unit(trees, folder, "namespace", kernels), Path(__file__).with_name("launcher_checks.cu"))
+    unit = write_unit(trees, folder, "namespace", KERNELS)
+    options = [TARGET, "-DNDEBUG", *compiler_options(trees, folder), "--keep", "--keep-dir", str(folder)]
+    done = nvcc(*options, "-cubin", str(unit), "-o", str(folder / "kernels.cubin"))
+    if done.returncode:
+        return SimpleNamespace(error=done.stderr[-3000:])
+    main = host_program(folder, unit.read_text(), f'#include "{HERE / "launcher_checks.cu"}"')
     program = folder / "checks"
-    options = [TARGET, "-DNDEBUG", "--keep", "--keep-dir", str(folder), *compiler_options(trees, folder)]
-    done = nvcc(*options, str(unit), *moe_objects, "-o", str(program))
+    done = nvcc("-DNDEBUG", *host_options(trees, folder), str(main), *cpp_objects, "-o", str(program))
     if done.returncode:
         return SimpleNamespace(error=done.stderr[-3000:])
     # What it throws holds a backtrace, bytes of which are no text.
@@ -128,16 +130,14 @@ def test_a_failure_says_what_failed_where_and_why(built: SimpleNamespace) -> Non
 @pytest.mark.nvcc
 @pytest.mark.parametrize("launcher", ["namespace", "generic"])
 def test_each_operand_comes_with_its_own_strides_scales_and_layout(
-    trees: Path, nvcc: Callable[..., subprocess.CompletedProcess[str]], moe_objects: list[str], tmp_path: Path,
-    launcher: str,
-) -> None:  # fmt: skip
+    trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path: Path, launcher: str
+) -> None:
     """Both launchers' host code, over an adapter that notes what a kernel would be given."""
-    kernels = [((128, 128), "NONE", False), ((128, 128), "FINALIZE", True)]
-    unit = with_main(write_unit(trees, tmp_path, launcher, kernels), Path(__file__).with_name("launcher_operands.cu"))
-    adapter = Path(__file__).with_name("recording_adapter.h")
+    unit = write_unit(trees, tmp_path, launcher, KERNELS).read_text()
+    main = host_program(tmp_path, unit, f'#include "{HERE / "launcher_operands.cu"}"')
     program = tmp_path / "operands"
-    options = [TARGET, *compiler_options(trees, tmp_path), "-include", str(adapter)]
-    done = nvcc(*options, str(unit), *moe_objects, "-o", str(program))
+    options = [*host_options(trees, tmp_path), "-include", str(HERE / "recording_adapter.h")]
+    done = nvcc(*options, str(main), *cpp_objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program], capture_output=True, check=True, timeout=300).stdout.decode("utf-8", "replace")
     standard, swapped = (line.split() for line in said.splitlines()[-2:])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from moe_choice import FIRST, SECOND, SMALLEST
-from moe_unit import Nvcc, compiler_options
+from moe_unit import Nvcc, host_options, host_program
 from test_sm120_mixed_candidates import build_heuristic, offered
 
 Make = Callable[..., Any]
@@ -134,8 +134,8 @@ def test_each_offered_tile_is_dispatched_to_its_kernel(
     both = ["-DFLASHINFER_SM120_MOE_TILE_N32", "-DFLASHINFER_SM120_MOE_TILE_N64"]
     asked = [f"{m}x{n}x128{swap}" for m, n in ((128, 128), (128, 64), (128, 32)) for swap in ("", "s")]
     program = tmp_path / "dispatch"
-    options = ["-arch=sm_90a", *both, *compiler_options(trees, tmp_path)]
-    done = nvcc(*options, str(DISPATCH), *cpp_objects, "-o", str(program))
+    main = host_program(tmp_path, f'#include "{DISPATCH}"')
+    done = nvcc(*both, *host_options(trees, tmp_path), str(main), *cpp_objects, "-o", str(program))
     assert done.returncode == 0, done.stderr[-3000:]
     said = subprocess.run([program, *asked], capture_output=True, text=True, check=True).stdout.splitlines()
     assert said == asked
