@@ -17,14 +17,13 @@ from kit import Patchq, commit_files, edit, git, numbered
 from patchq.cli import boundary, cli, common, terminal
 from template import copy_project, copy_upstream
 
-#: Files that take a minute or more. Workers of pytest-xdist are given whole files: these first, for one that is begun
+#: Files that take long. Workers of pytest-xdist are given whole files: these first, for one that is begun
 #: last has the other workers wait for it.
 LONG = (
     "test_real_pr.py", "test_run.py", "test_sm120_namespace_launcher.py", "test_claims.py", "test_pr.py",
     "test_real_upstreams.py", "test_real_carry.py", "test_real_debian.py", "test_real_installs.py",
     "test_proofs.py", "test_mutate.py", "test_killed.py", "test_killed_rebase.py", "test_verify_installed.py",
-    "test_moe_build_profile.py", "test_grouped_gemm_pdl.py", "test_sm120_mixed_candidates.py",
-    "test_sm120_small_n_tiles.py", "test_sm120_finalize_stages.py", "test_array_smem_capacity.py", "test_parsers.py",
+    "test_moe_build_profile.py", "test_grouped_gemm_pdl.py", "test_array_smem_capacity.py", "test_parsers.py",
 )  # fmt: skip
 
 # A busy machine is no fault of a test.

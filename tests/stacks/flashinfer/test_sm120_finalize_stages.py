@@ -1,6 +1,6 @@
 """SM120's kernels with the finalize step fused fit into a thread block's shared memory; all others are as they were.
 
-The real launcher, compiled for sm_121f with an adapter that tells each kernel's stages and bytes; nothing is launched.
+The real launcher's host code, compiled with an adapter that tells each kernel's stages and bytes; nothing is launched.
 Past the capacity cudaFuncSetAttribute fails at the first launch.
 """
 
@@ -66,7 +66,7 @@ def test_what_didnt_fit_does_and_the_others_keep_their_stages(
     program = tmp_path / "stages"
     options = [*host_options(trees, tmp_path), "-DCOMPILE_HOPPER_TMA_GROUPED_GEMMS", "-include", str(ADAPTER)]
     done = nvcc(*options, str(unit(tmp_path)), *cpp_objects, "-o", str(program))
-    needed = re.findall(r"(?:Needed<|SharedStorageSize=)(\d+)", done.stderr)
+    needed = re.findall(r"CheckSmemCapacity<cutlass::arch::Sm120, (\d+)", done.stderr)
     wrong = [line for line in done.stderr.splitlines() if "error" in line]
     assert done.returncode == 0, f"bytes needed of {CAPACITY}: {sorted(set(needed))}; {wrong}"
     said = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
