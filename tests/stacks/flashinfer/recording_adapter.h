@@ -37,4 +37,16 @@ struct GemmUniversalAdapter {
   }
 };
 
+// That adapter for a launcher's stage count: tells the bytes too that are kept from the stages, beyond the epilogue's own.
+template <class StageCount>
+struct Counting {
+  template <class Kernel>
+  struct Adapter : GemmUniversalAdapter<Kernel> {
+    static size_t get_workspace_size(typename Kernel::Arguments const& args) {
+      constexpr size_t kept = StageCount::bytes - sizeof(typename Kernel::CollectiveEpilogue::SharedStorage);
+      return kept * 100'000'000 + GemmUniversalAdapter<Kernel>::get_workspace_size(args);
+    }
+  };
+};
+
 }  // namespace cutlass::gemm::device

@@ -1,6 +1,7 @@
 """SM120's kernels with the finalize step fused fit into a thread block's shared memory; all others are as they were.
 
-The real launcher's host code, compiled with an adapter that tells each kernel's stages and bytes; nothing is launched.
+The real launcher's host code, compiled with an adapter that tells each kernel's stages and bytes, and the bytes that
+the launcher keeps from the stages; nothing is launched.
 Past the capacity cudaFuncSetAttribute fails at the first launch.
 """
 
@@ -31,6 +32,8 @@ KERNELS: dict[tuple[str, str, str, str, tuple[int, int, int]], int] = {
     ("Sm90", BF16, "__nv_bfloat16", "NONE", (128, 128, 64)): 6,
     ("Sm90", BF16, "__nv_bfloat16", "FINALIZE", (128, 128, 64)): 6,
 }
+#: The launcher, a macro, names its adapter where the count of stages that it asks for has a name.
+COUNTING = "#define GemmUniversalAdapter Counting<StageCountAutoCarveout>::Adapter\n"
 CALL = """{{ size_t said = 0;
   tma_warp_specialized_generic_moe_gemm_kernelLauncher<cutlass::arch::{arch}, {inputs}, {output}, void,
       tensorrt_llm::cutlass_extensions::EpilogueOpDefault, EpilogueFusion::{fusion}, cute::Shape<{tile}>,
@@ -54,7 +57,7 @@ def unit(folder: Path) -> Path:
     opening = "namespace tensorrt_llm {\nnamespace kernels {\nnamespace cutlass_kernels_oss {\n"
     return host_program(
         folder,
-        f'#include <cstdio>\n#include "{LAUNCHERS}/moe_gemm_tma_ws_launcher.inl"\n{opening}' + "\n".join(kernels)
+        f'#include <cstdio>\n#include "{LAUNCHERS}/moe_gemm_tma_ws_launcher.inl"\n{COUNTING}{opening}' + "\n".join(kernels)
         + "\nusing Input = TmaWarpSpecializedGroupedGemmInput;\nvoid ask() {\n" + "\n".join(calls)
         + "\n}\n}\n}\n}\nint main() { tensorrt_llm::kernels::cutlass_kernels_oss::ask(); }\n",
     )  # fmt: skip
@@ -70,6 +73,15 @@ def test_what_didnt_fit_does_and_the_others_keep_their_stages(
     wrong = [line for line in done.stderr.splitlines() if "error" in line]
     assert done.returncode == 0, f"bytes needed of {CAPACITY}: {sorted(set(needed))}; {wrong}"
     said = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
-    found = {kernel: divmod(int(number), 1_000_000) for kernel, number in zip(KERNELS, said, strict=True)}
-    assert {kernel: stages for kernel, (stages, _) in found.items()} == KERNELS
-    assert all(size <= CAPACITY for (arch, *_), (_, size) in found.items() if arch == "Sm120")
+    found = {kernel: told(int(number)) for kernel, number in zip(KERNELS, said, strict=True)}
+    assert {kernel: stages for kernel, (_, stages, _) in found.items()} == KERNELS
+    assert all(size <= CAPACITY for (arch, *_), (_, _, size) in found.items() if arch == "Sm120")
+    # All others have each byte that they had, so that none with another tile has fewer stages.
+    kept = {kernel: bytes_kept for kernel, (bytes_kept, _, _) in found.items()}
+    assert [kernel for kernel in kept if kept[kernel]] == [k for k in KERNELS if k[0] == "Sm120" and k[3] == "FINALIZE"]
+
+
+def told(number: int) -> tuple[int, int, int]:
+    """The bytes kept from the stages beyond the epilogue's, the stages, and the kernel's bytes."""
+    kept, rest = divmod(number, 100_000_000)
+    return kept, *divmod(rest, 1_000_000)
