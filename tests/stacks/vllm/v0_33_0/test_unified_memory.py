@@ -12,6 +12,7 @@ import torch
 from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
+EQUIVALENT_MUTANTS = {"ec5e5e3dca": "the smaller of two whole numbers is the same whichever comes first"}
 GIB = 1 << 30
 MEMORY, WORKER = "vllm.utils.mem_utils", "vllm.v1.worker.gpu_worker"
 GRAPHS, RUNNER = "vllm.v1.worker.gpu.cudagraph_utils", "vllm.v1.worker.gpu_model_runner"
@@ -128,14 +129,18 @@ def available(upstream_import: Load, machine: Machine, monkeypatch: pytest.Monke
     module, memory = upstream_import(WORKER), upstream_import(MEMORY)
     graphs = {"taken": 0.0}
 
-    def decide(*, start: float, end: float, peak: float = 0, graph: float = 0, utilization: float = 0.9) -> float:
+    def decide(
+        *, start: float, end: float, peak: float = 0, graph: float = 0, utilization: float = 0.9, rocm: float = 0
+    ) -> float:
         graphs["taken"] = graph
         machine.cuda[:] = machine.system[:] = [start]
+        monkeypatch.setattr(torch.accelerator, "memory_reserved", lambda device=None: 0)
         initial = memory.MemorySnapshot(device=torch.device("cuda:0"))
         machine.cuda[:] = machine.system[:] = [end]
         monkeypatch.setattr(
             torch.accelerator, "memory_stats", lambda device=None: {"allocated_bytes.all.peak": int(peak * GIB)}
         )
+        monkeypatch.setattr(torch.accelerator, "memory_reserved", lambda device=None: int(rocm * GIB))
         cache = SimpleNamespace(gpu_memory_utilization=utilization, kv_cache_memory_bytes=None)
         mode = upstream_import("vllm.config.compilation").CUDAGraphMode.FULL
         worker = SimpleNamespace(
@@ -152,7 +157,7 @@ def available(upstream_import: Load, machine: Machine, monkeypatch: pytest.Monke
         for name in ("maybe_apply_startup_plan", "set_current_vllm_config"):
             monkeypatch.setattr(module, name, lambda *args: contextlib.nullcontext())
         platform = SimpleNamespace(
-            is_cuda_alike=lambda: True, is_rocm=lambda: False, is_xpu=lambda: False,
+            is_cuda_alike=lambda: True, is_rocm=lambda: rocm > 0, is_xpu=lambda: False,
             is_integrated_gpu=memory.current_platform.is_integrated_gpu,
         )  # fmt: skip
         monkeypatch.setattr(module, "current_platform", platform)
@@ -181,3 +186,10 @@ def test_what_others_release_is_not_ours(available: Callable[..., float], integr
     else:
         with pytest.raises(AssertionError, match="Error in memory profiling"):
             available(start=109, end=115)
+
+
+def test_what_rocm_counts_instead_is_kept(available: Callable[..., float], integrated: bool) -> None:
+    """There a release by others is no error: what torch reserved counts."""
+    assert available(start=100, end=115, rocm=40) == pytest.approx(108 - 40)
+    if integrated:
+        assert available(start=70, end=75, rocm=20) == pytest.approx(75 - 12), "the limit is above it"
