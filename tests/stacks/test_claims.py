@@ -96,11 +96,11 @@ def test_finalize_is_generated_compiles_and_has_its_workspace(
     finalize = ((128, 128), "FINALIZE", True)
     kernel = write_unit(trees, tmp_path, "generic", [finalize])
     target = "-gencode=arch=compute_121f,code=sm_121f"
-    done = nvcc(
-        target, "-DNDEBUG", *compiler_options(trees, tmp_path), "-cubin", str(kernel), "-o", str(tmp_path / "k")
-    )
+    options = [target, "-DNDEBUG", *compiler_options(trees, tmp_path), "--keep", "--keep-dir", str(tmp_path)]
+    done = nvcc(*options, "-c", str(kernel), "-o", str(tmp_path / "kernel.o"))
     assert done.returncode == 0, done.stderr[-3000:]
-    assert re.search(r"\bQMMA\.SF\.", disassemble(tmp_path / "k")), "the kernel was compiled to a stub"
+    (binary,) = tmp_path.glob("*.cubin")
+    assert re.search(r"\bQMMA\.SF\.", disassemble(binary)), "the kernel was compiled to a stub"
 
     both = write_unit(trees, tmp_path, "generic", [((128, 128), "NONE", False), finalize]).read_text()
     checks = Path(__file__).parent / "flashinfer" / "launcher_checks.cu"

@@ -59,13 +59,14 @@ def built(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory: pyt
     """The compiler's answer, the PTX, and what the host program printed."""
     folder = tmp_path_factory.mktemp("launcher")
     unit = write_unit(trees, folder, "namespace", KERNELS)
+    # With the host's half, as nvcc writes it: with such types elsewhere that didn't compile.
     options = [TARGET, "-DNDEBUG", *compiler_options(trees, folder), "--keep", "--keep-dir", str(folder)]
-    done = nvcc(*options, "-cubin", str(unit), "-o", str(folder / "kernels.cubin"))
+    done = nvcc(*options, "-c", str(unit), "-o", str(folder / "kernels.o"))
     if done.returncode:
         return SimpleNamespace(error=done.stderr[-3000:])
-    main = host_program(folder, unit.read_text(), f'#include "{HERE / "launcher_checks.cu"}"')
-    program = folder / "checks"
-    done = nvcc("-DNDEBUG", *host_options(trees, folder), str(main), *cpp_objects, "-o", str(program))
+    main, program = host_program(folder, f'#include "{HERE / "launcher_checks.cu"}"'), folder / "checks"
+    linked = [str(folder / "kernels.o"), *cpp_objects]
+    done = nvcc("-DNDEBUG", *host_options(trees, folder), str(main), *linked, "-o", str(program))
     if done.returncode:
         return SimpleNamespace(error=done.stderr[-3000:])
     # What it throws holds a backtrace, bytes of which are no text.
