@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import io
 import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from patchq.drift.outline import Outline, outline
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")
 _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_specifier", "class_specifier"}
@@ -33,68 +35,87 @@ def language_of(path: bytes) -> str:
 
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
     """The functions and macros of a file by qualified name; the innermost ones that hold code."""
-    return _python(source) if language_of(path) == "python" else _cpp(source)
+    if language_of(path) != "python":
+        return {n: _cpp_definition(n, node, source) for n, node in _cpp(source).items()}
+    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
+    return {
+        name: Definition(name, start, end, _python_tokens("".join(lines[start - 1 : end])))
+        for name, (start, end) in outline(source).places.items()
+    }
 
 
-def changed(path: bytes, old: bytes, new: bytes) -> list[tuple[str, Definition | None, Definition | None]]:
-    """The definitions whose tokens differ between two versions of a file; None where one hasn't got it.
+class Version:
+    """A version of a file: its definitions, the tokens of each made when they are asked for.
+
+    :param like: another version of it; what is the same there isn't parsed again.
+    """
+
+    def __init__(self, path: bytes, source: bytes, like: Version | None = None) -> None:
+        self._source, self._nodes = source, dict[str, Any]()
+        self._outline: Outline | None = None
+        if path.endswith(b".py"):
+            self._outline = outline(source, like._outline if like else None)
+            self._places = self._outline.places
+        else:
+            self._nodes = _cpp(source)
+            self._places = {n: (d.start_point[0] + 1, d.end_point[0] + 1) for n, d in self._nodes.items()}
+        plain = self._outline and self._outline.plain
+        self._lines: list[bytes] | list[str] = (
+            self._outline.lines if self._outline and plain else source.decode("utf-8", "replace").splitlines()
+        )
+        self._known: dict[str, Definition] = {}
+
+    def text(self, name: str) -> list[bytes] | list[str] | None:
+        """The lines of a definition, to be compared; None of one that isn't there."""
+        place = self._places.get(name)
+        return self._lines[place[0] - 1 : place[1]] if place else None
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a definition; none of one that isn't there."""
+        return [x if isinstance(x, str) else x.decode("utf-8", "replace") for x in self.text(name) or ()]
+
+    def definition(self, name: str) -> Definition | None:
+        """A definition with its tokens; None where the file hasn't got it."""
+        if name not in self._places:
+            return None
+        if name not in self._known:
+            if name in self._nodes:
+                self._known[name] = _cpp_definition(name, self._nodes[name], self._source)
+            else:
+                self._known[name] = Definition(
+                    name, *self._places[name], _python_tokens("\n".join(self.lines(name)) + "\n")
+                )
+        return self._known[name]
+
+    def unlike(self, other: Version) -> list[str]:
+        """The definitions whose lines differ in another version, or that one of the two hasn't got."""
+        return [n for n in {**self._places, **other._places} if self.text(n) != other.text(n)]
+
+
+def changed(
+    before: Version, after: Version, unlike: Sequence[str], wanted: Container[str]
+) -> list[tuple[str, Definition | None, Definition | None]]:
+    """Of the definitions that are wanted those whose tokens differ; None where a version hasn't got it.
 
     Of those that hold one another, the innermost.
+
+    :param unlike: all whose lines differ.
     """
-    before, after = ((_python(c, tokens=False) if path.endswith(b".py") else _cpp(c)) for c in (old, new))
-    lines = [c.decode("utf-8", "replace").splitlines() for c in (old, new)]
     found = []
-    for name in {**before, **after}:
-        sides = before.get(name), after.get(name)
-        texts = [t[side.start - 1 : side.end] if side else None for side, t in zip(sides, lines, strict=True)]
-        if texts[0] == texts[1]:
-            continue
-        mine, theirs = (_with_tokens(side, text) for side, text in zip(sides, texts, strict=True))
-        if (mine and mine.tokens) != (theirs and theirs.tokens):
-            found.append((name, mine, theirs))
-    return [f for f in found if not any(other[0].startswith(f[0] + ".") for other in found)]
-
-
-def _with_tokens(definition: Definition | None, lines: list[str] | None) -> Definition | None:
-    if definition is None or lines is None or definition.tokens:
-        return definition
-    return replace(definition, tokens=_python_tokens("\n".join(lines) + "\n"))
-
-
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements in one: no definition is anywhere else."""
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-        inner = getattr(node, name, ())
-        if isinstance(inner, list):
-            yield from inner
-
-
-def _python(source: bytes, *, tokens: bool = True) -> dict[str, Definition]:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return {}
-    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
-    found: dict[str, Definition] = {}
-
-    def walk(node: ast.AST, scope: str) -> None:
-        for child in _statements(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                name = scope + child.name
-                first = min([child.lineno, *(d.lineno for d in child.decorator_list)])
-                end = child.end_lineno or first
-                words = _python_tokens("".join(lines[first - 1 : end])) if tokens else ()
-                found[name] = Definition(name, first, end, words)
-                walk(child, name + ".")
-            elif isinstance(child, ast.ClassDef):
-                walk(child, scope + child.name + ".")
-            else:
-                walk(child, scope)
-
-    walk(tree, "")
+    for name in unlike:
+        if name in wanted and _differs(before, after, name):
+            inside = (n for n in unlike if n.startswith(name + "."))
+            if not any(_differs(before, after, n) for n in inside):
+                found.append((name, before.definition(name), after.definition(name)))
     return found
 
 
+def _differs(before: Version, after: Version, name: str) -> bool:
+    sides = before.definition(name), after.definition(name)
+    return (sides[0] and sides[0].tokens) != (sides[1] and sides[1].tokens)
+
+
+@functools.lru_cache(maxsize=4096)
 def _python_tokens(text: str) -> tuple[str, ...]:
     skip = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     try:
@@ -103,12 +124,13 @@ def _python_tokens(text: str) -> tuple[str, ...]:
         return tuple(text.split())
 
 
-def _cpp(source: bytes) -> dict[str, Definition]:
+def _cpp(source: bytes) -> dict[str, Any]:
+    """tree-sitter's nodes of a file's functions and macros, by qualified name."""
     import tree_sitter
     import tree_sitter_cuda
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-    found: dict[str, Definition] = {}
+    found: dict[str, Any] = {}
 
     def walk(node: Any, scope: str) -> None:
         inner = scope
@@ -118,18 +140,21 @@ def _cpp(source: bytes) -> dict[str, Definition]:
             if holds:
                 inner = name + "::"
             if not holds or node.child_by_field_name("body") is not None:
-                start, end = node.start_point[0] + 1, node.end_point[0] + 1
                 unique, number = name, 2
                 while unique in found:  # overloads and specialisations, in the order of the file
                     unique, number = f"{name}#{number}", number + 1
-                tokens = () if holds else tuple(_leaves(node, source))
                 if not holds:
-                    found[unique] = Definition(unique, start, end, tokens)
+                    found[unique] = node
         for child in node.children:
-            walk(child, inner)
+            if child.child_count:
+                walk(child, inner)
 
     walk(parser.parse(source).root_node, "")
     return found
+
+
+def _cpp_definition(name: str, node: Any, source: bytes) -> Definition:
+    return Definition(name, node.start_point[0] + 1, node.end_point[0] + 1, tuple(_leaves(node, source)))
 
 
 def _cpp_name(node: Any, source: bytes) -> str:

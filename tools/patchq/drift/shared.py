@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchq.drift import bodies
-from patchq.errors import PatchqError
+from patchq.drift.outline import inner, parse
+from patchq.formats.diff import GITLINK
 from patchq.formats.header import parse_trailers
 from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
 from patchq.names import BlobId, show_path
 from patchq.project.project import Project
-from patchq.stacks.apply import Carried, bases_of, carried_stacks
+from patchq.stacks.apply import Carried, carried_stacks
 
 _Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
 #: How much of two definitions of one name must be the same for the one to be a copy of the other.
@@ -60,6 +61,21 @@ class _Change:
     before: tuple[str, ...]
 
 
+class _Touch:
+    """What one patch does to one file: which definitions have other lines then, and of those asked for what differs."""
+
+    def __init__(self, patch: str, path: bytes, before: bodies.Version, after: bodies.Version) -> None:
+        self.patch, self.path, self.before, self.after = patch, path, before, after
+        self.unlike = before.unlike(after)
+
+    def changes(self, wanted: Container[str]) -> Iterator[_Change]:
+        for name, old, new in bodies.changed(self.before, self.after, self.unlike, wanted):
+            mine, theirs = _lines(self.before, name), _lines(self.after, name)
+            yield _Change(
+                self.patch, self.path, name, theirs - mine, mine - theirs, new is None, old.tokens if old else ()
+            )
+
+
 class Stacked:
     """A stack on a tree as changes of definitions; each file is read and parsed when it is asked for, once.
 
@@ -71,37 +87,44 @@ class Stacked:
         self, upstream: str, ref: str, patches: Sequence[tuple[str, str, Sequence[PathChange]]], read: _Read
     ) -> None:
         self.upstream, self.ref, self._read = upstream, ref, read
-        self.patches = [(name, changes) for name, _, changes in patches]
+        self.patches = [(name, [c for c in changes if is_source(c)]) for name, _, changes in patches]
         self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
-        self.touched = Counter(c.path for _, changes in self.patches for c in changes if bodies.language_of(c.path))
-        self._known: dict[bytes, list[_Change]] = {}
+        self.touched = Counter(c.path for _, changes in self.patches for c in changes)
+        self._known: dict[bytes, list[_Touch]] = {}
+        self._versions: dict[tuple[bytes, BlobId], bodies.Version] = {}
         self.contents: dict[BlobId, bytes] = {}
 
-    def read(self, blobs: Iterable[BlobId]) -> None:
-        """Bring files, all at once."""
-        self.contents.update(self._read([blob for blob in blobs if blob not in self.contents]))
+    def read(self) -> None:
+        """Bring the files whose definitions it changes, all at once."""
+        if not self.contents:
+            there = (e for _, cs in self.patches for c in cs for e in (c.old, c.new) if e)
+            self.contents.update(self._read(list(dict.fromkeys(e.blob for e in there))))
 
-    def of(self, paths: Iterable[bytes]) -> Iterator[_Change]:
-        """What is done to the definitions of these files, in the order of the series."""
+    def of(self, paths: Iterable[bytes]) -> list[_Touch]:
+        """What is done to these files, in the order of the series."""
         wanted = {p for p in paths if p in self.touched}
         new = wanted - self._known.keys()
-        self.read({e.blob for _, cs in self.patches for c in cs if c.path in new for e in (c.old, c.new) if e})
+        if new:
+            self.read()
         for patch, changes in self.patches:
             for change in changes:
-                if change.path in new:
-                    self._known.setdefault(change.path, []).extend(self._of_file(patch, change))
+                if change.path in new and change.old:
+                    self._known.setdefault(change.path, []).append(self._of_file(patch, change, change.old.blob))
         order = {patch: n for n, (patch, _) in enumerate(self.patches)}
-        found = [change for path in sorted(wanted) for change in self._known.get(path, ())]
-        yield from sorted(found, key=lambda c: order[c.patch])
+        found = [touch for path in sorted(wanted) for touch in self._known.get(path, ())]
+        return sorted(found, key=lambda touch: order[touch.patch])
 
-    def _of_file(self, patch: str, change: PathChange) -> Iterator[_Change]:
-        if change.old is None:
-            return
-        old, new = self.contents[change.old.blob], self.contents[change.new.blob] if change.new else b""
-        for name, before, after in bodies.changed(change.path, old, new):
-            mine, theirs = _lines(old, before), _lines(new, after)
-            tokens = before.tokens if before else ()
-            yield _Change(patch, change.path, name, theirs - mine, mine - theirs, after is None, tokens)
+    def _of_file(self, patch: str, change: PathChange, old: BlobId) -> _Touch:
+        before = self._version(change.path, old, None)
+        after = self._version(change.path, change.new.blob if change.new else None, before)
+        return _Touch(patch, change.path, before, after)
+
+    def _version(self, path: bytes, blob: BlobId | None, like: bodies.Version | None) -> bodies.Version:
+        if blob is None:
+            return bodies.Version(path, b"")
+        if (path, blob) not in self._versions:
+            self._versions[path, blob] = bodies.Version(path, self.contents[blob], like)
+        return self._versions[path, blob]
 
 
 def _of_carried(store: Git, carried: Carried) -> Stacked:
@@ -110,39 +133,14 @@ def _of_carried(store: Git, carried: Carried) -> Stacked:
     return Stacked(carried.stack.pin.upstream, carried.stack.pin.ref, patches, store.read_blobs)
 
 
-def _lines(source: bytes, definition: bodies.Definition | None) -> Counter[str]:
-    if definition is None:
-        return Counter()
-    lines = source.decode("utf-8", "replace").splitlines()[definition.start - 1 : definition.end]
-    return Counter(line.strip() for line in lines if line.strip())
+def is_source(change: PathChange) -> bool:
+    """Whether a path is a file that definitions are looked for in."""
+    links = any(entry and entry.mode == GITLINK for entry in (change.old, change.new))
+    return bool(bodies.language_of(change.path)) and not links
 
 
-def shared_in_sets(project: Project, names: Sequence[str] = (), *, offline: bool = False) -> list[Shared]:
-    """What is shared in all sets of the lock, each stack looked at once.
-
-    A stack that doesn't apply is passed over: ``check`` says that of it.
-
-    :param names: upstreams, all by default.
-    """
-    found: dict[Shared, None] = {}
-    with project.locked("check"):
-        seen: dict[tuple[str, str], Stacked | None] = {}
-        packages = _packages(project)
-        for set_name in project.lock.sets:
-            there = []
-            for stack in project.stacks(set_name):
-                key = (stack.pin.upstream, stack.pin.ref)
-                if key not in seen:
-                    seen[key] = None
-                    if stack.names:
-                        with suppress(PatchqError):
-                            bases_of(project, [stack], {stack.pin.upstream: None}, offline)
-                            (carried,) = carried_stacks(project, [stack], set_name)
-                            seen[key] = _of_carried(project.store, carried)
-                if here := seen[key]:
-                    there.append(here)
-            found.update(dict.fromkeys(_shared(there, packages)))
-    return [s for s in found if not names or s.upstream in names]
+def _lines(version: bodies.Version, name: str) -> Counter[str]:
+    return Counter(line.strip() for line in version.lines(name) if line.strip())
 
 
 def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) -> list[Shared]:
@@ -159,7 +157,7 @@ def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) ->
         if beside is None:
             others = [s for s in project.stacks(set_name) if s.names and s.pin.upstream != stack.upstream]
             beside = [_of_carried(project.store, c) for c in carried_stacks(project, others, set_name)]
-        here = _shared([stack, *beside], _packages(project))
+        here = compare([stack, *beside], packages_of(project))
         found += dict.fromkeys(s for s in here if stack.upstream in {s.upstream, *_upstreams(s)})
     return found
 
@@ -168,7 +166,7 @@ def _upstreams(shared: Shared) -> set[str]:
     return {name.partition("/")[0] for name in (shared.patch, shared.other)}
 
 
-def _packages(project: Project) -> dict[str, str]:
+def packages_of(project: Project) -> dict[str, str]:
     """Of import names of Python packages the upstream; for what is replaced at run time."""
     return {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
 
@@ -185,7 +183,11 @@ def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
     return [(one, tuple(n for n in others if n != one.patch)) for one, others in together.values()]
 
 
-def _shared(stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
+def compare(stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
+    """What is shared among the stacks of a set, or in one of them.
+
+    :param packages: see :func:`packages_of`.
+    """
     for number, stack in enumerate(stacks):
         yield from _within(stack)
         for other in stacks[number + 1 :]:
@@ -195,7 +197,12 @@ def _shared(stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[
 
 def _within(stack: Stacked) -> Iterator[Shared]:
     earlier: dict[tuple[bytes, str], list[_Change]] = {}
-    for change in stack.of(path for path, count in stack.touched.items() if count > 1):
+    touches = stack.of(path for path, count in stack.touched.items() if count > 1)
+    counts: dict[bytes, Counter[str]] = {}
+    for touch in touches:
+        counts.setdefault(touch.path, Counter()).update(touch.unlike)
+    wanted = {path: {name for name, count in names.items() if count > 1} for path, names in counts.items()}
+    for change in (c for touch in touches for c in touch.changes(wanted[touch.path])):
         before = earlier.setdefault((change.path, change.name), [])
         for other in before:
             if other.patch in stack.knows.get(change.patch, ()):
@@ -232,7 +239,9 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
     """A definition that two upstreams have copies of, and a patch of each changes."""
     names = [{path.rpartition(b"/")[2] for path in stack.touched} for stack in (one, other)]
     both = names[0] & names[1]
-    mine, theirs = (list(s.of(p for p in s.touched if p.rpartition(b"/")[2] in both)) for s in (one, other))
+    touches = [s.of(p for p in s.touched if p.rpartition(b"/")[2] in both) for s in (one, other)] if both else [[], []]
+    wanted = set.intersection(*({name for touch in there for name in touch.unlike} for there in touches))
+    mine, theirs = ([c for touch in there for c in touch.changes(wanted)] for there in touches)
     for change in theirs:
         for twin in mine:
             if (twin.name, twin.path.rpartition(b"/")[2]) != (change.name, change.path.rpartition(b"/")[2]):
@@ -254,7 +263,7 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
     if not foreign:
         return
     python = [(p, c) for p, cs in stack.patches for c in cs if c.path.endswith(b".py") and c.new]
-    stack.read({e.blob for _, c in python for e in (c.old, c.new) if e})
+    stack.read()
     for patch, change in python:
         assert change.new
         new, old = stack.contents[change.new.blob], stack.contents[change.old.blob] if change.old else b""
@@ -265,7 +274,9 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
             theirs = foreign.get(target.partition(".")[0])
             if not theirs or target in _assigned(old):
                 continue
-            for hit in theirs.of(p for p in theirs.touched if _module(p) in target):
+            names = {target.split(".", n)[-1] for n in range(1, target.count(".") + 1)}
+            touches = theirs.of(p for p in theirs.touched if _module(p) in target)
+            for hit in (c for touch in touches for c in touch.changes(names)):
                 if target.endswith("." + hit.name):
                     winner = f"{stack.upstream}/{patch}"
                     yield Shared(
@@ -279,26 +290,29 @@ def _module(path: bytes) -> str:
     return path.decode("utf-8", "replace").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _assigned(source: bytes) -> list[str]:
+@functools.lru_cache(maxsize=256)
+def _assigned(source: bytes) -> tuple[str, ...]:
     """The dotted names that a Python file assigns to, imports written out: ``flashinfer.decode.plan``."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return []
+    tree = parse(source)
+    statements: list[ast.AST] = []
+    waiting: deque[ast.AST] = deque([tree] if tree else [])
+    while waiting:  # as ast.walk, of statements alone
+        statements.append(waiting.popleft())
+        waiting.extend(inner(statements[-1]))
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in statements:
         if isinstance(node, ast.Import):
             names.update((a.asname or a.name.partition(".")[0], a.name if a.asname else a.name.partition(".")[0])
                          for a in node.names)  # fmt: skip
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.update((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
     found = []
-    for node in ast.walk(tree):
+    for node in statements:
         for target in node.targets if isinstance(node, ast.Assign) else []:
             if isinstance(target, ast.Attribute) and (dotted := _dotted(target)):
                 first, _, rest = dotted.partition(".")
                 found.append(f"{names.get(first, first)}.{rest}")
-    return found
+    return tuple(found)
 
 
 def _dotted(node: ast.expr) -> str:

@@ -17,7 +17,7 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
 from patchq.stacks import siblings
-from patchq.stacks.apply import bases_of, plan
+from patchq.stacks.apply import Plan, bases_of, plan
 from patchq.stacks.export import format_patches
 from patchq.system.paths import check_inside, folder_to_ref
 
@@ -44,11 +44,13 @@ class Finding:
 
 
 def check(
-    project: Project, names: Sequence[str] = (), *, offline: bool = False, text_only: bool = False
-) -> list[Finding]:
+    project: Project, names: Sequence[str] = (), *, offline: bool = False, text_only: bool = False,
+    plans: dict[tuple[str, str], Plan] | None = None,
+) -> list[Finding]:  # fmt: skip
     """Look at every stack of the lock, in all sets.
 
     :param text_only: leave out what needs the upstreams: zero fuzz and stable bytes.
+    :param plans: gets what applying each stack that was applied for that leads to, by upstream and ref.
     """
     with project.locked("check"):
         known = list(project.lock.upstreams)
@@ -65,7 +67,7 @@ def check(
                 headers = _headers(project, stack, found)
                 found[:] = [_levelled(f, upstream) for f in found if not _is_off(f, upstream)]
                 if not text_only and stack.names and len(headers) == len(stack.names):
-                    _check_bytes(project, stack, found, offline, bases)
+                    _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
         for set_name in () if names or text_only else project.lock.sets:
             found += _check_siblings(project, set_name, bases)
     return found
@@ -262,16 +264,18 @@ def check_diff(text: bytes) -> list[_Problem]:
 
 
 def _check_bytes(
-    project: Project, stack: Stack, found: list[Finding], offline: bool, bases: dict[tuple[str, str], CommitId]
-) -> None:
-    """Zero fuzz, and the same bytes when exported again; the base goes into ``bases``."""
+    project: Project, stack: Stack, found: list[Finding], offline: bool, bases: dict[tuple[str, str], CommitId],
+    plans: dict[tuple[str, str], Plan],
+) -> None:  # fmt: skip
+    """Zero fuzz, and the same bytes when exported again; the base goes into ``bases``, the plan into ``plans``."""
     pin = stack.pin
     state = load_state(project.layout, pin.upstream)
     usable = state if state and state.ref == pin.ref else None
     try:
         base = bases_of(project, [stack], {pin.upstream: usable}, offline)[0]
         bases[pin.upstream, pin.ref] = base.commit
-        after = plan(project, stack, base, usable, "").after
+        made = plans[pin.upstream, pin.ref] = plan(project, stack, base, usable, "")
+        after = made.after
     except ConflictError as error:
         for conflict in error.conflicts:
             where = f"{conflict.path}: {conflict.reason}"

@@ -6,6 +6,7 @@ neither, as a checkout whose build computes them, nothing is known of what it re
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 from patchq.errors import UserError
 from patchq.formats import toml
 from patchq.formats.lock import Lock, Pin
+from patchq.git.repository import Git
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.stacks.applied import release_version
@@ -90,8 +92,14 @@ def requirements(project: Project, base: CommitId) -> list[Requirement]:
 
 def declared(project: Project, base: CommitId) -> list[Requirement]:
     """What the tree of a commit says that it requires, anywhere and with any extra."""
-    entries = project.store.list_tree(base, [b"PKG-INFO", b"pyproject.toml"])
-    contents = project.store.read_blobs(e.blob for e in entries.values())
+    return list(_declared(project.store, base))
+
+
+@functools.lru_cache(maxsize=256)
+def _declared(store: Git, base: CommitId) -> tuple[Requirement, ...]:
+    """The same: a commit is of many sets, and always says the same."""
+    entries = store.list_tree(base, [b"PKG-INFO", b"pyproject.toml"])
+    contents = store.read_blobs(e.blob for e in entries.values())
     texts: list[str] = []
     if entry := entries.get(b"PKG-INFO"):
         texts = parse_email(contents[entry.blob])[0].get("requires_dist", [])
@@ -105,7 +113,7 @@ def declared(project: Project, base: CommitId) -> list[Requirement]:
     for text in texts:
         with suppress(InvalidRequirement, TypeError):
             found.append(Requirement(text))
-    return found
+    return tuple(found)
 
 
 def _compare(

@@ -75,7 +75,7 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
     yield from layout.root.glob(f".{layout.lock.name}{pattern[1:]}")
     for folder in (layout.root / "patches", layout.root / "measurements", layout.dist):
         yield from folder.rglob(pattern)
-    for name in ("journal", "state", "rebase", "wheels"):
+    for name in ("journal", "state", "rebase", "wheels", "check"):
         yield from (layout.private / name).rglob(pattern)
 
 

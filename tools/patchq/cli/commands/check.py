@@ -10,12 +10,16 @@ from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
+    from patchq.stacks.apply import Plan
     from patchq.stacks.check import Finding
 
 
-def _shared(project: Project, names: tuple[str, ...], offline: bool) -> list[Finding]:
+def _shared(
+    project: Project, names: tuple[str, ...], offline: bool, plans: dict[tuple[str, str], Plan]
+) -> list[Finding]:
     """Definitions that two patches change, as warnings."""
-    from patchq.drift.shared import grouped, shared_in_sets
+    from patchq.drift.sets import shared_in_sets
+    from patchq.drift.shared import grouped
     from patchq.stacks.check import Finding
 
     return [
@@ -25,7 +29,7 @@ def _shared(project: Project, names: tuple[str, ...], offline: bool) -> list[Fin
             + (s.said if len(others) == 1 else s.said.replace("both", "all")),
             f"look at them; if {s.patch} is written for it, `Requires: {others[0]}` says so", "warning",
         )
-        for s, others in grouped(shared_in_sets(project, names, offline=offline))
+        for s, others in grouped(shared_in_sets(project, names, offline=offline, plans=plans))
     ]  # fmt: skip
 
 
@@ -86,8 +90,9 @@ def command(
     if installs:
         found, resolved = _installs(project, set_name, platform, offline)
     else:
-        found = check(project, names, offline=offline, text_only=text_only)
-        found += [] if text_only else _shared(project, names, offline)
+        plans: dict[tuple[str, str], Plan] = {}
+        found = check(project, names, offline=offline, text_only=text_only, plans=plans)
+        found += [] if text_only else _shared(project, names, offline, plans)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
         emit("check", {"findings": [asdict(f) for f in found], "written": list(written), "resolved": resolved})

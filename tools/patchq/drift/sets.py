@@ -1,0 +1,85 @@
+"""Where two patches change one definition in all sets of the lock: found once, and kept as long as the stacks stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import astuple
+
+from patchq.drift.known import Known
+from patchq.drift.shared import Shared, Stacked, compare, is_source, packages_of
+from patchq.errors import PatchqError
+from patchq.git.repository import Git
+from patchq.project.project import Project
+from patchq.project.stack import Stack, load_state
+from patchq.stacks.apply import Plan, bases_of
+from patchq.stacks.apply import plan as plan_stack
+
+#: An upstream and a ref of it.
+_At = tuple[str, str]
+
+
+def shared_in_sets(
+    project: Project, names: Sequence[str] = (), *, offline: bool = False, plans: Mapping[_At, Plan] | None = None
+) -> list[Shared]:
+    """What is shared in all sets of the lock, each stack looked at once.
+
+    A stack that doesn't apply is passed over: ``check`` says that of it. What was found in the same stacks before is
+    kept, and not looked for again.
+
+    :param names: upstreams, all by default.
+    :param plans: what applying stacks leads to, by upstream and ref, as far as that is known.
+    """
+    found: dict[Shared, None] = {}
+    with project.locked("check"):
+        applied: dict[_At, Plan | None] = dict(plans or {})
+        stacks: dict[_At, Stacked] = {}
+        packages = packages_of(project)
+        known = Known(project.layout)
+        for set_name in project.lock.sets:
+            there: dict[_At, Plan] = {}
+            for stack in project.stacks(set_name):
+                at = (stack.pin.upstream, stack.pin.ref)
+                if at not in applied:
+                    applied[at] = _plan_or_none(project, stack, offline)
+                if (made := applied[at]) and made.after.patches:
+                    there[at] = made
+            said = [[*at, made.after.base, *_commits(made)] for at, made in there.items()]
+            if (rows := known.find(set_name, [said, packages])) is None:
+                stacks.update(_stacked(project.store, {at: p for at, p in there.items() if at not in stacks}))
+                here = compare([stacks[at] for at in there], packages)
+                rows = known.add(set_name, [astuple(s) for s in dict.fromkeys(here)])
+            found.update((Shared(*row), None) for row in rows)
+        known.keep()
+    return [s for s in found if not names or s.upstream in names]
+
+
+def _plan_or_none(project: Project, stack: Stack, offline: bool) -> Plan | None:
+    """What applying a stack leads to; None of one that has no patches, or doesn't apply."""
+    state = load_state(project.layout, stack.pin.upstream)
+    usable = state if state and state.ref == stack.pin.ref else None
+    with suppress(PatchqError):
+        if stack.names:
+            (base,) = bases_of(project, [stack], {stack.pin.upstream: usable}, offline)
+            return plan_stack(project, stack, base, usable, "")
+    return None
+
+
+def _commits(plan: Plan) -> list[tuple[str, str]]:
+    return [(patch.applied.name, patch.applied.commit) for patch in plan.after.patches]
+
+
+def _stacked(store: Git, plans: Mapping[_At, Plan]) -> dict[_At, Stacked]:
+    """Stacks as what they change; of all of them git is asked at once."""
+    commits = list(dict.fromkeys(p.applied.commit for plan in plans.values() for p in plan.after.patches))
+    if not commits:
+        return {}
+    messages = {info.commit: info.message for info in store.log("--no-walk=unsorted", *commits)}
+    changes = dict(zip(commits, store.changes_of(commits), strict=True))
+    sources = [change for made in changes.values() for change in made if is_source(change)]
+    contents = store.read_blobs(entry.blob for change in sources for entry in (change.old, change.new) if entry)
+    found = {}
+    for (upstream, ref), plan in plans.items():
+        made = [(p.applied.name, messages[p.applied.commit], changes[p.applied.commit]) for p in plan.after.patches]
+        found[upstream, ref] = Stacked(upstream, ref, made, lambda blobs: {blob: contents[blob] for blob in blobs})
+    return found
