@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,59 @@ def test_comments_are_no_change_and_text_alone_looks_at_nothing(project: Patchq)
     change(project, "third", b"third = 3", b"third = 30")
     assert len(warnings(project)) == 1
     assert warnings(project, "--text") == []
+
+
+def kept(patchq: Patchq) -> Path:
+    return patchq.root / ".patchq" / "check" / "one-definition.json"
+
+
+def test_what_was_found_is_kept_until_a_patch_is_another(project: Patchq) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"third = 3", b"third = 30")
+    found = warnings(project)
+    assert len(found) == 1
+    before = kept(project).stat()
+    assert warnings(project) == found
+    assert kept(project).stat().st_ino == before.st_ino, "it is looked for once"
+    change(project, "third", b"second = 2", b"second = 20")
+    (one,) = warnings(project)
+    assert "up/third" in one["message"]
+    project.ok("drop", "up/third")
+    assert warnings(project) == found
+    # A message decides too: no tree is another, and the second knows the first.
+    path = project.patch_file("second", ref="v2")
+    path.write_text(path.read_text().replace("Topic: test\n", "Topic: test\nRequires: up/first\n"))
+    assert warnings(project) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda said: b"", lambda said: said[: len(said) // 2], lambda said: b"[]", lambda said: b'{"sets": [1]}',
+     lambda said: b'{"sets": {"default": 3}}', lambda said: said.replace(b"both stand", b"all is well"),
+     lambda said: b"\0" * len(said), lambda said: b"[" * 100_000],
+)  # fmt: skip
+def test_what_is_kept_and_damaged_is_looked_for_again(project: Patchq, damage: Callable[[bytes], bytes]) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"third = 3", b"third = 30")
+    found = warnings(project)
+    whole = kept(project).read_bytes()
+    assert damage(whole) != whole
+    kept(project).write_bytes(damage(whole))
+    assert warnings(project) == found
+    assert kept(project).read_bytes() == whole
+
+
+def test_where_it_cant_be_kept_it_is_looked_for_each_time(project: Patchq) -> None:
+    change(project, "first", b"first = 1", b"first = 10")
+    change(project, "second", b"third = 3", b"third = 30")
+    kept(project).mkdir(parents=True)
+    assert len(warnings(project)) == 1
+    kept(project).rmdir()
+    elsewhere = project.root / "elsewhere"
+    elsewhere.write_bytes(b"{}")
+    kept(project).symlink_to(elsewhere)
+    assert "symbolic link" in project.run("check").stderr
+    assert elsewhere.read_bytes() == b"{}"
 
 
 def test_a_warning_fails_nothing(project: Patchq) -> None:

@@ -9,7 +9,7 @@ new stack, its pin, the ledger and the resolutions are written at the end, by on
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from patchq import __version__
@@ -215,11 +215,15 @@ def _land(
     landings = [column.landings[n] for n in range(len(patches))]
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
     run: list[tuple[Patch, Landing]] = []
+    ahead: dict[str, CommitId] = {}
+    if progress.leave_out and not recorded:  # what lands stands on one another, whatever stops in between
+        whole = [(p, landing) for p, landing in zip(patches, landings, strict=True) if landing.outcome not in STOPS]
+        ahead = _commits(project, progress, whole, column)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
         if landing.outcome not in STOPS:
             run.append((patch, landing))
             continue
-        _commit(project, progress, run, column)
+        _commit(project, progress, run, column, ahead)
         run = []
         progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
         asked = progress.retire or progress.stop.by_history
@@ -239,7 +243,7 @@ def _land(
         if step.commit:  # replayed: those after it are carried onto it
             save(project, progress)
             return True
-    _commit(project, progress, run, column)
+    _commit(project, progress, run, column, ahead)
     save(project, progress)
     return True
 
@@ -273,12 +277,23 @@ def _patches(project: Project, progress: Progress, names: Sequence[str]) -> list
     return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
 
 
-def _commit(project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column) -> None:
-    """Make commits of landings, and steps."""
-    commits = write_commits(
-        project.store, progress.tip, [(p.commit, landing.changes) for p, landing in run], column.contents
-    )
-    for (patch, landing), commit in zip(run, commits, strict=True):
+def _commits(
+    project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column
+) -> dict[str, CommitId]:
+    """The commits of landings, on top of one another, by the patches' names."""
+    made = [(patch.commit, landing.changes) for patch, landing in run]
+    commits = write_commits(project.store, progress.tip, made, column.contents)
+    return {patch.name: commit for (patch, _), commit in zip(run, commits, strict=True)}
+
+
+def _commit(
+    project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column,
+    ahead: Mapping[str, CommitId],
+) -> None:  # fmt: skip
+    """Make commits of landings that have none ahead, and steps."""
+    commits = ahead or _commits(project, progress, run, column)
+    for patch, landing in run:
+        commit = commits[patch.name]
         known = patch.name in progress.target
         offsets = () if known else landing.offsets
         checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 
@@ -103,4 +104,6 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
 
 def main() -> None:
     """The entry point ``patchq``."""
+    # A command is short: what it makes lives as long as it does, and looking for cycles in that takes its time.
+    gc.set_threshold(200_000, 30, 30)
     sys.exit(cli.main(prog_name="patchq", standalone_mode=True))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import astuple
 
 from patchq.drift.known import Known
-from patchq.drift.shared import Shared, Stacked, compare, is_source, packages_of
+from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of
 from patchq.errors import PatchqError
 from patchq.git.repository import Git
 from patchq.project.project import Project
@@ -34,6 +34,7 @@ def shared_in_sets(
     with project.locked("check"):
         applied: dict[_At, Plan | None] = dict(plans or {})
         stacks: dict[_At, Stacked] = {}
+        versions = Versions()
         packages = packages_of(project)
         known = Known(project.layout)
         for set_name in project.lock.sets:
@@ -46,7 +47,8 @@ def shared_in_sets(
                     there[at] = made
             said = [[*at, made.after.base, *_commits(made)] for at, made in there.items()]
             if (rows := known.find(set_name, [said, packages])) is None:
-                stacks.update(_stacked(project.store, {at: p for at, p in there.items() if at not in stacks}))
+                new = {at: made for at, made in there.items() if at not in stacks}
+                stacks.update(_stacked(project.store, new, versions))
                 here = compare([stacks[at] for at in there], packages)
                 rows = known.add(set_name, [astuple(s) for s in dict.fromkeys(here)])
             found.update((Shared(*row), None) for row in rows)
@@ -69,7 +71,7 @@ def _commits(plan: Plan) -> list[tuple[str, str]]:
     return [(patch.applied.name, patch.applied.commit) for patch in plan.after.patches]
 
 
-def _stacked(store: Git, plans: Mapping[_At, Plan]) -> dict[_At, Stacked]:
+def _stacked(store: Git, plans: Mapping[_At, Plan], versions: Versions) -> dict[_At, Stacked]:
     """Stacks as what they change; of all of them git is asked at once."""
     commits = list(dict.fromkeys(p.applied.commit for plan in plans.values() for p in plan.after.patches))
     if not commits:
@@ -81,5 +83,5 @@ def _stacked(store: Git, plans: Mapping[_At, Plan]) -> dict[_At, Stacked]:
     found = {}
     for (upstream, ref), plan in plans.items():
         made = [(p.applied.name, messages[p.applied.commit], changes[p.applied.commit]) for p in plan.after.patches]
-        found[upstream, ref] = Stacked(upstream, ref, made, lambda blobs: {blob: contents[blob] for blob in blobs})
+        found[upstream, ref] = Stacked(upstream, ref, made, lambda blobs: {b: contents[b] for b in blobs}, versions)
     return found

@@ -76,22 +76,39 @@ class _Touch:
             )
 
 
+class Versions:
+    """Versions of files, each parsed once, and only where it differs from the one of its path before it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, BlobId], bodies.Version] = {}
+        self._last: dict[bytes, bodies.Version] = {}
+
+    def of(self, path: bytes, blob: BlobId, content: bytes) -> bodies.Version:
+        """The version of a file that is this blob."""
+        if (path, blob) not in self._known:
+            self._known[path, blob] = bodies.Version(path, content, self._last.get(path))
+        found = self._last[path] = self._known[path, blob]
+        return found
+
+
 class Stacked:
     """A stack on a tree as changes of definitions; each file is read and parsed when it is asked for, once.
 
     :param patches: in the order of the series each patch's name, its message, and what it changes.
     :param read: brings files, all at once.
+    :param versions: of files, that other stacks may have too.
     """
 
     def __init__(
-        self, upstream: str, ref: str, patches: Sequence[tuple[str, str, Sequence[PathChange]]], read: _Read
-    ) -> None:
+        self, upstream: str, ref: str, patches: Sequence[tuple[str, str, Sequence[PathChange]]], read: _Read,
+        versions: Versions | None = None,
+    ) -> None:  # fmt: skip
         self.upstream, self.ref, self._read = upstream, ref, read
         self.patches = [(name, [c for c in changes if is_source(c)]) for name, _, changes in patches]
         self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
         self.touched = Counter(c.path for _, changes in self.patches for c in changes)
         self._known: dict[bytes, list[_Touch]] = {}
-        self._versions: dict[tuple[bytes, BlobId], bodies.Version] = {}
+        self._versions = Versions() if versions is None else versions
         self.contents: dict[BlobId, bytes] = {}
 
     def read(self) -> None:
@@ -115,16 +132,10 @@ class Stacked:
         return sorted(found, key=lambda touch: order[touch.patch])
 
     def _of_file(self, patch: str, change: PathChange, old: BlobId) -> _Touch:
-        before = self._version(change.path, old, None)
-        after = self._version(change.path, change.new.blob if change.new else None, before)
+        before = self._versions.of(change.path, old, self.contents[old])
+        new = change.new.blob if change.new else None
+        after = self._versions.of(change.path, new, self.contents[new]) if new else bodies.Version(change.path, b"")
         return _Touch(patch, change.path, before, after)
-
-    def _version(self, path: bytes, blob: BlobId | None, like: bodies.Version | None) -> bodies.Version:
-        if blob is None:
-            return bodies.Version(path, b"")
-        if (path, blob) not in self._versions:
-            self._versions[path, blob] = bodies.Version(path, self.contents[blob], like)
-        return self._versions[path, blob]
 
 
 def _of_carried(store: Git, carried: Carried) -> Stacked:
