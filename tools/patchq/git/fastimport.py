@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
 from patchq.formats.header import Ident
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId
+from patchq.system import fsio
 
 
 @contextmanager
@@ -37,8 +36,8 @@ def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int
     No ref stays behind: objects that nobody names yet are all that a failure may leave.
     """
     ids: dict[int, CommitId] = {}
-    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
-        marks = Path(folder) / "marks"
+    with fsio.temporary_folder() as folder:
+        marks = folder / "marks"
         with fast_import(store, f"--export-marks={marks}") as out:
             yield out, ids
             out.write(b"reset %s\nfrom %s\n\ndone\n" % (ref, b"0" * 40))

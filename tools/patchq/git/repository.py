@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,8 +65,8 @@ def partial_repository(folder: Path) -> Git:
 @contextmanager
 def scratch(*others: Git) -> Iterator[Git]:
     """A repository that has the objects of others, and whose own are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        yield bare_repository(Path(text), *others)
+    with fsio.temporary_folder() as folder:
+        yield bare_repository(folder, *others)
 
 
 #: Of a repository that lasts no longer than a command. It is bare, whatever git may think of its place.
@@ -89,8 +87,8 @@ def init_store(folder: Path) -> Git:
     if not (folder / "HEAD").exists():
         fsio.make_folder(folder.parent)
         # Made beside and renamed: a store that is there is whole, whoever else makes it.
-        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as beside:
-            new = Path(beside, "new")
+        with fsio.temporary_folder(f"{folder.name}.", folder.parent) as beside:
+            new = beside / "new"
             Outside(folder.parent).run("init", "--quiet", "--bare", "--template=", str(new), env={"GIT_DIR": str(new)})
             (new / "info").mkdir()
             for key, value in _STORE_CONFIG.items():
@@ -116,6 +114,8 @@ def copy_tree(source: Git, commit: str, target: Path) -> None:
         source.run("read-tree", commit, env=env)
         source.run("checkout-index", "--all", "--force", env=env)
     except BaseException:
+        import shutil
+
         shutil.rmtree(target, ignore_errors=True)
         raise
     finally:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,7 +185,7 @@ class Worktree:
         said = fsio.read_or_none(record / "locked")
         if said is not None and (said.strip() == b"initializing" or not self.exists):
             (self.path / ".git").unlink(missing_ok=True)
-            shutil.rmtree(record)
+            fsio.remove_folder(record)
 
     def _refuse_others(self) -> None:
         """:raises EditedTreeError: if something that isn't a worktree of patchq's is where it belongs."""
@@ -263,10 +261,12 @@ class Worktree:
         :param pass_over: leave out the repositories that lie in it.
         :raises UserError: naming them, otherwise: of them git would write down an id that nobody else can fetch.
         """
-        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
-            index = Path(folder) / "index"
+        from shutil import copy2
+
+        with fsio.temporary_folder() as folder:
+            index = folder / "index"
             # With its time: git takes a file for unchanged by comparing times with the index's own.
-            shutil.copy2(self.git_folder() / "index", index)
+            copy2(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
             settle_submodules(self.git, env)
             own = untracked_repositories(self.git, env)
@@ -366,8 +366,8 @@ class Worktree:
             # that is nobody's. A rename is one step, and what lies in tmp is cleared.
             aside = self.store.folder.parent / "tmp"
             aside.mkdir(exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="removed-", dir=aside) as folder:
-                self.path.rename(Path(folder) / "tree")
+            with fsio.temporary_folder("removed-", aside) as folder:
+                self.path.rename(folder / "tree")
                 self.store.run("worktree", "prune")
 
     def _hide_nested(self) -> None:

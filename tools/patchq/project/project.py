@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Project:
     say: Callable[[str], None] = quiet
     wait: float = 10.0
     progress: Progress | None = None
+    _parsed: tuple[bytes, Lock] | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def find(cls, start: Path, say: Callable[[str], None] = quiet, wait: float = 10.0) -> Project:
@@ -54,7 +55,9 @@ class Project:
         data = fsio.read_limited(self.layout.lock, MOST_BYTES)
         if data is None:
             raise UserError(f"{self.layout.lock} is gone", hint="restore it, or `patchq init`")
-        return parse(data, str(self.layout.lock))
+        if self._parsed is None or self._parsed[0] != data:
+            self._parsed = data, parse(data, str(self.layout.lock))
+        return self._parsed[1]
 
     @cached_property
     def store(self) -> Git:

@@ -26,8 +26,6 @@ from patchq.git.transport import (
     remote_refs,
 )  # fmt: skip
 from patchq.names import CommitId
-from patchq.sources import index, keyring
-from patchq.sources.archive import import_archive, import_folder
 from patchq.system import fsio
 from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
@@ -186,6 +184,8 @@ class Fetcher:
                 hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {pin.ref}` says where it is now",
             )
         if folder and not is_repository(folder):
+            from patchq.sources.archive import import_folder
+
             commit = import_folder(self.store, folder, pin, skip=self.skip(pin))
             if commit != pin.commit:
                 raise SourceError(
@@ -224,6 +224,8 @@ class Fetcher:
             self.store.run("update-ref", checked, pin.commit)
 
     def _from_archive(self, pin: Pin) -> Base:
+        from patchq.sources.archive import import_archive
+
         path = self.archive_file(pin)
         if (upstream := self.lock.upstreams.get(pin.upstream)) and upstream.keyring:
             self.say(f"{pin.upstream}: an archive carries no signature for the keyring; its hash is what was checked")
@@ -268,6 +270,8 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     :param offline: nobody is asked: the store's tag is looked at.
     :raises SourceError: if nobody whose key is in the keyring did.
     """
+    from patchq.sources import keyring
+
     upstream = lock.upstreams.get(pin.upstream)
     folder = local_folder(layout, pin.url)
     if not upstream or not upstream.keyring or not pin.commit:
@@ -308,6 +312,8 @@ def is_local_archive(archive: str) -> bool:
 
 def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: Progress | None = None) -> Path:
     """See :meth:`Fetcher.archive_file`."""
+    from patchq.sources import index
+
     if is_local_archive(pin.archive):
         path = (layout.root / Path(pin.archive).expanduser()).resolve()
         if not path.is_file():
@@ -368,6 +374,8 @@ def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = (), h
     if folder and not folder.is_dir():
         raise UserError(f"the folder {folder} is not there", hint="check --url")
     if folder and not is_repository(folder):
+        from patchq.sources.archive import import_folder
+
         return import_folder(store, folder, pin, skip=skip)
     url = str(folder) if folder else pin.url
     check_ref(pin.ref, "a ref")

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import IO
 
 from patchq.errors import Conflict, ConflictError, FormatError, PatchqError
@@ -26,7 +24,7 @@ from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId, Offset, show_path
 from patchq.stacks.memtree import FileMismatch, View
-from patchq.system import runner
+from patchq.system import fsio, runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +156,8 @@ class Engine:
     def _by_git(self, onto: CommitId, patch: Incoming, why: Unsupported) -> AppliedPatch:
         """One patch by ``git apply``, whatever it holds; but where git would guess, it isn't asked."""
         offsets = self._rehearse(onto, patch, why)
-        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
-            index = Path(folder) / "index"
+        with fsio.temporary_folder() as folder:
+            index = folder / "index"
             env = {"GIT_INDEX_FILE": str(index)}
             self.store.run("read-tree", onto, env=env)
             try:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from patchq.errors import PatchqError, UserError
 from patchq.formats import diff
 from patchq.formats.header import Header
-from patchq.formats.jsonlines import Problem
-from patchq.formats.ledger import Attempt, Ledger, parse, stream
 from patchq.formats.lock import Pin
+from patchq.git.worktree import TreeStatus
 from patchq.names import show_path
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
 from patchq.system import fsio
+from patchq.system.together import at_once
+
+if TYPE_CHECKING:
+    from patchq.formats.jsonlines import Problem
+    from patchq.formats.ledger import Attempt, Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +44,25 @@ class StackStatus:
 def status(project: Project, set_name: str = "") -> list[StackStatus]:
     """Every stack of a set, and what a person should know of its worktree."""
     set_name = project.choose_set(set_name)
-    return [_stack_status(project, stack) for stack in project.stacks(set_name)]
+    stacks = project.stacks(set_name)
+    states = [load_state(project.layout, stack.pin.upstream) for stack in stacks]
+    trees = [
+        project.worktree(stack.pin.upstream) if state else None for stack, state in zip(stacks, states, strict=True)
+    ]
+    looks = at_once(lambda tree: tree.status() if tree else None, trees)
+    return [
+        _stack_status(project, stack, state, tree) for stack, state, tree in zip(stacks, states, looks, strict=True)
+    ]
 
 
-def _stack_status(project: Project, stack: Stack) -> StackStatus:
+def _stack_status(project: Project, stack: Stack, state: State | None, tree: TreeStatus | None) -> StackStatus:
     pin = stack.pin
     path = project.layout.tree(pin.upstream)
     shown = path.relative_to(project.layout.root).as_posix()
-    state = load_state(project.layout, pin.upstream)
-    if state is None:
+    if state is None or tree is None:
         return StackStatus(
             pin.upstream, pin.ref, pin.commit or "", "", 0, len(stack.names), "not applied", "missing", shown
         )
-    tree = project.worktree(pin.upstream).status()
     details: tuple[str, ...] = ()
     if tree.head is None:
         worktree = "missing"
@@ -168,6 +179,8 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
     :param patch: only what tells of this patch.
     :raises UserError: for an unknown upstream, or a patch that no ledger tells of.
     """
+    from patchq.formats.ledger import parse
+
     found = {name: parse(fsio.read_or_none(path) or b"") for name, path in _ledgers(project, names).items()}
     if patch:
         short = patch.rpartition("/")[2]
@@ -181,6 +194,9 @@ def stream_ledgers(
     project: Project, names: Sequence[str] = (), patch: str = ""
 ) -> Iterator[tuple[str, Iterator[Attempt | Problem]]]:
     """The same one by one, without holding them; that no ledger tells of a patch is found at the end."""
+    from patchq.formats.jsonlines import Problem
+    from patchq.formats.ledger import Attempt, stream
+
     told = not patch
     short = patch.rpartition("/")[2]
     for name, path in _ledgers(project, names).items():

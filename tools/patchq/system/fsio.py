@@ -8,8 +8,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
-import socket
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -80,7 +78,7 @@ def make_folder(folder: Path) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     make_folder(path.parent)
-    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{UNFINISHED}")
+    beside = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
     # As the person's umask has it, or as the file is that this one replaces.
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -96,9 +94,25 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
+@contextmanager
+def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Iterator[Path]:
+    """A folder that is gone afterwards, in the system's for such or ``inside`` another."""
+    import tempfile  # brings much, and most commands make none
+
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=inside) as folder:
+        yield Path(folder)
+
+
 def remove(path: Path) -> None:
     """Remove the file ``path`` if it is there."""
     path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove the folder ``path`` and all that is in it."""
+    import shutil  # brings much, and most commands remove none
+
+    shutil.rmtree(path)
 
 
 def rename(old: Path, new: Path) -> None:
@@ -253,7 +267,7 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
                 time.sleep(0.05)
         killed = owner.exists()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        said = f"pid {os.getpid()} on {socket.gethostname()}: patchq {verb}, since {now}\n"
+        said = f"pid {os.getpid()} on {os.uname().nodename}: patchq {verb}, since {now}\n"
         with os.fdopen(_open_own(owner, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
             file.write(said)
         runner.inherited_fds.add(fd)

@@ -9,7 +9,6 @@ person's own git held when the dead command began are not its own, and stay.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +43,8 @@ def _clear(layout: Layout, keep: set[str]) -> None:
                 path.unlink()
             except OSError:
                 continue  # gone by itself, or in a folder that can't be written: told by what needs it
+    import shutil
+
     shutil.rmtree(layout.private / "tmp", ignore_errors=True)
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import selectors
 import shlex
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,6 +143,8 @@ class _Ends:
 
 def _limited(most_file: int) -> list[str]:
     """What is put before a command; ``ulimit`` counts in 512 bytes, and can't raise what patchq was given itself."""
+    import resource
+
     own, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     most_file = min(most_file, own if own != resource.RLIM_INFINITY else 1 << 62)
     return ["sh", "-c", 'trap "" XFSZ && ulimit -f "$0" && exec "$@"', str(most_file // 512)]
@@ -160,6 +160,8 @@ def overhear(
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
     """
+    import tempfile
+
     ends, until = _Ends(most), time.monotonic() + timeout
     with tempfile.TemporaryFile() as source:
         source.write(data)

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from patchq.carry.state import Result
 
 
 @click.command("status")
@@ -13,11 +18,10 @@ from patchq.cli.terminal import echo
 @json_option
 def command(set_name: str, as_json: bool) -> None:
     """Where each stack and its worktree stand."""
-    from patchq.carry.state import under_way
     from patchq.stacks.views import status
 
     project = open_project(as_json)
-    found, rebases = status(project, set_name), under_way(project)
+    found, rebases = status(project, set_name), _rebases(project)
     if as_json:
         emit("status", {
             "set": project.choose_set(set_name), "stacks": [asdict(s) for s in found],
@@ -37,6 +41,15 @@ def command(set_name: str, as_json: bool) -> None:
         at = f"{r.stop.patch} stops in {r.worktree}" if r.stop else "interrupted"
         echo(f"{r.upstream} {r.from_ref} onto {r.onto}: a rebase is under way; {at}")
         echo(f"    next: patchq rebase {r.upstream} --continue, --skip or --abort")
+
+
+def _rebases(project: Project) -> list[Result]:
+    """The rebases under way; what reads them is imported where there are some."""
+    if not any((project.layout.private / "rebase").glob("*.json")):
+        return []
+    from patchq.carry.state import under_way
+
+    return under_way(project)
 
 
 def _next(state: str, worktree: str, upstream: str) -> str:
