@@ -69,6 +69,7 @@ PUT = [
     b"def one(): pass", b"    def one(self): pass", b"class Third:", b"    class Third: pass", b"    class Third:",
     b"if z:", b"    if z:", b"(", b")", b'"""', b'    """', b"'", b"# of another \\", b"z = 1 + \\", b"+ 2", b"    + 2", b"; y = 1",
     b"# coding: latin-1", b"\x0c", b"\xff", b"z = '\xe2\x80\xa8'", b"\xef\xbb\xbf", b"\r", b"\0", b"await z", b"return",
+    b"z = 1\rdef hidden(): pass", b"def far():\x0c\r    return 1",
 ]  # fmt: skip
 
 
@@ -89,6 +90,26 @@ def test_what_is_parsed_in_part_is_as_if_parsed_whole(seed: int) -> None:
         assert (new.pieces is None) == (whole.pieces is None)
         if new.pieces is not None and rng.random() < 0.7:
             lines, like = changed, new
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # It continues the line above it; it ends the class; what follows is in it, and not beside it.
+        (b"z = 1 \\\n\nend", b"z = 1 \\\ndef no_more(): pass\nend"),
+        (b"    a = 1; b = 2\n", b"    a = 1\nif z:\n"),
+        (b'    """Doc."""\n', b"  def around(self):\n"),
+        (b"def end", b"class Last:\ndef end"),
+        (b"class Second:\n", b"class Second:\n  def around(self):\n"),
+    ],
+)
+def test_what_only_the_whole_tells_is_parsed_whole(old: bytes, new: bytes) -> None:
+    before = SOURCE + b"z = 1 \\\n\nend()\n"
+    assert old in before
+    after = before.replace(old, new)
+    made, whole = outline(after, outline(before)), outline(after)
+    assert list(made.places.items()) == list(whole.places.items())
+    assert (made.pieces is None) == (whole.pieces is None)
 
 
 @pytest.mark.parametrize(

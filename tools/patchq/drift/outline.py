@@ -280,7 +280,8 @@ def _between(lines: Sequence[bytes], body: _Body | None) -> list[_Piece] | None:
         return None
     if not body:
         return list(_pieces(tree, [*lines, below]))[:-1]
-    (outer, *others) = tree.body
-    if others or not isinstance(outer, ast.ClassDef) or outer.body[-1].lineno != len(lines) + 2:
+    outer = tree.body[0]
+    # What ends the class, or begins a statement that holds what is behind it, has the last line in it.
+    if not isinstance(outer, ast.ClassDef) or outer.body[-1].lineno != len(lines) + 2:
         return None
     return [_piece(statement, body).moved(-1) for statement in outer.body[:-1]]
