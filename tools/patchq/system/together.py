@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def at_once(ask: Callable[[T], R], items: Iterable[T]) -> list[R]:
