@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import io
 import tokenize
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchq.drift.outline import Outline, outline
+from patchq.drift.outline import lines_of, places
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")
 _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_specifier", "class_specifier"}
@@ -35,56 +35,49 @@ def language_of(path: bytes) -> str:
 
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
     """The functions and macros of a file by qualified name; the innermost ones that hold code."""
-    if language_of(path) != "python":
-        return {n: _cpp_definition(n, node, source) for n, node in _cpp(source).items()}
-    lines = source.decode("utf-8", "replace").splitlines(keepends=True)
-    return {
-        name: Definition(name, start, end, _python_tokens("".join(lines[start - 1 : end])))
-        for name, (start, end) in outline(source).places.items()
-    }
+    version = Version(path, source)
+    return {name: version.must(name) for name in version.names}
 
 
 class Version:
-    """A version of a file: its definitions, the tokens of each made when they are asked for.
+    """A version of a file: its definitions, the tokens of each made when they are asked for."""
 
-    :param like: another version of it; what is the same there isn't parsed again.
-    """
-
-    def __init__(self, path: bytes, source: bytes, like: Version | None = None) -> None:
+    def __init__(self, path: bytes, source: bytes) -> None:
         self._source, self._nodes = source, dict[str, Any]()
-        self._outline: Outline | None = None
+        self._known: dict[str, Definition] = {}
         if path.endswith(b".py"):
-            self._outline = outline(source, like._outline if like else None)
-            self._places = self._outline.places
+            self._places, self._lines = places(source), lines_of(source)
         else:
             self._nodes = _cpp(source)
             self._places = {n: (d.start_point[0] + 1, d.end_point[0] + 1) for n, d in self._nodes.items()}
-        plain = self._outline and self._outline.plain
-        self._lines: list[bytes] | list[str] = (
-            self._outline.lines if self._outline and plain else source.decode("utf-8", "replace").splitlines()
-        )
-        self._known: dict[str, Definition] = {}
+            self._lines = source.split(b"\n")
 
-    def text(self, name: str) -> list[bytes] | list[str] | None:
+    @property
+    def names(self) -> Iterable[str]:
+        """Its definitions."""
+        return self._places
+
+    def text(self, name: str) -> list[bytes] | None:
         """The lines of a definition, to be compared; None of one that isn't there."""
         place = self._places.get(name)
         return self._lines[place[0] - 1 : place[1]] if place else None
 
     def lines(self, name: str) -> list[str]:
         """The lines of a definition; none of one that isn't there."""
-        return [x if isinstance(x, str) else x.decode("utf-8", "replace") for x in self.text(name) or ()]
+        return [line.decode("utf-8", "replace") for line in self.text(name) or ()]
 
     def definition(self, name: str) -> Definition | None:
         """A definition with its tokens; None where the file hasn't got it."""
-        if name not in self._places:
-            return None
+        return self.must(name) if name in self._places else None
+
+    def must(self, name: str) -> Definition:
+        """A definition that the file has, with its tokens."""
         if name not in self._known:
             if name in self._nodes:
                 self._known[name] = _cpp_definition(name, self._nodes[name], self._source)
             else:
-                self._known[name] = Definition(
-                    name, *self._places[name], _python_tokens("\n".join(self.lines(name)) + "\n")
-                )
+                tokens = _python_tokens("\n".join(self.lines(name)) + "\n")
+                self._known[name] = Definition(name, *self._places[name], tokens)
         return self._known[name]
 
     def unlike(self, other: Version) -> list[str]:

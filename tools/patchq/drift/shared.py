@@ -77,18 +77,16 @@ class _Touch:
 
 
 class Versions:
-    """Versions of files, each parsed once, and only where it differs from the one of its path before it."""
+    """Versions of files, each parsed once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, BlobId], bodies.Version] = {}
-        self._last: dict[bytes, bodies.Version] = {}
 
     def of(self, path: bytes, blob: BlobId, content: bytes) -> bodies.Version:
         """The version of a file that is this blob."""
         if (path, blob) not in self._known:
-            self._known[path, blob] = bodies.Version(path, content, self._last.get(path))
-        found = self._last[path] = self._known[path, blob]
-        return found
+            self._known[path, blob] = bodies.Version(path, content)
+        return self._known[path, blob]
 
 
 class Stacked:
