@@ -14,6 +14,7 @@ have what this one imported.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -43,6 +44,7 @@ def main() -> None:
 def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         said, seen = Path(text) / "said", Path(text) / "seen"
+        gc.freeze()  # pytest collects garbage more than once in each run; of what was imported ahead there is none
         child = os.fork()
         if not child:
             _run(job, said, seen, ahead)
@@ -51,6 +53,23 @@ def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
         if ended and seen.exists():
             ahead.load(json.loads(seen.read_text()))
     return {"said": words, "ended": ended}
+
+
+def _pytest(args: Sequence[str], bytecode: str) -> int:
+    """Run pytest; the bytecode of the trees and the project is looked for in ``bytecode``."""
+    import pytest
+
+    class Imported:
+        """Plugins that are installed come with the bytecode beside them: to compile them takes longer than a proof."""
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_load_initial_conftests(self) -> Iterator[None]:
+            sys.pycache_prefix = bytecode
+            return (yield)
+
+    # Of libraries that have a plugin and are there already: their assertions aren't those of a proof.
+    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main([*quiet, *args], [Imported()]))
 
 
 def _run(job: dict[str, Any], said: Path, seen: Path, ahead: Preloaded) -> None:
@@ -65,14 +84,10 @@ def _run(job: dict[str, Any], said: Path, seen: Path, ahead: Preloaded) -> None:
         os.environ.clear()
         os.environ.update(job["env"])
         os.chdir(job["cwd"])
-        sys.dont_write_bytecode, sys.pycache_prefix = True, job["bytecode"]
+        sys.dont_write_bytecode = True
         sys.argv = ["pytest", *job["args"]]
         ahead.hide()
-        import pytest
-
-        # Of libraries that have a plugin and are there already: their assertions aren't those of a proof.
-        quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        code = int(pytest.main([*quiet, *job["args"]]))
+        code = _pytest(job["args"], job["bytecode"])
         if job["learn"]:
             inside = [Path(job["trees"]).resolve(), Path(job["cwd"]).resolve()]
             _keep_bytecode(inside[0])
