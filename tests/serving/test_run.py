@@ -40,7 +40,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ]  # fmt: skip
     for name in names:
         command += ["--only", name]
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"}
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads((folder / "out/serving.json").read_text())
