@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 import answers
+import memory
 from kit import Patchq, commit_files, edit, git, numbered
 from patchq.cli import boundary, cli, common, terminal
 from template import copy_project, copy_upstream
@@ -36,6 +37,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    memory.choose(config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        memory.forget()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    memory.note(item, report)
+    return report
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A test's own folder, in memory where that has room."""
+    with memory.folder(request.node, tmp_path) as folder:
+        yield folder
+
+
 def seal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """Nobody's configuration, and a home of its own."""
     home.mkdir()
@@ -47,6 +71,7 @@ def seal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("RUSTUP_HOME", str(home / "cache"))  # pip asks rustc for its version
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # a third of what a small proof takes
     monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05+0100")
     (home / ".gitconfig").write_text(
         "[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n"

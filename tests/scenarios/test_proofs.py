@@ -209,8 +209,11 @@ def test_a_module_from_elsewhere_is_an_error(proven: Patchq, tmp_path: Path, mon
     assert "not from" in words
 
 
-def test_a_proof_is_not_charged_for_what_it_does_not_import(proven: Patchq, tmp_path: Path) -> None:
+def test_a_proof_is_not_charged_for_what_it_does_not_import(
+    proven: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The plugin of hypothesis imports all of it when a run ends; half a second for each proof that has no use for it."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     told = tmp_path / "told"
     (proven.root / "tests" / "stacks" / "up" / "conftest.py").write_text(
         f"import sys\n\ndef pytest_unconfigure():\n"
@@ -255,7 +258,8 @@ def test_a_fork_has_no_module_that_only_another_proof_imported(proven: Patchq, i
     assert "no attribute 'validate'" in found["up/second"][1]
 
 
-def test_a_fork_keeps_no_module_of_a_tree(proven: Patchq, in_forks: str) -> None:
+def test_a_fork_keeps_no_module_of_a_tree(proven: Patchq, in_forks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")  # with those that are installed, too
     text = proven.layout.lock.read_text()
     proven.layout.lock.write_text(text + '\n[upstreams.up.build]\ndistribution = "pkg"\npackage = "pkg"\n')
     (proven.tree() / "pkg" / "mod.py").write_text("def f():\n    return 2\n")
