@@ -22,7 +22,7 @@ ROOM = 2 << 30
 _VARIABLE = "PATCHQ_TESTS_IN_MEMORY"
 _FAILED = pytest.StashKey[bool]()
 #: What is tested there: a folder, or a file. Tests of whole upstreams are not: their trees and wheels have gigabytes.
-SMALL = ("scenarios", "test_killed.py", "test_power_cut.py", "test_template.py")
+SMALL = ("scenarios", "git", "test_killed.py", "test_power_cut.py", "test_template.py")
 
 
 def choose(config: pytest.Config) -> None:
