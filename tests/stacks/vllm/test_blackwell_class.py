@@ -74,6 +74,17 @@ def test_flashinfer_comes_first(upstream_import: Load, cuda_platform: ModuleType
     assert order[:2] == ["FLASHINFER", "FLASH_ATTN"]
 
 
+@pytest.mark.parametrize("capability", CLASS)
+def test_not_where_a_draft_attends_to_what_comes_after(
+    upstream_import: Load, cuda_platform: ModuleType, capability: tuple[int, int]
+) -> None:
+    """Where a release asks: FlashInfer's kernels for that are another's, and it has FlashAttention first."""
+    interface, ask = upstream_import("vllm.platforms.interface"), cuda_platform._get_backend_priorities
+    if "use_non_causal" in inspect.signature(ask).parameters:
+        order = [b.name for b in ask(False, interface.DeviceCapability(*capability), use_non_causal=True)]
+        assert order[:2] == ["FLASH_ATTN", "FLASHINFER"]
+
+
 @pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
 def test_and_only_there(upstream_import: Load, cuda_platform: ModuleType, capability: tuple[int, int]) -> None:
     interface = upstream_import("vllm.platforms.interface")

@@ -47,6 +47,9 @@ def warnings_on(
             marlin.prepare_nvfp4_moe_layer_for_marlin(layer, *[None] * 6, is_act_and_mul=True)
 
         calls = {"linear": linear, "moe": moe}
+    compressed = compressed_tensors(upstream_import, monkeypatch)
+    # A release whose MXFP4 experts of compressed tensors don't warn before they are prepared has none of their own.
+    calls["compressed"] = compressed or calls["moe"]
 
     def prepare(function: str, major: int, minor: int) -> list[str]:
         class Faked(interface.Platform):  # type: ignore[name-defined, misc]
@@ -67,7 +70,32 @@ def warnings_on(
     return prepare
 
 
-FUNCTIONS = ["linear", "moe"]
+def compressed_tensors(
+    upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[object], None] | None:
+    """Where MXFP4 experts of compressed tensors are given to Marlin, if they warn there with the others' words."""
+    folder = "vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe"
+    try:
+        module = upstream_import(f"{folder}.compressed_tensors_moe_w4a4_mxfp4")
+    except ModuleNotFoundError:
+        return None
+    if not hasattr(module, "warn_if_no_native_fp4"):
+        return None
+
+    def leave(layer: object) -> None:
+        raise Left
+
+    def prepare(layer: object) -> None:
+        packed = {f"{name}_weight_packed": torch.zeros(2, 4, 4, dtype=torch.uint8) for name in ("w13", "w2")}
+        monkeypatch.setattr(module, "prepare_moe_fp4_layer_for_marlin", leave)
+        method = SimpleNamespace(use_cutlass_mxfp4=False, mxfp4_backend=None)
+        cls = module.CompressedTensorsW4A4Mxfp4MoEMethod
+        cls.process_weights_after_loading(method, SimpleNamespace(**packed))
+
+    return prepare
+
+
+FUNCTIONS = ["linear", "moe", "compressed"]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

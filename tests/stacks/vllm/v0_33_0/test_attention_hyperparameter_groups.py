@@ -49,6 +49,8 @@ def grouped(
 
     def check(found: list[Any]) -> list[list[str]]:
         for group in found:
+            assert group.backend is backend.FlashInferBackend
+            assert isinstance(group.kv_cache_spec, interface.FullAttentionSpec)
             shared = utils.infer_global_hyperparameters(
                 utils.get_per_layer_parameters(config, group.layer_names, backend.FlashInferImpl)
             )
@@ -106,6 +108,7 @@ def test_each_hyperparameter_splits(grouped: Callable[..., Any], runner: str, ot
 def test_layers_that_agree_share_a_builder(grouped: Callable[..., Any], runner: str) -> None:
     assert grouped(runner, {"a": {"window": 128}, "b": {"window": 128}, "c": {}}) == [["a", "b"], ["c"]]
     assert grouped(runner, {"a": {}, "b": {}}) == [["a", "b"]]
+    assert grouped(runner, {"a": {"window": 128}, "b": {"window": 256}}) == [["a"], ["b"]], "they share no window"
 
 
 @pytest.mark.parametrize("runner", [*RUNNERS, "draft"])
@@ -125,3 +128,16 @@ def test_other_backends_are_as_they_were(upstream_import: Load, grouped: Callabl
     assert grouped(runner, EAGLE) == [["draft.0"], ["t.1", "t.3"]]
     base = upstream_import("vllm.v1.attention.backend").AttentionBackend
     assert base.get_plan_key(SimpleNamespace()) is None
+
+
+@pytest.mark.parametrize(("window", "left"), [((127, 0), 127), ((-1, -1), -1), (None, -1)])
+def test_a_layers_window_is_what_it_was(upstream_import: Load, config: Any, window: Any, left: int) -> None:
+    """Read as before, of an implementation too that has none."""
+    utils, backend = upstream_import("vllm.v1.attention.backends.utils"), upstream_import(BACKEND)
+    base = upstream_import("vllm.model_executor.layers.attention_layer_base").AttentionLayerBase
+    layer = type("Layer", (base,), dict.fromkeys(base.__abstractmethods__))()
+    layer.impl = object.__new__(backend.FlashInferImpl)
+    vars(layer.impl).update(sliding_window=window, scale=0.125)
+    config.compilation_config.static_forward_context = {"a": layer}
+    (found,) = utils.get_per_layer_parameters(config, ["a"], backend.FlashInferImpl).values()
+    assert found == utils.PerLayerParameters(left, None, 0.125, has_sinks=False)
