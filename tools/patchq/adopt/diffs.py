@@ -50,7 +50,8 @@ class Section:
 def sections(diff: bytes) -> list[Section]:
     """The files of a diff.
 
-    :raises OddDiff: for binary ones, names in quotes, and hunks whose lines and counts disagree.
+    :raises OddDiff: for binary ones, names in quotes, one that ends in a file's name, and hunks whose lines and counts
+        disagree.
     """
     lines = diff.split(b"\n")
     found: list[Section] = []
@@ -107,6 +108,8 @@ def _tail(name: bytes) -> bytes:
 
 
 def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
+    if at + 1 == len(lines) or not lines[at + 1].startswith(b"+++ "):
+        raise OddDiff
     old, new = lines[at][4:], lines[at + 1][4:]
     at += 2
     section.created |= old.split(b"\t")[0] == b"/dev/null" or bool(_EPOCH.search(old))

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from patchq.errors import FormatError
 from patchq.formats.header import Ident
 from patchq.system import runner
 
@@ -164,7 +165,10 @@ def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
     """An author as git would write one into a commit; ``date`` in any form that git reads, or empty for now.
 
     :raises runner.CommandError: where git takes none of it.
+    :raises FormatError: for a NUL byte, which git can't be told.
     """
+    if "\0" in name + email + date:
+        raise FormatError(f"{name + ' ' + email + ' ' + date!r} names an author with a NUL byte", hint="take it out")
     env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
     out = git.run("var", "GIT_AUTHOR_IDENT", env=env).decode("utf-8", "replace").rstrip("\n")
     who, when, zone = out.rsplit(" ", 2)
