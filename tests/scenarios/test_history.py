@@ -164,6 +164,32 @@ def test_a_file_that_was_renamed_before_and_after(wide: Patchq, upstream: Path) 
     assert f"landed as {landed[:12]}" in cell["evidence"]
 
 
+def test_a_rename_that_upstream_took_with_the_rest_in_two_commits(stack: Patchq, upstream: Path) -> None:
+    tree = stack.tree()
+    (tree / "pkg/mod.py").rename(tree / "pkg/other.py")
+    (tree / "b.txt").write_bytes(numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK))
+    stack.ok("new", "up", "moved", "-s", "-m", "Move and double\n\nFor the test.")
+    git(upstream, "mv", "pkg/mod.py", "pkg/other.py")
+    one = commit_files(upstream, {}, "Move it (#90)")
+    two = commit_files(upstream, {"b.txt": numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)}, "The rest (#91)")
+    b = (upstream / "b.txt").read_bytes().replace(b"total * 2", b"total << 1")
+    commit_files(upstream, {"b.txt": b, "pkg/other.py": b"def f():\n    return 2\n"}, "Go on")
+    cell = judged(stack, upstream, patch="moved")
+    assert (cell["outcome"], cell["grade"]) == ("absorbed", "contained")
+    assert f"landed as {one[:12]} (pull request 90, v2), {two[:12]} (pull request 91, v2)" in cell["evidence"]
+
+
+def test_a_file_that_upstream_moved_elsewhere_is_not_gone(stack: Patchq, upstream: Path) -> None:
+    """The patch removes it, and puts something else in its place; upstream has it still, under another name."""
+    tree = stack.tree()
+    (tree / "pkg/mod.py").unlink()
+    (tree / "pkg/new.py").write_text("def g():\n    return 3\n")
+    stack.ok("new", "up", "gone", "-s", "-m", "Remove it\n\nFor the test.")
+    git(upstream, "mv", "pkg/mod.py", "pkg/other.py")
+    commit_files(upstream, {"pkg/new.py": b"def g():\n    return 3\n"}, "Move it (#90)")
+    assert judged(stack, upstream, patch="gone")["outcome"] != "absorbed"
+
+
 def test_lines_that_moved_to_another_file_are_no_revert(proven: Patchq, upstream: Path) -> None:
     """git would add them a second time, where they were."""
     has_it(upstream)

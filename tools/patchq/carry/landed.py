@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -128,17 +128,22 @@ class Line:
             self._ids.update(zip(wanted, ids, strict=True))
         return [n for n in likely if patch_id and self._ids[n] == patch_id]
 
-    def versions(self, path: bytes, first: TreeEntry | None) -> list[Version]:
-        """A file through the commits, to where it was renamed."""
+    def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[Version]:
+        """A file through the commits, to where it was renamed.
+
+        :param made: places of which one, if it was renamed to it, is another file, and this one is gone.
+        """
         found, after = [Version(-1, path, first)], -1
         while True:
             for number, change in self.touching.get(path, ()):
                 if number > after:
                     found.append(Version(number, path, change.new))
-                    if change.new is None and (place := self._renamed(number).get(path)):
+                    place = self._renamed(number).get(path) if change.new is None else None
+                    if place and place not in made:
                         break
             else:
                 return found
+            assert place is not None
             after, path = number, place
             entry = next(c.new for c in self.changes[number] if c.path == place)
             found[-1] = Version(number, path, entry)
@@ -240,7 +245,9 @@ class Landed:
         if not patch.edits or not any(path in line.touching for path in patch.paths):
             return None
         same = line.same(patch, self.patch_ids.get(patch.name, ""))
-        tracks = {e.path: line.versions(e.path, e.old) for e in patch.edits}
+        # A rename is a file that goes and one that comes: what upstream renamed as the patch does has gone, too.
+        comes = {e.path for e in patch.edits if e.old is None}
+        tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
         line.read([v.entry for versions in tracks.values() for v in versions])
         line.read([e.new for e in patch.edits])
         line.read_diffs({v.number for versions in tracks.values() for v in versions})
