@@ -6,7 +6,8 @@ have them. Classes whose truth is known:
 as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
 upstream reverted on the way: that is of the class taken-back, which is not.
 reverted: the commit, onto the release with the commit taken back by git's merge.  near: one word of one added line
-is another.  partial: the commit with a later release's commit.  later: a commit that came after the release.  Not upstream.
+is another.  partial: the commit with a later release's commit.  later: a commit that came after the release, and that no commit up to it
+names by its number, as one that picks several does.  Not upstream.
 
 Beside it `git cherry` (the patch id is in the range) and what `git rebase` drops (a merge that adds nothing).
 """
@@ -53,6 +54,8 @@ class Bench:
         there = {info.commit for info in way}
         self.stack = [info for info in self.stack if info.commit in there]
         self.stack = self.stack[:most]
+        # A release's branch takes several of main's commits as one, and says their numbers.
+        self.numbers = {number for w in way for number in re.findall(r"#(\d+)", w.message)}
         self.reverted = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
         self.dice = random.Random(2026)
 
@@ -61,7 +64,7 @@ class Bench:
 
     def cases(self, after: str) -> Iterator[Case]:
         """The cases onto this release; ``after``: a release that comes later."""
-        later = self.git.log(f"{self.onto}..{self.commit(after)}")
+        later = [i for i in self.git.log(f"{self.onto}..{self.commit(after)}") if number_of(i) not in self.numbers]
         for n, info in enumerate(self.stack):
             kind = "taken-back" if info.commit in self.reverted else "as-is"
             yield Case(kind, info.commit, self.onto)
@@ -125,6 +128,12 @@ class Bench:
                 changed = self.with_files(info.commit, {change.path: entry}, info)
                 return self.made(self.tree(changed), info.parents[0], info)
         return None
+
+
+def number_of(info: CommitInfo) -> str:
+    """Of a commit's pull request, at the end of its subject; empty where there is none."""
+    found = re.search(r"\(#(\d+)\)$", info.message.split("\n", 1)[0])
+    return found[1] if found else ""
 
 
 def takes_back(info: CommitInfo, other: CommitInfo) -> bool:

@@ -1,4 +1,4 @@
-// FlashInfer v0.6.1's radix top-k kernels that several blocks share a row in, behind C functions. For backports.py.
+// FlashInfer v0.6.1's radix top-k kernels that several blocks share a row in, behind C functions. For flashinfer_backports.py.
 #include <cub/cub.cuh>
 #include "math.cuh"
 #include "topk.cuh"

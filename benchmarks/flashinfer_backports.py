@@ -1,7 +1,7 @@
 """What two backports of FlashInfer's do on a GPU that nobody needs to have SM12x for. Prints JSON.
 
-    python benchmarks/backports.py build .patchq/trees FOLDER     where nvcc and the applied set `gb10` are; no GPU
-    python benchmarks/backports.py run FOLDER                     where torch and a GPU with SM90 are; a minute
+    python benchmarks/flashinfer_backports.py build .patchq/trees FOLDER     where nvcc and the applied set `gb10` are; no GPU
+    python benchmarks/flashinfer_backports.py run FOLDER                     where torch and a GPU with SM90 are; a minute
 
 v0.6.1's own kernels and launchers, compiled for sm_90a from the patched tree and from that tree without the one patch
 (the guards of two functions of quantization.cuh lowered to 900, for both alike).
@@ -74,17 +74,17 @@ def build(trees: Path, out: Path) -> None:
             kernels = folder / build
             of_tree(flashinfer, f"{CUTLASS_BACKEND}/cutlass_fused_moe_kernels.cuh", kernels / "kernels.cuh",
                     None if patched else "moe-padding-rows")  # fmt: skip
-            sources = [HERE / "backports/padding_rows.cu", *(flashinfer / source for source in CPP_SOURCES),
+            sources = [HERE / "flashinfer_backports/padding_rows.cu", *(flashinfer / source for source in CPP_SOURCES),
                        flashinfer / "csrc/nv_internal/cpp/common/envUtils.cpp"]  # fmt: skip
             compiled([*moe, "-O3", f"-I{kernels}"], sources, out / f"moe_{build}.so")
             header = kernels / "topk.cuh"
             of_tree(flashinfer, "include/flashinfer/topk.cuh", header, None if patched else "topk-group-reset")
             top_k_of = ["-std=c++17", "--expt-relaxed-constexpr", "-O3", f"-I{flashinfer / 'include/flashinfer'}"]
-            compiled([f"-I{kernels}", *top_k_of], [HERE / "backports/topk.cu"], out / f"topk_{build}.so")
+            compiled([f"-I{kernels}", *top_k_of], [HERE / "flashinfer_backports/topk.cu"], out / f"topk_{build}.so")
             text, count = WAIT.subn(LATE, header.read_text())
             assert count == 1, "the place where blocks wait has moved"
             header.write_text(text)
-            compiled([f"-I{kernels}", *top_k_of], [HERE / "backports/topk.cu"], out / f"topk_{build}_late.so")
+            compiled([f"-I{kernels}", *top_k_of], [HERE / "flashinfer_backports/topk.cu"], out / f"topk_{build}_late.so")
 
 
 def of_tree(flashinfer: Path, source: str, to: Path, without: str | None) -> None:

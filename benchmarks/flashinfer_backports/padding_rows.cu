@@ -1,5 +1,5 @@
 // FlashInfer v0.6.1's expandInputRows and doActivation, MXFP8 for MXFP4 weights, behind C functions: of the tree as it is,
-// or without one patch. For backports.py.
+// or without one patch. For flashinfer_backports.py.
 #include "kernels.cuh"
 
 namespace ck = tensorrt_llm::kernels::cutlass_kernels;
