@@ -26,6 +26,9 @@ Load = Callable[[str], ModuleType]
 HIDDEN = 2880
 LAYERS = "vllm.model_executor.layers"
 TARGET = {"lm_head": "mxfp4"}
+EQUIVALENT_MUTANTS = {
+    "77c8592689": "it stands where the checkpoint's method was found to be there; a type checker is told"
+}
 
 
 @pytest.fixture
@@ -93,6 +96,23 @@ def test_no_other_option_reaches_it(
     )
     named = head_of(one_rank, quant_config(targets=TARGET))
     assert type(named.quant_method).__name__ == "Mxfp4OnlineLinearMethod"
+
+
+def test_a_head_that_the_checkpoint_has_quantized_is_quantized_again(
+    upstream_import: Load, one_rank: ModuleType, quant_config: Callable[..., Any], marlin: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """From what the checkpoint's own method makes of it, as linear layers are; without a target it keeps that."""
+    head = head_of(one_rank, quant_config(targets=TARGET))
+    resolve = upstream_import(f"{LAYERS}.quantization.base_config").resolve_quant_method
+    base = upstream_import(f"{LAYERS}.linear").LinearMethodBase
+    theirs = type("Quantized", (base,), {"create_weights": None, "apply": None})()
+    for given, again in ((TARGET, True), ({"re:.*qkv_proj": "mxfp4"}, False)):
+        online = quant_config(targets=given)
+        monkeypatch.setattr(online, "get_quant_method", lambda layer, prefix: theirs)
+        made = resolve(online, head, "lm_head")
+        assert getattr(made, "requantization_source", None) is (theirs if again else None)
+        assert (made is theirs) is not again
 
 
 def test_a_tied_head_is_refused(
