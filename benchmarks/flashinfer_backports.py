@@ -84,7 +84,9 @@ def build(trees: Path, out: Path) -> None:
             text, count = WAIT.subn(LATE, header.read_text())
             assert count == 1, "the place where blocks wait has moved"
             header.write_text(text)
-            compiled([f"-I{kernels}", *top_k_of], [HERE / "flashinfer_backports/topk.cu"], out / f"topk_{build}_late.so")
+            compiled(
+                [f"-I{kernels}", *top_k_of], [HERE / "flashinfer_backports/topk.cu"], out / f"topk_{build}_late.so"
+            )
 
 
 def of_tree(flashinfer: Path, source: str, to: Path, without: str | None) -> None:
