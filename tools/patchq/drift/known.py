@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from patchq import __version__
@@ -14,6 +15,8 @@ from patchq.system import fsio
 from patchq.system.paths import Layout
 
 _VERSION = 1
+#: Modules beside this one that say what is shared: a checkout's version stays the same while they change.
+_READERS = ("bodies", "outline", "shared")
 #: What else than this patchq and Python says where definitions are.
 _PARSERS = ("tree-sitter", "tree-sitter-cuda")
 
@@ -28,7 +31,8 @@ class Known:
         from importlib import metadata  # it brings the email package
 
         self._path = layout.private / "check" / "one-definition.json"
-        self._by = [__version__, sys.version_info[:3], [metadata.version(name) for name in _PARSERS]]
+        readers = [fsio.sha256_file(Path(__file__).with_name(f"{name}.py")) for name in _READERS]
+        self._by = [__version__, readers, sys.version_info[:3], [metadata.version(name) for name in _PARSERS]]
         self._sets: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
         self._new = False

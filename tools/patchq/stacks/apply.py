@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from patchq.errors import UserError
@@ -17,7 +18,6 @@ from patchq.project.stack import Remembered, Stack, State, find_patch, load_stac
 from patchq.sources.pins import Base, Fetcher
 from patchq.stacks.engine import Engine, Incoming
 from patchq.system import fsio
-from patchq.system.together import at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,9 @@ def apply(
         states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
         trees = {name: (project.worktree(name), state.tip if state else None) for name, state in states.items()}
         # What git says of each worktree takes longest when nothing has changed: ask at once.
-        looks = at_once(lambda item: item[0].refuse_edits(item[1]), trees.values())
-        heads = {name: look.head for name, look in zip(trees, looks, strict=True)}
+        with ThreadPoolExecutor(max(1, len(trees))) as pool:
+            looks = pool.map(lambda item: item[0].refuse_edits(item[1]), trees.values())
+            heads = {name: look.head for name, look in zip(trees, looks, strict=True)}
         bases = bases_of(project, stacks, states, offline)
         plans = [
             plan(project, stack, base, states[stack.pin.upstream], set_name, stop.get(stack.pin.upstream, ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from patchq.names import show_path
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
 from patchq.system import fsio
-from patchq.system.together import at_once
 
 if TYPE_CHECKING:
     from patchq.formats.jsonlines import Problem
@@ -49,10 +49,11 @@ def status(project: Project, set_name: str = "") -> list[StackStatus]:
     trees = [
         project.worktree(stack.pin.upstream) if state else None for stack, state in zip(stacks, states, strict=True)
     ]
-    looks = at_once(lambda tree: tree.status() if tree else None, trees)
-    return [
-        _stack_status(project, stack, state, tree) for stack, state, tree in zip(stacks, states, looks, strict=True)
-    ]
+    with ThreadPoolExecutor(max(1, len(trees))) as pool:
+        looks = pool.map(lambda tree: tree.status() if tree else None, trees)
+        return [
+            _stack_status(project, stack, state, tree) for stack, state, tree in zip(stacks, states, looks, strict=True)
+        ]
 
 
 def _stack_status(project: Project, stack: Stack, state: State | None, tree: TreeStatus | None) -> StackStatus:
