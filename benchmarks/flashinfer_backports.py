@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lowered import lowered
 
 HERE = Path(__file__).resolve().parent
 EXPERTS, TOP_K, WIDTH = 128, 4, 2944  # gpt-oss-120b, padded as FlashInfer's callers do
@@ -39,6 +40,8 @@ UNWRITTEN = 0xEE
 ROWS, VOCABULARY = 8, 201088  # FP32: four blocks a row on an H100, nine on a GB10
 CUTLASS_BACKEND = "csrc/fused_moe/cutlass_backend"
 QUANTIZATION = "tensorrt_llm/kernels/quantization.cuh"
+#: What rounds to MXFP8, and where a scale lies.
+LOWERED = ("cvt_warp_fp16_to_mxfp8", "cvt_quant_get_sf_out_offset")
 #: Where a block waits for its group, and what makes half of the blocks look late.
 WAIT = re.compile(r"(void wait_ge\([^{]*\{\s*if \([^{]*\{)")
 LATE = r"\1 if (blockIdx.x & 1) for (int i = 0; i < 100; ++i) __nanosleep(1000);"
@@ -65,7 +68,8 @@ def build(trees: Path, out: Path) -> None:
             (folder / name).touch()
         (folder / "curand_kernel.h").write_text(CURAND)
         (folder / QUANTIZATION).parent.mkdir(parents=True)
-        lowered(flashinfer / "csrc/nv_internal" / QUANTIZATION, folder / QUANTIZATION)
+        source = flashinfer / "csrc/nv_internal" / QUANTIZATION
+        (folder / QUANTIZATION).write_text(lowered(source.read_text(), LOWERED))
         moe = [*options, f"-I{flashinfer / CUTLASS_BACKEND}", f"-I{flashinfer / 'include/flashinfer'}",
                "-DUSING_OSS_CUTLASS_MOE_GEMM"]  # fmt: skip
         common = [flashinfer / source for source in COMMON_SOURCES]
@@ -100,19 +104,6 @@ def of_tree(flashinfer: Path, source: str, to: Path, without: str | None) -> Non
             subprocess.run(["git", "apply", "-R", f"--include={source}", str(patch)], cwd=text, check=True)
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(work, to)
-
-
-def lowered(source: Path, to: Path) -> None:
-    """The guards of what rounds to MXFP8 and of where a scale lies, from SM100 to SM90."""
-    lines, function, count = source.read_text().split("\n"), "", 0
-    for number, line in enumerate(lines):
-        if found := re.search(r"\b(cvt_\w+|quantize_\w+|fp\d+_\w+|silu\w*|block_scale\w*)\(", line):
-            function = found[1]
-        if "__CUDA_ARCH__ >= 1000" in line and function in ("cvt_warp_fp16_to_mxfp8", "cvt_quant_get_sf_out_offset"):
-            lines[number] = line.replace("__CUDA_ARCH__ >= 1000", "__CUDA_ARCH__ >= 900")
-            function, count = "", count + 1  # its first alone
-    assert count == 2, "the guards have moved"
-    to.write_text("\n".join(lines))
 
 
 def compiled(options: list[str], sources: list[Path], to: Path) -> None:

@@ -16,7 +16,6 @@ Four questions, each answered by medians of CUDA graph replays:
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 
 import torch
 import triton
+from lowered import lowered
 
 REPEATS, INNER = 25, 20
 BINDINGS = """
@@ -66,20 +66,8 @@ def lowered_flashinfer(work: Path) -> Callable[..., Any]:
 
     shutil.copytree(env.FLASHINFER_CSRC_DIR, work / "csrc")
     path = work / "csrc/nv_internal/tensorrt_llm/kernels/quantization.cuh"
-    lines = path.read_text().split("\n")
-    wanted, function, lowered = (
-        ("cvt_warp_fp16_to_mxfp8", "quantize_with_block_size", "cvt_quant_get_sf_out_offset"),
-        "",
-        0,
-    )
-    for number, line in enumerate(lines):
-        if found := re.search(r"\b(cvt_\w+|quantize_\w+|fp\d+_\w+|silu\w*|block_scale\w*)\(", line):
-            function = found[1]
-        if "__CUDA_ARCH__ >= 1000" in line and function in wanted:
-            lines[number] = line.replace("__CUDA_ARCH__ >= 1000", "__CUDA_ARCH__ >= 900")
-            lowered += 1
-    assert lowered >= len(wanted), "the kernel's guards have moved"
-    path.write_text("\n".join(lines))
+    wanted = ("cvt_warp_fp16_to_mxfp8", "quantize_with_block_size", "cvt_quant_get_sf_out_offset")
+    path.write_text(lowered(path.read_text(), wanted))
     env.FLASHINFER_CSRC_DIR = work / "csrc"
     quantize: Callable[..., Any] = flashinfer.mxfp8_quantize
     return quantize

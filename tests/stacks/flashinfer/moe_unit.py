@@ -56,8 +56,9 @@ def host_options(trees: Path, folder: Path) -> list[str]:
     """nvcc's options for a .cpp that includes launchers of CUTLASS's kernels, where only what the host does is asked.
 
     No kernel is compiled, and there is no device's half: it takes a quarter of the time. What the host's compiler
-    can't read is left out of CUTLASS's headers: the launch itself. Whether nvcc takes the source isn't seen: a proof
-    that says so compiles a unit with nvcc too.
+    can't read is left out of CUTLASS's headers: the launch itself. Whether nvcc takes the source isn't seen, nor are
+    conversions that it refuses and GCC, told to be permissive, does not: a proof that says so compiles a unit with
+    nvcc too.
     """
     headers, here = trees / "cutlass" / "include", folder / "launching_nothing"
     for header in sorted((headers / "cutlass").rglob("*.h*")):
