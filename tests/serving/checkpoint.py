@@ -1,16 +1,20 @@
 """A gpt-oss made on the spot: random weights, in the format that the hub's checkpoint has. And an Eagle3 draft for it.
 
-    python tests/serving/checkpoint.py FOLDER [--size full|tiny] [--layers 2] [--device cuda]
+    python tests/serving/checkpoint.py FOLDER [--size full|tiny] [--layers 2] [--echo] [--device cuda]
 
 Experts are MXFP4 blocks and scales, everything else is BF16, a file for each layer and an index. The router's logits
 are spread wide, so that a rounding seldom chooses another expert, and if it does, one of little weight. The tokenizer
 has a word for each token (``t17``), so that programs which want text can be used.
+
+Nothing that a random draft says is accepted. With ``--echo`` the head leans on the embeddings so far that in about
+half of all places the likeliest token is the last one again, and the draft says what it last saw.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,24 +109,35 @@ def layer(weights: Weights, size: Size, number: int) -> dict[str, torch.Tensor]:
     return {f"model.layers.{number}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def shards(size: Size, seed: int, device: str) -> Iterator[dict[str, torch.Tensor]]:
+def leaning(size: Size) -> float:
+    """How much of the head is the embeddings, for an echo: the last token's logit is then about the largest of the others.
+
+    That one is some ``sqrt(2 ln V)`` standard deviations up; the last token's is ``sqrt(hidden)`` times as much as its
+    part in the head, less what the layers add to its embedding.
+    """
+    return 1.6 * math.sqrt(2 * math.log(size.vocabulary) / size.hidden)
+
+
+def shards(size: Size, seed: int, device: str, echo: bool) -> Iterator[dict[str, torch.Tensor]]:
     """The tensors of the model, a layer at a time, so that no more than one is in memory."""
     weights = Weights(seed, device)
     for number in range(size.layers):
         yield layer(weights, size, number)
-    yield {
-        "model.embed_tokens.weight": weights.normal(size.vocabulary, size.hidden, std=1.0),
-        "model.norm.weight": weights.normal(size.hidden, std=0.1, mean=1.0),
-        "lm_head.weight": weights.normal(size.vocabulary, size.hidden, std=3 * size.hidden**-0.5),
-    }
+    embeddings = weights.normal(size.vocabulary, size.hidden, std=1.0)
+    norm = weights.normal(size.hidden, std=0.1, mean=1.0)
+    head = weights.normal(size.vocabulary, size.hidden, std=3 * size.hidden**-0.5)
+    if echo:
+        part = leaning(size)
+        head = math.sqrt(1 - part**2) * head + part * 3 * size.hidden**-0.5 * embeddings
+    yield {"model.embed_tokens.weight": embeddings, "model.norm.weight": norm, "lm_head.weight": head}
 
 
-def write(folder: Path, size: Size, seed: int = 0, device: str = "cpu") -> None:
+def write(folder: Path, size: Size, seed: int = 0, device: str = "cpu", echo: bool = False) -> None:
     """Make the checkpoint: config, weights, index, tokenizer."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config(size), indent=1) + "\n")
     places: dict[str, str] = {}
-    for number, tensors in enumerate(shards(size, seed, device), 1):
+    for number, tensors in enumerate(shards(size, seed, device, echo), 1):
         name = f"model-{number:05}-of-{size.layers + 1:05}.safetensors"
         save_file({key: tensor.cpu().contiguous() for key, tensor in tensors.items()}, folder / name, {"format": "pt"})
         places |= dict.fromkeys(tensors, name)
@@ -150,8 +165,11 @@ def write_tokenizer(folder: Path, vocabulary: int) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(said, indent=1) + "\n")
 
 
-def write_draft(folder: Path, size: Size, seed: int = 7, device: str = "cpu") -> None:
-    """An Eagle3 draft of one layer: no sinks, no window, so that its attention differs from each of the target's."""
+def write_draft(folder: Path, size: Size, seed: int = 7, device: str = "cpu", echo: bool = False) -> None:
+    """An Eagle3 draft of one layer: no sinks, no window, so that its attention differs from each of the target's.
+
+    An echo's adds up what it sees, its layer adds little to that, and its head is the target's.
+    """
     weights, hidden = Weights(seed, device), size.hidden
     width, kv, inner = size.heads * size.head_dim, size.kv_heads * size.head_dim, 2 * size.hidden
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,6 +196,11 @@ def write_draft(folder: Path, size: Size, seed: int = 7, device: str = "cpu") ->
         tensors[f"midlayer.{name}.weight"] = weights.normal(rows, k, std=k**-0.5)
     for norm in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
         tensors[f"midlayer.{norm}.weight"] = weights.normal(hidden, std=0.1, mean=1.0)
+    if echo:
+        tensors["fc.weight"] = torch.eye(hidden, dtype=torch.bfloat16).repeat(1, 3)
+        for name in ("midlayer.self_attn.o_proj.weight", "midlayer.mlp.down_proj.weight"):
+            tensors[name] = 0.25 * tensors[name]
+        del tensors["lm_head.weight"]  # vLLM then takes the target's
     save_file({key: tensor.cpu() for key, tensor in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, size.vocabulary)
 
@@ -187,13 +210,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="gets target/ and draft/")
     parser.add_argument("--size", choices=SIZES, default="full")
     parser.add_argument("--layers", type=int)
+    parser.add_argument("--echo", action="store_true", help="a model that repeats itself, and a draft that is accepted")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     size = SIZES[given.size]
     if given.layers:
         size = Size(**{**vars(size), "layers": given.layers})
-    write(given.folder / "target", size, device=given.device)
-    write_draft(given.folder / "draft", size, device=given.device)
+    write(given.folder / "target", size, device=given.device, echo=given.echo)
+    write_draft(given.folder / "draft", size, device=given.device, echo=given.echo)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python tests/serving/engine.py SPEC.json OUT.json
 
 ``SPEC.json``: ``model``, ``engine`` (arguments of ``vllm.LLM``), ``prompts`` (lists of tokens), ``passes`` (each with
-``name``, ``max_tokens``, and ``prompt_logprobs``, ``alone`` where wanted), and ``capability`` where vLLM is to take
+``name``, ``max_tokens``, and ``prompt_logprobs``, ``alone``, ``temperature`` where wanted), and ``capability`` where vLLM is to take
 the GPU for another, as ``sm90_flashinfer.py`` of the proofs does. An engine that can't be made is an answer too.
 """
 
@@ -74,8 +74,8 @@ def run_pass(llm: Any, prompts: list[list[int]], wanted: dict[str, Any]) -> tupl
     from vllm import SamplingParams
 
     params = SamplingParams(
-        max_tokens=wanted["max_tokens"], temperature=0, ignore_eos=True, detokenize=False, logprobs=1,
-        prompt_logprobs=1 if wanted.get("prompt_logprobs") else None,
+        max_tokens=wanted["max_tokens"], temperature=wanted.get("temperature", 0), seed=17, ignore_eos=True,
+        detokenize=False, logprobs=1, prompt_logprobs=1 if wanted.get("prompt_logprobs") else None,
     )  # fmt: skip
     chosen = [prompts[i] for i in wanted.get("prompts", range(len(prompts)))]
     given = [{"prompt_token_ids": prompt} for prompt in chosen]

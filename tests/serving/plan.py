@@ -45,6 +45,8 @@ class Case:
 
 
 GREEDY = {"name": "batched", "max_tokens": 48}
+#: With the logits of the made model this is neither greedy nor noise.
+SAMPLED = {**GREEDY, "temperature": 0.3}
 GRAPHS = {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8]}}
 FLASHINFER = {"attention_backend": "FLASHINFER"}
 EVERY_RELEASE = (
@@ -57,8 +59,10 @@ EVERY_RELEASE = (
     Case("marlin, again", passes=(WHOLE, ALONE), builds=("patched",)),
     Case("CUDA graphs, again", GRAPHS, (WHOLE, ALONE), builds=("patched",), beside="CUDA graphs"),
     Case("FlashInfer, taken for SM121", FLASHINFER, capability=SM121),
-    Case("Eagle3", passes=(GREEDY,), draft=True),
-    Case("Eagle3, FlashInfer, taken for SM121", FLASHINFER, (GREEDY,), capability=SM121, draft=True),
+    Case("no draft", passes=(GREEDY,), beside="no draft"),
+    Case("Eagle3", passes=(GREEDY,), draft=True, beside="no draft"),
+    Case("Eagle3, FlashInfer, taken for SM121", FLASHINFER, (GREEDY,), capability=SM121, draft=True,
+         beside="no draft"),
     Case("sinks off", env={"VLLM_ATTENTION_SINKS": "false"}, truth=NO_SINKS, builds=("patched",)),
     Case("Triton top-k", env={"VLLM_MOE_TRITON_TOPK": "1"}, builds=("patched",)),
     Case("FP8 KV cache", {"kv_cache_dtype": "fp8"}),
@@ -83,12 +87,20 @@ ONLINE = (
 )  # fmt: skip
 #: What v0.13.0 has and later releases don't, and its patches with it.
 SECOND_RUNNER = {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+#: The second runner keeps drafted tokens on the GPU; it is the asynchronous scheduler that leaves room for them.
+ASYNC = {"async_scheduling": True}
 V0_13 = (
     Case("--mxfp4-backend marlin", {"mxfp4_backend": "marlin"}),
     Case("--mxfp4-backend triton", {"mxfp4_backend": "triton"}, builds=("patched",), beside="Triton experts"),
-    Case("Eagle3, second runner", passes=(GREEDY,), env=SECOND_RUNNER, draft=True),
-    Case("Eagle3, second runner, drafts by argmax", passes=(GREEDY,), env=SECOND_RUNNER, draft=True,
+    Case("Eagle3, second runner", ASYNC, (GREEDY,), env=SECOND_RUNNER, draft=True, beside="no draft"),
+    Case("Eagle3, second runner, drafts by argmax", ASYNC, (GREEDY,), env=SECOND_RUNNER, draft=True, beside="no draft",
          speculation={"draft_sample_method": "greedy"}, builds=("patched",)),
+    # The answers are the target's own samples; how drafts are chosen decides only how many of them are used.
+    Case("second runner, sampled", ASYNC, (SAMPLED,), env=SECOND_RUNNER, beside="second runner, sampled"),
+    Case("Eagle3, second runner, sampled", ASYNC, (SAMPLED,), env=SECOND_RUNNER, draft=True,
+         beside="second runner, sampled"),
+    Case("Eagle3, second runner, sampled, drafts by argmax", ASYNC, (SAMPLED,), env=SECOND_RUNNER, draft=True,
+         speculation={"draft_sample_method": "greedy"}, builds=("patched",), beside="second runner, sampled"),
 )  # fmt: skip
 
 
@@ -103,7 +115,7 @@ def cases(release: str) -> list[Case]:
     """Of a vLLM release, such as ``0.20.0``."""
     major, minor = (int(part) for part in release.split(".")[:2])
     own = LAYERS if (major, minor) < (0, 27) else ONLINE
-    all_of_them = [*EVERY_RELEASE[:8], *own, *EVERY_RELEASE[8:]]
+    all_of_them = [*EVERY_RELEASE[:9], *own, *EVERY_RELEASE[9:]]
     return [*map(by_variable, [*all_of_them, *V0_13])] if (major, minor) < (0, 14) else all_of_them
 
 

@@ -130,6 +130,25 @@ def test_the_draft_fits_the_target(tmp_path: Path) -> None:
     assert tensors["lm_head.weight"].shape[0] == size.vocabulary
 
 
+@pytest.mark.parametrize(("echo", "least", "most"), [(True, 0.3, 0.8), (False, 0.0, 0.05)])
+def test_an_echo_repeats_itself_and_its_draft_sees_it(tmp_path: Path, echo: bool, least: float, most: float) -> None:
+    """Over random tokens: how often the last one is the likeliest, and the draft's answer without its layer the target's."""
+    size = checkpoint.Size(3, 256, 64, 8, 4, 2, 4096)
+    checkpoint.write(tmp_path / "target", size, echo=echo)
+    checkpoint.write_draft(tmp_path / "draft", size, echo=echo)
+    model, draft = reference.load(tmp_path / "target"), load_file(tmp_path / "draft/model.safetensors")
+    assert ("lm_head.weight" in draft) != echo
+    tokens = torch.randint(2, size.vocabulary, (600,), generator=torch.Generator().manual_seed(6))
+    with torch.no_grad():
+        said = model(tokens[None], output_hidden_states=True)
+        likeliest = said.logits[0].argmax(-1)
+        assert least <= (likeliest == tokens).float().mean().item() <= most
+        seen = torch.cat(said.hidden_states[:3], -1)[0] @ draft["fc.weight"].float().T
+        head = draft["lm_head.weight"].float() if "lm_head.weight" in draft else model.lm_head.weight
+        drafted = torch.nn.functional.rms_norm(seen, (size.hidden,), draft["norm.weight"].float()) @ head.T
+    assert least <= (drafted.argmax(-1) == likeliest).float().mean().item() <= most
+
+
 def test_a_float32_engine_has_no_error_and_a_wrong_one_has(folder: Path) -> None:
     """The comparison from end to end, the reference's own BF16 standing for an engine."""
     model = reference.load(folder, dtype=torch.bfloat16)
