@@ -81,10 +81,12 @@ def greedy(rows: Sequence[Row], reference: Mapping[Key, Mapping[str, Sequence[An
             total += 1
             same += token == want["top"][start + n]
             regret = max(regret, want["top_logprobs"][start + n] - want["logprobs"][start + n])
-            errors.append(abs(row["token_logprobs"][n] - want["logprobs"][start + n]))
+            if row["token_logprobs"]:
+                errors.append(abs(row["token_logprobs"][n] - want["logprobs"][start + n]))
     if not total:
         return {}
-    return {"tokens": total, "likeliest": same / total, "worst_regret": regret, "mean": statistics.fmean(errors)}
+    return {"tokens": total, "likeliest": same / total, "worst_regret": regret,
+            "mean": statistics.fmean(errors) if errors else None}  # fmt: skip
 
 
 def between(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def between(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
             agreed += 1
         equal, total = equal + agreed, total + max(len(a["tokens"]), len(b["tokens"]))
         same_rows += a["tokens"] == b["tokens"]
-        for x, y in zip(a["token_logprobs"][:agreed], b["token_logprobs"][:agreed], strict=True):
+        for x, y in zip(a["token_logprobs"][:agreed], b["token_logprobs"][:agreed], strict=False):
             logprobs.append(abs(x - y))
         for x, y in zip(a["logprobs"], b["logprobs"], strict=False):
             prompt_errors.append(abs(x - y))

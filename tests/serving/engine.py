@@ -75,7 +75,7 @@ def run_pass(llm: Any, prompts: list[list[int]], wanted: dict[str, Any]) -> tupl
 
     params = SamplingParams(
         max_tokens=wanted["max_tokens"], temperature=wanted.get("temperature", 0), seed=17, ignore_eos=True,
-        detokenize=False, logprobs=1, prompt_logprobs=1 if wanted.get("prompt_logprobs") else None,
+        detokenize=False, logprobs=None if wanted.get("tokens_only") else 1, prompt_logprobs=1 if wanted.get("prompt_logprobs") else None,
     )  # fmt: skip
     chosen = [prompts[i] for i in wanted.get("prompts", range(len(prompts)))]
     given = [{"prompt_token_ids": prompt} for prompt in chosen]

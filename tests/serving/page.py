@@ -28,8 +28,13 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
         if kind.startswith("beside"):
             continue
         prompts, greedy = found.get("prompts", {}), found.get("greedy", {})
+        drafts = row.get("speculation", {})
+        if drafts.get("num_draft_tokens"):
+            kind_said = f"{kind}, {drafts['num_accepted_tokens']:.0f} of {drafts['num_draft_tokens']:.0f} drafted accepted"
+        else:
+            kind_said = f"{kind}, no draft counted" if drafts else kind
         same = row["passes"].get(beside.get(kind, ""), {}).get("same_rows", "")
-        cells = [name, row["build"], kind, figure(prompts.get("mean")), figure(prompts.get("worst"), 2),
+        cells = [name, row["build"], kind_said, figure(prompts.get("mean")), figure(prompts.get("worst"), 2),
                  figure(prompts.get("top1")), figure(greedy.get("likeliest")), same]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
 
@@ -67,7 +72,7 @@ def table(found: dict[str, Any]) -> str:
     rounded = found["BF16 of the reference itself"]
     wheels = found["sha256 of the wheels"]["patched"]
     out = [
-        f"## `{found['set']}`, stack `{found['stack'][:8]}`", "",
+        f"## `{found['set']}`, stack `{found['stack'][:8]}`" + (", the echo" if found.get("model") else ""), "",
         f"{found['machine']['gpu']}, driver {found['machine']['driver']}; vLLM {said['vllm']}, FlashInfer "
         f"{said['flashinfer-python']}, torch {said['torch']}, triton {said['triton']}, NCCL {nccl}, "
         f"transformers {said['transformers']}.",

@@ -87,27 +87,33 @@ ONLINE = (
 )  # fmt: skip
 #: What v0.13.0 has and later releases don't, and its patches with it.
 SECOND_RUNNER = {"VLLM_USE_V2_MODEL_RUNNER": "1"}
-#: The second runner keeps drafted tokens on the GPU; it is the asynchronous scheduler that leaves room for them.
-ASYNC = {"async_scheduling": True}
 V0_13 = (
     Case("--mxfp4-backend marlin", {"mxfp4_backend": "marlin"}),
     Case("--mxfp4-backend triton", {"mxfp4_backend": "triton"}, builds=("patched",), beside="Triton experts"),
-    Case("Eagle3, second runner", ASYNC, (GREEDY,), env=SECOND_RUNNER, draft=True, beside="no draft"),
-    Case("Eagle3, second runner, drafts by argmax", ASYNC, (GREEDY,), env=SECOND_RUNNER, draft=True, beside="no draft",
+    Case("Eagle3, second runner", passes=(GREEDY,), env=SECOND_RUNNER, draft=True, beside="no draft"),
+    Case("Eagle3, second runner, drafts by argmax", passes=(GREEDY,), env=SECOND_RUNNER, draft=True, beside="no draft",
          speculation={"draft_sample_method": "greedy"}, builds=("patched",)),
     # The answers are the target's own samples; how drafts are chosen decides only how many of them are used.
-    Case("second runner, sampled", ASYNC, (SAMPLED,), env=SECOND_RUNNER, beside="second runner, sampled"),
-    Case("Eagle3, second runner, sampled", ASYNC, (SAMPLED,), env=SECOND_RUNNER, draft=True,
+    Case("second runner, sampled", passes=(SAMPLED,), env=SECOND_RUNNER, beside="second runner, sampled"),
+    Case("Eagle3, second runner, sampled", passes=(SAMPLED,), env=SECOND_RUNNER, draft=True,
          beside="second runner, sampled"),
-    Case("Eagle3, second runner, sampled, drafts by argmax", ASYNC, (SAMPLED,), env=SECOND_RUNNER, draft=True,
+    Case("Eagle3, second runner, sampled, drafts by argmax", passes=(SAMPLED,), env=SECOND_RUNNER, draft=True,
          speculation={"draft_sample_method": "greedy"}, builds=("patched",), beside="second runner, sampled"),
 )  # fmt: skip
 
 
-def by_variable(case: Case) -> Case:
-    """v0.13.0 has no ``--moe-backend``: a variable asks for Marlin, and on SM90 Triton is what is taken without it."""
+def as_v0_13(case: Case) -> Case:
+    """v0.13.0 has no ``--moe-backend``: a variable asks for Marlin, and on SM90 Triton is what is taken without it.
+
+    An engine in this process takes no drafts from its worker there, but where scheduling is asynchronous, which the
+    second runner is made for. With drafts, log-probabilities are then those of other rows, so none are asked for.
+    """
     if {case.engine.get("moe_backend"), case.engine.get("mxfp4_backend")} == {None}:
         case = replace(case, env={"VLLM_MXFP4_USE_MARLIN": "1", **case.env})
+    if case.draft or SECOND_RUNNER.items() <= case.env.items():
+        case = replace(case, engine={**case.engine, "async_scheduling": True})
+    if case.draft:
+        case = replace(case, passes=tuple({**wanted, "tokens_only": True} for wanted in case.passes))
     return replace(case, engine={**case.engine, "moe_backend": None})
 
 
@@ -116,7 +122,7 @@ def cases(release: str) -> list[Case]:
     major, minor = (int(part) for part in release.split(".")[:2])
     own = LAYERS if (major, minor) < (0, 27) else ONLINE
     all_of_them = [*EVERY_RELEASE[:9], *own, *EVERY_RELEASE[9:]]
-    return [*map(by_variable, [*all_of_them, *V0_13])] if (major, minor) < (0, 14) else all_of_them
+    return [*map(as_v0_13, [*all_of_them, *V0_13])] if (major, minor) < (0, 14) else all_of_them
 
 
 def prompts(vocabulary: int, lengths: Sequence[int] = LENGTHS, seed: int = 1) -> list[list[int]]:
