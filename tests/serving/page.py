@@ -30,7 +30,9 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
         prompts, greedy = found.get("prompts", {}), found.get("greedy", {})
         drafts = row.get("speculation", {})
         if drafts.get("num_draft_tokens"):
-            kind_said = f"{kind}, {drafts['num_accepted_tokens']:.0f} of {drafts['num_draft_tokens']:.0f} drafted accepted"
+            kind_said = (
+                f"{kind}, {drafts['num_accepted_tokens']:.0f} of {drafts['num_draft_tokens']:.0f} drafted accepted"
+            )
         else:
             kind_said = f"{kind}, no draft counted" if drafts else kind
         same = row["passes"].get(beside.get(kind, ""), {}).get("same_rows", "")
