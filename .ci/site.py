@@ -54,6 +54,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The theme's search is a dialog without a name."""
+    return output.replace(' role="dialog">', ' role="dialog" aria-label="Search">', 1)
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Copy what the report points at; a cell's evidence is opened by a script, from JSON."""
     report = (Path(config.site_dir) / _REPORT).read_text()

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 import answers
+import browsing
 import memory
 from kit import Patchq, commit_files, edit, git, numbered
 from patchq.cli import boundary, cli, common, terminal
@@ -104,6 +105,12 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     for module in (boundary, common):
         monkeypatch.setattr(module, "echo_json", checked)
     return seen
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[browsing.Browser]:
+    with browsing.chromium(tmp_path / "browser") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

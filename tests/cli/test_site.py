@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from browsing import Browser
 from kit import ROOT
 
 pytest.importorskip("material", reason="needs the extra docs: the workflow `site` builds it")
@@ -22,7 +23,8 @@ pytest.importorskip("material", reason="needs the extra docs: the workflow `site
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
     env = {**os.environ, "PYTHONPATH": str(ROOT / "tools"), "NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(target)]
+    # Not -q: what isn't said isn't counted, and --strict counts warnings.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(target)]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return target
@@ -55,3 +57,16 @@ def test_readme_is_home_search_finds_and_the_report_is_live(site: Path) -> None:
     wanted = "What the next release costs" if applied else "patchq apply"
     assert wanted in (site / "report" / "index.html").read_text()
     assert 'src="../report/index.html"' in (site / "this-project" / "index.html").read_text()
+
+
+@pytest.mark.chromium
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_axe_finds_nothing_in_its_pages(site: Path, browser: Browser, scheme: str, width: int) -> None:
+    from axe_core_python.sync_playwright import Axe
+
+    for name in ("", "tutorial/first-stack/", "reference/commands/", "explanation/comparison/", "evidence/serving/"):
+        page = browser.open(site / name / "index.html", color_scheme=scheme, viewport={"width": width, "height": 900})
+        # What is moderate is the theme's script's: a landmark for each button that copies, tables that scroll.
+        found = [v for v in Axe().run(page)["violations"] if v["impact"] in ("serious", "critical")]
+        assert [f"{v['id']}: {v['nodes'][0]['html']}" for v in found] == [], name or "home"
+        page.close()

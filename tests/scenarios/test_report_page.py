@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from browsing import Browser
 from kit import Patchq
 from patchq.report.evidence import Cell, Evidence, Matrix, gather
 from patchq.report.graph import draw
@@ -21,40 +19,6 @@ from patchq.stacks.views import PatchInfo
 
 pytestmark = pytest.mark.chromium
 HOSTILE = "<script>hacked=1</script><img src=x onerror=hacked=1>\"'</script></title>{{ 7*7 }}|[a](javascript:1)@all"
-
-
-class Browser:
-    """Opens pages, and keeps what they complain of."""
-
-    def __init__(self, chromium: Any) -> None:
-        self.chromium = chromium
-        self.complaints: list[str] = []
-
-    def open(self, path: Path, **options: Any) -> Any:
-        page = self.chromium.new_page(**options)
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("file:") or self.complaints.append(request.url))
-        page.goto(path.as_uri())
-        return page
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    program = shutil.which("chromium")
-    assert program, "apt-get install chromium, or deselect with -m 'not chromium'"
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-             "--disable-sync", "--no-first-run"]  # fmt: skip
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=program,
-            args=quiet,
-            env={**os.environ, "HOME": str(tmp_path / "browser"), "XDG_CONFIG_HOME": ""},
-        )
-        yield Browser(chromium)
-        chromium.close()
 
 
 @pytest.fixture
