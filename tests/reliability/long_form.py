@@ -1,10 +1,13 @@
 """The long form of the reliability tests: every point, and minutes of fuzzing for each parser.
 
     python tests/reliability/long_form.py [--results FOLDER] [--only WORD] [--merge] [--history REPOSITORY]
+    python tests/reliability/long_form.py --kills NUMBER [--seed TEXT]
 
 Runs the tests of this folder with nothing left out, writes what they found to
 ``docs/reference/reliability.json`` and the tables of ``docs/reference/reliability.md`` from that.
 Forty minutes on two cores. A failure is told and nothing is written.
+
+The second form is one run of its own: at least so many kills, at random system calls of all verbs.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,6 +105,13 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
         "killed": table(("verb", *faults), killed),
         "fuzz": table(("parser", "seconds", "inputs", "branches reached", "findings left"), fuzzed),
         "property": table(("parser", "inputs"), random),
+        "sampled": table(
+            ("kills", "verbs", "lost", "minutes", "seed", "on"),
+            [
+                (r["kills"], r["verbs"], r["lost"], r["minutes"], f"`{r['seed']}`", r["on"])
+                for r in found.get("sampled", [])
+            ],
+        ),
         "undo": table(("sequences of verbs", "undone, each compared"), undone),
     }
 
@@ -113,6 +125,46 @@ def page(text: str, found: dict[str, list[dict[str, Any]]]) -> str:
     return text
 
 
+def run_tests(folder: Path, argv: Sequence[str], **settings: str) -> int:
+    """The exit code of pytest, on both cores; the tests write their figures to ``folder``."""
+    env = {**os.environ, **settings, "PATCHQ_RELIABILITY_RESULTS": str(folder)}
+    every = [sys.executable, "-m", "pytest", "-n", "auto", "--dist=load", *argv]
+    return subprocess.run(every, cwd=ROOT, env=env, check=False).returncode
+
+
+#: The tests that kill a verb, of those with this word in their names; the rest of them fill the disk.
+KILLED, KILLS = [str(path) for path in sorted(HERE.glob("test_killed*.py"))], "system_call and KILL_"
+
+
+def kill_at_random(folder: Path, wanted: int, seed: str) -> int:
+    """Kill verbs at random system calls, ``wanted`` times or more; pytest's exit code."""
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-k", KILLS, *KILLED]
+    listed = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    tests = sum("::" in line for line in listed.splitlines())
+    # One more of each: git's own work differs by a call or two from run to run, and a point may not be there.
+    each, begun = wanted // tests + 2, time.monotonic()
+    print(f"{tests} tests, {each} kills each, seed {seed}", flush=True)
+    code = run_tests(folder, ["-k", KILLS, *KILLED], PATCHQ_RELIABILITY_EACH=str(each), PATCHQ_RELIABILITY_SEED=seed)
+    rows = collect(folder).get("killed", [])
+    kills, verbs = sum(row["met"] for row in rows), len({row["verb"] for row in rows})
+    print(f"{kills} kills over {verbs} verbs", flush=True)
+    if code or kills < wanted or len(rows) != tests:
+        return code or 1
+    # Each test says itself if anything was lost, and there is no row of one that failed.
+    row = {
+        "kills": kills, "verbs": verbs, "lost": 0, "seed": seed, "on": time.strftime("%Y-%m-%d"),
+        "minutes": round((time.monotonic() - begun) / 60),
+    }  # fmt: skip
+    write(json.loads(RESULTS.read_text()) | {"sampled": [row]})
+    return 0
+
+
+def write(found: dict[str, list[dict[str, Any]]]) -> None:
+    """Write the results, and the page's tables from them."""
+    RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), found))
+
+
 def main() -> int:
     """Run, and write the results; pytest's exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -123,23 +175,25 @@ def main() -> int:
         help="carry random commits of this one (a git directory with tags) onto its tags, beside git's merges",
     )  # fmt: skip
     parser.add_argument("--merge", action="store_true", help="write what is in --results, without running")
+    parser.add_argument("--kills", type=int, default=0, metavar="NUMBER", help="only that: kill verbs at random")
+    parser.add_argument("--seed", default=uuid.uuid4().hex[:8], metavar="TEXT", help="where, as a run before chose")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as text:
         folder = (given.results or Path(text)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
+        if given.kills:
+            return kill_at_random(folder, given.kills, given.seed)
         code = 0
         if not given.merge:
-            env = {**os.environ, "PATCHQ_RELIABILITY": "long", "PATCHQ_RELIABILITY_RESULTS": str(folder)}
+            settings = {"PATCHQ_RELIABILITY": "long"}
             if given.history:
-                env["PATCHQ_RELIABILITY_HISTORY"] = str(given.history.resolve())
+                settings["PATCHQ_RELIABILITY_HISTORY"] = str(given.history.resolve())
             only = ["-k", given.only] if given.only else []
             page_test = f"--ignore={HERE / 'test_report.py'}"  # it compares what this run is about to write
-            argv = [sys.executable, "-m", "pytest", "-n", "auto", "--dist=load", str(HERE), page_test, *only]
-            code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+            code = run_tests(folder, [str(HERE), page_test, *only], **settings)
         if code == 0 and not given.only:
-            found = collect(folder)
-            RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-            PAGE.write_text(page(PAGE.read_text(), found))
+            kept = json.loads(RESULTS.read_text()).get("sampled", [])
+            write(collect(folder) | {"sampled": kept})
         return code
 
 

@@ -84,11 +84,12 @@ def test_at_every_system_call(stack: Patchq, verb: str, fault: Fault, tmp_path: 
     assert whole.exit_code == 0
     after = user_sees(stack)
     assert after != before
-    outcomes, faults = {"before": 0, "after": 0}, []
+    outcomes, faults, met = {"before": 0, "after": 0}, [], 0
     for at in chosen(whole.stops, f"{verb} {fault.name}"):
         shutil.rmtree(stack.root)
         shutil.copytree(saved, stack.root, symlinks=True)
         outcome = meddled(stack, args, fault, at)
+        met += bool(outcome.at)
         try:
             if not outcome.at:  # git's own work differs by a call or two from run to run
                 assert (outcome.exit_code, user_sees(stack)) == (0, after), "not reached, and not done"
@@ -109,7 +110,7 @@ def test_at_every_system_call(stack: Patchq, verb: str, fault: Fault, tmp_path: 
             faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
     assert not faults, f"{verb}, {fault.value}:\n" + "\n".join(faults)
     assert outcomes["before"]
-    record("killed", verb=verb, fault=fault.value, points=whole.stops, **outcomes)
+    record("killed", verb=verb, fault=fault.value, points=whole.stops, met=met, **outcomes)
 
 
 def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_a_build_at_every_system_call(pair: Patchq, upstream: str, fault: Fault,
     assert whole.exit_code == 0
     after = wheels(pair)
     assert [name for name in after if name.endswith(".whl")]
-    tried, faults = 0, []
+    tried, met, faults = 0, 0, []
     # A backend makes hundreds of system calls in a folder of its own, seconds each time.
     short, every = (3, 20) if upstream == "app" else (6, 1)
     for at in chosen(whole.stops, f"build {upstream} {fault.name}", short, every):
@@ -48,6 +48,7 @@ def test_a_build_at_every_system_call(pair: Patchq, upstream: str, fault: Fault,
         shutil.copytree(saved, pair.root, symlinks=True)
         outcome = meddled(pair, args, fault, at)
         tried += 1
+        met += bool(outcome.at)
         try:
             if outcome.at:
                 check_answer(outcome, fault)
@@ -62,4 +63,4 @@ def test_a_build_at_every_system_call(pair: Patchq, upstream: str, fault: Fault,
             faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
     assert not faults, f"build {upstream}, {fault.value}:\n" + "\n".join(faults)
     assert before == {}
-    record("killed", verb=f"build {upstream}", fault=fault.value, points=whole.stops, tried=tried)
+    record("killed", verb=f"build {upstream}", fault=fault.value, points=whole.stops, tried=tried, met=met)

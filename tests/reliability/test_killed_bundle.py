@@ -24,12 +24,13 @@ def test_unpacking_at_every_system_call(stack: Patchq, tmp_path: Path, fault: Fa
     whole = meddled(site, args)
     assert whole.exit_code == 0
     after = user_sees(site)
-    tried, faults = 0, []
+    tried, met, faults = 0, 0, []
     for at in chosen(whole.stops, f"unpack {fault.name}", short=6):
         shutil.rmtree(site.root)
         shutil.rmtree(Path.home() / "cache", ignore_errors=True)
         outcome = meddled(site, args, fault, at)
         tried += 1
+        met += bool(outcome.at)
         try:
             if outcome.at:
                 check_answer(outcome, fault)
@@ -38,7 +39,7 @@ def test_unpacking_at_every_system_call(stack: Patchq, tmp_path: Path, fault: Fa
         except AssertionError as error:
             faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
     assert not faults, f"{fault.value}:\n" + "\n".join(faults)
-    record("killed", verb="apply --from-bundle", fault=fault.value, points=whole.stops, tried=tried)
+    record("killed", verb="apply --from-bundle", fault=fault.value, points=whole.stops, tried=tried, met=met)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
@@ -49,11 +50,12 @@ def test_making_at_every_system_call(stack: Patchq, tmp_path: Path, fault: Fault
     whole = meddled(stack, args)
     assert whole.exit_code == 0
     made = file.read_bytes()
-    tried, faults = 0, []
+    tried, met, faults = 0, 0, []
     for at in chosen(whole.stops, f"bundle {fault.name}", short=6):
         file.unlink(missing_ok=True)
         outcome = meddled(stack, args, fault, at)
         tried += 1
+        met += bool(outcome.at)
         try:
             if outcome.at:
                 check_answer(outcome, fault)
@@ -64,4 +66,4 @@ def test_making_at_every_system_call(stack: Patchq, tmp_path: Path, fault: Fault
         except AssertionError as error:
             faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
     assert not faults, f"{fault.value}:\n" + "\n".join(faults)
-    record("killed", verb="bundle", fault=fault.value, points=whole.stops, tried=tried)
+    record("killed", verb="bundle", fault=fault.value, points=whole.stops, tried=tried, met=met)

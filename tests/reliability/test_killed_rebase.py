@@ -98,7 +98,7 @@ def test_a_rebase_at_every_system_call(
     whole = meddled(stack, ("rebase", "up", *args))
     assert whole.exit_code in (0, 3)
     after = go_on()
-    tried, faults = 0, []
+    tried, met, faults = 0, 0, []
     # To go on to the end takes a second; each point is tried with what is worst, the others for some.
     every = 12 if then == "gives up" else 2 if fault is Fault.KILL_ALL else 12
     for at in chosen(whole.stops, f"rebase {what} {fault.name} {then}", 5, every):
@@ -106,6 +106,7 @@ def test_a_rebase_at_every_system_call(
         shutil.copytree(saved, stack.root, symlinks=True)
         outcome = meddled(stack, ("rebase", "up", *args), fault, at)
         tried += 1
+        met += bool(outcome.at)
         try:
             if outcome.at:  # git's own work differs by a call or two from run to run
                 check_answer(outcome, fault)
@@ -122,4 +123,4 @@ def test_a_rebase_at_every_system_call(
         except AssertionError as error:
             faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
     assert not faults, f"rebase {what}, {fault.value}:\n" + "\n".join(faults)
-    record("killed", verb=f"rebase {what}, then {then}", fault=fault.value, points=whole.stops, tried=tried)
+    record("killed", verb=f"rebase {what}, then {then}", fault=fault.value, points=whole.stops, tried=tried, met=met)
