@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, edit, git
+from kit import Patchq, commit_files, edit, git
 from patchq.build.dist import _known
 from patchq.errors import FormatError, StateError
+from patchq.git.repository import partial_repository
+from patchq.git.transport import fetch_history
 from patchq.project.journal import Change
 
 VERBS = [
@@ -157,6 +159,52 @@ def test_history_that_names_programs_is_refused(stack: Patchq) -> None:
     history.mkdir(parents=True)
     (history / "config").write_text("[core]\n\thooksPath = /tmp\n")
     assert "patchq didn't write" in stack.fails(1, "status")
+
+
+@pytest.mark.parametrize("line", [
+    '[remote "partial"]\n\turl = {}', '[remote "{}"]\n\turl = {}', '[remote "partial"]\n\tuploadpack = {}',
+    '[remote "partial"]\n\tvcs = ext', '[remote "partial"]\n\tproxy = http://127.0.0.1:9',
+    '[url "{}"]\n\tinsteadOf = https://', "[core]\n\tsshCommand = {}", "[core]\n\tgitProxy = {}",
+    "[core]\n\taskPass = {}", "[credential]\n\thelper = {}", "[include]\n\tpath = {}",
+    '[includeIf "gitdir:/"]\n\tpath = {}', "[extensions]\n\tpartialClone = origin", "[protocol]\n\tallow = always",
+    "[http]\n\tproxy = http://127.0.0.1:9", "[core]\n\talternateRefsCommand = {}", "[user]\n\tname = A Person",
+])  # fmt: skip
+def test_a_history_is_asked_for_where_the_lock_says(stack: Patchq, upstream: Path, tmp_path: Path, line: str) -> None:
+    """What git would ask first is what its configuration says, before what is said with the command."""
+    program, mark = trap(tmp_path)
+    history = partial_repository(stack.layout.private / "history" / "up.partial.git")
+    fetch_history(history, str(upstream), "v1", files=False)
+    stack.ok("forecast", "up", "--onto", "v1")
+    config = history.folder / "config"
+    config.write_text(config.read_text() + line.replace("{}", program) + "\n")
+    for verb in (("status",), ("fetch", "--history"), ("forecast", "up", "--onto", "v1")):
+        assert "patchq didn't write; nothing was run" in stack.fails(1, *verb)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["objects/info/alternates", "remotes/partial", "branches/partial", "info/grafts"])
+def test_a_history_leads_nowhere_else(stack: Patchq, upstream: Path, name: str) -> None:
+    history = partial_repository(stack.layout.private / "history" / "up.partial.git")
+    fetch_history(history, str(upstream), "v1", files=False)
+    path = history.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"URL: {upstream}\n")
+    assert f"{path} is not patchq's" in stack.fails(1, "status")
+
+
+@pytest.mark.parametrize("kind", ["config", "remotes"])
+def test_a_store_renames_no_host(stack: Patchq, upstream: Path, tmp_path: Path, kind: str) -> None:
+    """A section, or a file, by the name of what the lock says would be asked in its place."""
+    if kind == "config":
+        config = stack.layout.store / "config"
+        config.write_text(f'{config.read_text()}[remote "{upstream}"]\n\turl = {tmp_path}/elsewhere\n')
+    else:
+        (stack.layout.store / kind).mkdir()
+        (stack.layout.store / kind / "host:up").write_text(f"URL: {tmp_path}/elsewhere\n")
+    commit_files(upstream, {"a.txt": b"new\n"})
+    git(upstream, "tag", "v2")
+    assert "patchq" in stack.fails(1, "pin", "up", "--ref", "v2", "--set", "next")
+    assert "patchq" in stack.fails(1, "fetch", "--all")
 
 
 def test_hooks_of_the_store_are_not_run(stack: Patchq, tmp_path: Path) -> None:

@@ -20,15 +20,20 @@ from patchq.git.repository import Foreign
 from patchq.system import fsio, runner
 from patchq.system.paths import Layout
 
-#: What a store's configuration may say: ``git init`` and :func:`patchq.git.repository.init_store` wrote it, or a
-#: person's git and editor did in a worktree. None of these names a program, whatever section it stands in.
+#: What a repository's configuration may say: ``git init`` and :mod:`patchq.git.repository` wrote it.
 _SETTINGS = re.compile(
-    rb"\[(?:core|gc|extensions|user)\]|"
-    rb'\[(?:branch|remote|submodule) "[\w./@%+-]+"\]|'
+    rb"\[(?:core|gc|extensions)\]|"
     rb"\t(?:repositoryformatversion = [01]|filemode = (?:true|false)|bare = true|ignorecase = (?:true|false)|"
     rb"symlinks = (?:true|false)|precomposeunicode = (?:true|false)|logallrefupdates = false|autocrlf = false|"
-    rb"loosecompression = \d|fsync = all|auto = 0|objectformat = sha1|refstorage = files|"
-    rb"(?:name|email|remote|merge|description|vscode-merge-base|url|fetch|active) = [^\0\r\n]*)|",
+    rb"loosecompression = \d|fsync = all|auto = 0|objectformat = sha1|refstorage = files)|",
+    re.IGNORECASE,
+)
+#: What a person's git and editor add to that in a worktree. None of it names a program, whatever section it stands in;
+#: and no remote is called as a folder is, which git would take it for: the lock alone says what is asked.
+_PERSONS = re.compile(
+    rb"\[user\]|"
+    rb'\[(?:branch|remote|submodule) "[\w@%+-][\w./@%+-]*"\]|'
+    rb"\t(?:name|email|remote|merge|description|vscode-merge-base|url|fetch|active) = [^\0\r\n]*",
     re.IGNORECASE,
 )
 #: What git adds to that in a history without files: that it has a host for them, not where that is.
@@ -38,6 +43,8 @@ _FOREIGN = (
     ".git", "commondir", "gitdir", "config.worktree", "info/attributes", "info/grafts",
     "objects/info/http-alternates",
 )  # fmt: skip
+#: Folders in which git looks for where a host is, where its configuration doesn't say.
+_HOSTS = ("remotes", "branches")
 #: Folders of git's that are not walked: content by its id, and what isn't the store's.
 _NOT_WALKED = ("objects", "modules", "lfs")
 _GITFILE = re.compile(rb"gitdir: (/[^\0]*[^\0\r\n])\n", re.DOTALL)
@@ -67,10 +74,9 @@ def check_private(layout: Layout) -> None:
             hint="`git rm -r --cached .patchq`, remove the folder, add /.patchq/ to .gitignore, then `patchq apply`",
         )
     _check_owner(layout)
-    _check_store(layout.store)
-    _check_alternates(layout.store)
+    _check_store(layout.store, _PERSONS)
     for history in _inside(private / "history"):
-        _check_store(history, partial=True)
+        _check_store(history, _PARTIAL)
     for tree in sorted(_inside(private / "trees")):
         _check_tree(tree, layout.store)
 
@@ -148,17 +154,22 @@ def _is_tracked(layout: Layout) -> bool:
     return bool(Foreign(folder).run("ls-files", "-z", "--", inside, ok_codes=(0, 128)))
 
 
-def _check_store(store: Path, *, partial: bool = False) -> None:
+def _check_store(store: Path, besides: re.Pattern[bytes]) -> None:
     """Check a repository of patchq's own before git looks at it.
 
-    :param partial: it may be a history without files.
+    :param besides: what its configuration may say besides what patchq writes.
     """
     if not store.is_dir():
         return
     records = _inside(store / "worktrees")
-    for path in (*(store / name for name in _FOREIGN), *(record / "config.worktree" for record in records)):
-        if os.path.lexists(path):
-            raise StateError(f"{path} is not patchq's", hint=_LEAVE)
+    foreign = [path for path in (store / name for name in _FOREIGN) if os.path.lexists(path)]
+    foreign += [path for record in records if os.path.lexists(path := record / "config.worktree")]
+    foreign += [path for name in _HOSTS for path in _inside(store / name)]
+    # Made by patchq it says nothing: each command that borrows objects does so in a repository of its own.
+    if fsio.read_or_none(alternates := store / "objects" / "info" / "alternates"):
+        foreign.append(alternates)
+    if foreign:
+        raise StateError(f"{foreign[0]} is not patchq's", hint=_LEAVE)
     for folder, folders, files in os.walk(store):
         here = Path(folder)
         for name in (*folders, *files):
@@ -170,7 +181,7 @@ def _check_store(store: Path, *, partial: bool = False) -> None:
         for link in _links(store / part):
             raise StateError(f"{link} is a symbolic link, and git would write where it leads", hint=_LEAVE)
     for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):
-        if not (_SETTINGS.fullmatch(line) or (partial and _PARTIAL.fullmatch(line))):
+        if not (_SETTINGS.fullmatch(line) or besides.fullmatch(line)):
             raise StateError(
                 f"{store / 'config'} says {line.decode('utf-8', 'backslashreplace').strip()!r}, which patchq didn't "
                 "write; nothing was run",
@@ -181,11 +192,6 @@ def _check_store(store: Path, *, partial: bool = False) -> None:
         common = fsio.read_or_none(record / "commondir")
         if common is not None and common != b"../..\n" and not is_cut(common, b"../..\n"):
             raise StateError(f"{record / 'commondir'} is not patchq's", hint=_LEAVE)
-
-
-def _check_alternates(store: Path) -> None:
-    if os.path.lexists(store / "objects" / "info" / "alternates"):
-        raise StateError(f"{store / 'objects/info/alternates'} is not patchq's", hint=_LEAVE)
 
 
 def _check_tree(tree: Path, store: Path) -> None:
