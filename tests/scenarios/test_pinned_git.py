@@ -272,10 +272,10 @@ def test_one_module_says_git() -> None:
         and node.elts[0].value == "git"
     }  # fmt: skip
     # person: in a person's repository; transport: asks a person's configuration how hosts are reached;
-    # private: whose repositories a person's safe.directory lets one read; doctor: git's version; fetch: the choice of a source, which is no command.
+    # owners: whose repositories a person's safe.directory lets one read; doctor: git's version; fetch: the choice of a source, which is no command.
     found.remove("cli/commands/fetch.py")
     assert found == {
-        "git/command.py", "git/person.py", "git/transport.py", "project/private.py", "environment/doctor.py",
+        "git/command.py", "git/person.py", "git/owners.py", "git/transport.py", "environment/doctor.py",
     }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.project.project import Project
-from patchq.sources.pins import local_folder
+from patchq.sources.folders import local_folder
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
 from patchq.system import fsio, runner

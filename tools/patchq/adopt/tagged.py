@@ -21,7 +21,8 @@ from patchq.git.transport import Unreachable, fetch_blobs, fetch_trees, kept_tre
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import tag_versions
-from patchq.sources.pins import REACH_TIMEOUT, is_repository, local_folder
+from patchq.sources.folders import is_repository, local_folder
+from patchq.sources.pins import REACH_TIMEOUT
 from patchq.system.allowance import Allowance
 from patchq.system.runner import CommandError
 

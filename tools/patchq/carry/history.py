@@ -17,10 +17,10 @@ from patchq.errors import SourceError
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.repository import Foreign, Git, partial_repository, scratch
-from patchq.git.transport import fetch_blobs, fetch_history
+from patchq.git.transport import check_owner, fetch_blobs, fetch_history
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
-from patchq.sources.pins import is_repository, local_folder
+from patchq.sources.folders import is_repository, local_folder
 from patchq.system import runner
 
 
@@ -104,6 +104,7 @@ def fetch(project: Project, upstream: str) -> str:
     found = project.lock.upstreams[upstream]
     folder = local_folder(project.layout, found.url) if found.url else None
     if folder and _objects_of(folder):
+        check_owner(folder)
         return f"{upstream}: its history is in {folder}"
     if not found.url:
         raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref REF`")
@@ -130,7 +131,7 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
     known = project.lock.upstreams.get(upstream)
     url = known.url if known else ""
     folder = local_folder(project.layout, url) if url else None
-    if folder and folder.is_dir() and is_repository(folder) and (place := _objects_of(folder)):
+    if folder and (place := _readable(project, folder)):
         found.append(Git(place))
         refs.update(Foreign(folder).refs("refs/tags", "refs/heads"))
     if not found:
@@ -138,6 +139,18 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
         return
     with scratch(project.store, *found) as both:
         yield History(both, refs, partial, url)
+
+
+def _readable(project: Project, folder: Path) -> Path | None:
+    """A repository of this machine as far as it may be read; None where there is none, or it is somebody else's."""
+    if not folder.is_dir() or not is_repository(folder):
+        return None
+    try:
+        check_owner(folder)
+    except SourceError as error:
+        project.say(f"upstream's history is not looked at: {error.message}")
+        return None
+    return _objects_of(folder)
 
 
 def _objects_of(folder: Path) -> Path | None:

@@ -10,6 +10,7 @@ __all__ = [
     "merges",
     "mergetree",
     "objects",
+    "owners",
     "person",
     "refs",
     "replay",

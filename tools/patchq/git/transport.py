@@ -9,13 +9,15 @@ import errno
 import functools
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 from patchq.errors import SourceError
 from patchq.git.command import Outside
-from patchq.git.repository import Git
+from patchq.git.owners import stranger, trusting
+from patchq.git.repository import Foreign, Git
 from patchq.names import BlobId, CommitId
 from patchq.system import fsio, runner
 from patchq.system.allowance import Allowance, Exhausted
@@ -71,10 +73,42 @@ def _reach(url: str) -> tuple[tuple[str, str], ...]:
     return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
 
 
+def check_owner(folder: Path) -> Path | None:
+    """Where the repository of a folder is, if it is another user's whom the person trusts; None if it is no other's.
+
+    :raises Unreachable: if it is another user's, and the person's ``safe.directory`` doesn't name it.
+    """
+    try:
+        place = Path(os.path.realpath(Foreign(folder).place()["GIT_DIR"]))
+        there = [path for path in dict.fromkeys((folder, place)) if path.exists()]
+    except OSError:  # git says what can't be read
+        return None
+    for path in there:
+        owner = stranger(path, folder, place)
+        if owner is not None:
+            whose = f"another user (uid {owner}) whom your safe.directory doesn't name"
+            raise Unreachable(f"{path} belongs to {whose}; nothing of it was read", hint=trusting(folder))
+    return place if any(path.stat().st_uid != os.geteuid() for path in there) else None
+
+
+def _serve(url: str) -> tuple[str, ...]:
+    """How git serves what lies in a folder of this machine: it asks nobody else for what that repository lacks.
+
+    Its configuration isn't the person's, and git's variables are not handed on to it: all is said in the command.
+
+    :raises Unreachable: as :func:`check_owner`.
+    """
+    if not url.startswith("/"):
+        return ()
+    place = check_owner(Path(url))
+    safe = f" -c {shlex.quote(f'safe.directory={place}')}" if place else ""
+    return (f"--upload-pack=GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git{safe} -c core.hooksPath=/dev/null upload-pack",)
+
+
 def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float) -> list[str]:
     try:
         done = Outside(Path("/")).ask(
-            "ls-remote", *options, "--", url, *args,
+            "ls-remote", *_serve(url), *options, "--", url, *args,
             env=SAFE_TRANSPORTS, settings=_reach(url), timeout=timeout, ok_codes=(0,), most_said=_SAID,
         )  # fmt: skip
     except runner.CommandError as error:
@@ -85,7 +119,7 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
 
 def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
     """Fetch one refspec; returns what git said if it failed."""
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *options, "--", url, spec)
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *_serve(url), *options, "--", url, spec)
     # One pack, renamed when it is whole: loose objects could be left without what they refer to.
     config = ("fetch.unpackLimit=1",)
     done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach(url), most_said=_SAID)
@@ -176,7 +210,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
 
 def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
     """Bring commits, without their history, over one connection; False if the server doesn't give all of them so."""
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", "--stdin", "--", url)
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", *_serve(url), "--stdin", "--", url)
     # Asked for one by one, the server is told with each of all that are there.
     done = store.ask(
         *argv, data="".join(f"{commit}\n" for commit in commits).encode(), config=("fetch.unpackLimit=1",),
@@ -244,7 +278,7 @@ def _fetch_partial(
 
     :raises Exhausted: if that is more than may be downloaded.
     """
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *options, "--stdin")
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *_serve(url), *options)
     place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))
     packs = repository.folder / "objects" / "pack"
     before, most = _size(packs), None
@@ -252,7 +286,7 @@ def _fetch_partial(
         allowance.need()
         most = allowance.left
     done = repository.ask(
-        *argv, _PARTIAL, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
+        *argv, "--stdin", _PARTIAL, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
         settings=(*_reach(url), *place), config=("fetch.unpackLimit=1", *config), most_file=most,
         most_said=_SAID,
     )  # fmt: skip

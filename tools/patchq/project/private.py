@@ -10,14 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from patchq.errors import StateError
 from patchq.git.linked import is_cut
+from patchq.git.owners import stranger, trusting
 from patchq.git.repository import Foreign
-from patchq.system import fsio, runner
+from patchq.system import fsio
 from patchq.system.paths import Layout
 
 #: What a repository's configuration may say: ``git init`` and :mod:`patchq.git.repository` wrote it.
@@ -83,19 +83,11 @@ def check_private(layout: Layout) -> None:
 
 def _check_owner(layout: Layout) -> None:
     """Git's rule, asked before git is: what another user wrote is read where the person's configuration says so."""
-    owner = layout.private.stat().st_uid
-    if owner == os.geteuid() or (os.geteuid() == 0 and str(owner) == os.environ.get("SUDO_UID")):
-        return
-    said = runner.run(["git", "config", "--null", "--get-all", "safe.directory"], cwd=Path("/"), ok_codes=(0, 1)).stdout
-    safe: set[str] = set()
-    for entry in os.fsdecode(said).split("\0")[:-1]:
-        safe = safe | {entry} if entry else set()  # an empty one forgets those before
-    root = str(layout.root)
-    above = {f"{folder}/*".replace("//", "/") for folder in layout.root.parents}
-    if not safe & {"*", root, *above}:
+    owner = stranger(layout.private, layout.root)
+    if owner is not None:
         raise StateError(
             f"{layout.private} belongs to another user (uid {owner}); nothing of it was read",
-            hint=f"if you trust them with your account: `git config --global --add safe.directory {shlex.quote(root)}`",
+            hint=trusting(layout.root),
         )
 
 

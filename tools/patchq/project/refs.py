@@ -13,7 +13,8 @@ from patchq.formats.lock import Pin, Upstream
 from patchq.git.transport import default_branch, tags
 from patchq.project.project import Project
 from patchq.sources import index
-from patchq.sources.pins import REACH_TIMEOUT, Hosts, is_local_archive, local_folder, pin_git
+from patchq.sources.folders import local_folder
+from patchq.sources.pins import REACH_TIMEOUT, Hosts, is_local_archive, pin_git
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from patchq.git.transport import (
     remote_refs,
 )  # fmt: skip
 from patchq.names import CommitId
+from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder
 from patchq.system import fsio
 from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
@@ -184,10 +185,9 @@ class Fetcher:
                 hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {pin.ref}` says where it is now",
             )
         if folder and not is_repository(folder):
-            from patchq.sources.archive import import_folder
-
-            commit = import_folder(self.store, folder, pin, skip=self.skip(pin))
-            if commit != pin.commit:
+            self.say(f"{pin.upstream}: reading the files in {folder}")
+            commit = folder_commit(self.layout, self.store, folder, pin, self.skip(pin))
+            if commit != pin.commit or keep_folder(self.store, folder, pin, self.skip(pin)) != commit:
                 raise SourceError(
                     f"{folder} has changed since it was pinned: its files give {commit}, the lock has {pin.commit}",
                     hint=f"`patchq pin {pin.upstream} --url {pin.url} --ref {pin.ref}` pins what is there now",
@@ -291,20 +291,6 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
         raise
 
 
-def local_folder(layout: Layout, url: str) -> Path | None:
-    """The folder that a URL names, if it names one on this machine."""
-    if url.startswith("file://"):
-        return Path(url[7:])
-    if "://" in url or (":" in url.split("/")[0]):
-        return None
-    return (layout.root / Path(url).expanduser()).resolve()
-
-
-def is_repository(folder: Path) -> bool:
-    """Whether git can fetch from this folder."""
-    return (folder / ".git").exists() or ((folder / "HEAD").exists() and (folder / "objects").is_dir())
-
-
 def is_local_archive(archive: str) -> bool:
     """Whether an archive is named by its path rather than as ``PROJECT==VERSION``."""
     return "==" not in archive
@@ -363,10 +349,13 @@ class Hosts:
         return told
 
 
-def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = (), hosts: Hosts | None = None) -> CommitId:
+def pin_git(
+    layout: Layout, store: Git, pin: Pin, *, skip: Collection[str] = (), hosts: Hosts | None = None, keep: bool = False
+) -> CommitId:  # fmt: skip
     """The commit that ``pin.ref`` names at ``pin.url`` now; of a plain folder, its files' commit.
 
     :param hosts: what they have answered already.
+    :param keep: a plain folder's files are put into the store: it is a person who says that it is to be pinned.
     :raises UserError: if there is no such ref.
     :raises Unreachable: if the host doesn't answer.
     """
@@ -374,9 +363,8 @@ def pin_git(layout: Layout, store: Git, pin: Pin, *, skip: Iterable[str] = (), h
     if folder and not folder.is_dir():
         raise UserError(f"the folder {folder} is not there", hint="check --url")
     if folder and not is_repository(folder):
-        from patchq.sources.archive import import_folder
-
-        return import_folder(store, folder, pin, skip=skip)
+        commit = folder_commit(layout, store, folder, pin, skip)
+        return keep_folder(store, folder, pin, skip) if keep else commit
     url = str(folder) if folder else pin.url
     check_ref(pin.ref, "a ref")
     commit = commit_named((hosts or Hosts()).refs(url), pin.ref)

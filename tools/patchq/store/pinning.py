@@ -131,7 +131,8 @@ def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
     if not draft.url:
         return draft.commit, False
     try:
-        found = pin_git(project.layout, project.store, draft, skip=project.lock.nested_in(draft.upstream))
+        nested = project.lock.nested_in(draft.upstream)
+        found = pin_git(project.layout, project.store, draft, skip=nested, keep=True)
     except Unreachable as error:
         if draft.commit:
             project.say(f"{draft.upstream}: {error.message}; commit {draft.commit} is taken as given")
