@@ -363,8 +363,8 @@ def pin_git(
     if folder and not folder.is_dir():
         raise UserError(f"the folder {folder} is not there", hint="check --url")
     if folder and not is_repository(folder):
-        commit = folder_commit(layout, store, folder, pin, skip)
-        return keep_folder(store, folder, pin, skip) if keep else commit
+        there = folder_commit(layout, store, folder, pin, skip)
+        return keep_folder(store, folder, pin, skip) if keep else there
     url = str(folder) if folder else pin.url
     check_ref(pin.ref, "a ref")
     commit = commit_named((hosts or Hosts()).refs(url), pin.ref)
