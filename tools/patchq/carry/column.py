@@ -147,7 +147,7 @@ class Column:
                     offsets.append(FileOffset(show_path(edit.path), shifts))
         if patch.edits and already == len(patch.edits):
             return Landing(patch.name, ABSORBED)
-        if already or any(c.new and c.path not in entries and self._in_the_way(c.path) for c in new):
+        if already or any(c.new and c.path not in entries and self.in_the_way(c.path) for c in new):
             return None
         for edit, entry, lines in placed:
             if edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
@@ -193,7 +193,7 @@ class Column:
             if lines := self.maps.of(edit.old.blob, there.blob, ask=False):
                 self.maps.put(edit.new.blob, there.blob, lines.patched(hunks, landed=False))
 
-    def _in_the_way(self, path: bytes) -> bool:
+    def in_the_way(self, path: bytes) -> bool:
         """Whether a file is where a new path has a folder, or a folder where it is a file."""
         if any(parent in self.entries for parent in _parents(path)):
             return True
@@ -210,7 +210,7 @@ class Column:
                 return None  # a link and a file: git keeps both, one of them beside
             if path != edit.path and edit.old and edit.new is None:
                 return None  # renamed here, removed there
-            if side.ours is None and self._in_the_way(path):
+            if side.ours is None and self.in_the_way(path):
                 return None
             if edit.old is None and side.ours is None and path.rpartition(b"/")[0] not in self.folders:
                 return None  # where its folder is gone, git may know where that went

@@ -137,6 +137,7 @@ class _Merger:
                 pairs.append((objects.commit(column.tree, parent=root), objects.commit(base, marked, parent=root)))
         merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
         for (column, gone), merge in zip(lacking, merges, strict=True):
+            # Where git fell over it nothing is known to have moved: the patches' own merges say what comes of them.
             found = [c for c in self.git.changes(column.tree, merge.tree) if c.new]
             contents = self.git.read_blobs(c.new.blob for c in found if c.new and c.new.mode != diff.GITLINK)
             for n, path in enumerate(gone):
@@ -182,7 +183,7 @@ class _Merger:
             assert sides is not None
             self.known[sides] = by_path(sides, merge, pair, tree)
         found = [
-            (r, Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair))
+            (r, Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair, merge.failed))
             for r, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True)
         ]
         found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
@@ -224,15 +225,17 @@ class _Merger:
 
 def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
     column, patch = request.column, request.patch
-    said = ""
-    if not merged.stages:
+    said = merged.failed
+    if merged.failed:
+        merged = _left_to_a_person(column, patch, merged)
+    elif not merged.stages:
         merged, said = _once(column, patch, merged)
     if not merged.stages:
         column.put(merged.changes)
         outcome = MERGED if merged.changes else ABSORBED
         column.landings[request.number] = Landing(patch.name, outcome, changes=merged.changes)
         return
-    if recorded and (changes := _replayed(column, merged, recorded)):
+    if recorded and not merged.failed and (changes := _replayed(column, merged, recorded)):
         column.put(changes)
         resolved = tuple(FileConflict(show_path(path)) for path in sorted({s.path for s in merged.stages}))
         column.landings[request.number] = Landing(patch.name, REPLAYED, resolved, changes)
@@ -251,6 +254,23 @@ def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
     column.landings[request.number] = Landing(
         patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels, said=said
     )
+
+
+def _left_to_a_person(column: Column, patch: Patch, merged: Merged) -> Merged:
+    """A merge that git gave no answer to: what is as the patch knows it is changed, of all else there are the sides."""
+    changes, stages, every = [], [], []
+    for edit in patch.edits:
+        path = column.moved.get(edit.path, edit.path)
+        ours = column.entries.get(path)
+        sides = [Stage(path, side, n) for n, side in enumerate((edit.old, ours, edit.new), 1) if side]
+        every += sides
+        if ours == edit.old and not (ours is None and column.in_the_way(path)):
+            changes.append(PathChange(path, ours, edit.new))
+        elif ours != edit.new:
+            stages += sides
+    if not stages:  # what git fell over is no file of these: a folder that moved, maybe
+        return Merged((), tuple(every), merged.labels, merged.failed)
+    return Merged(tuple(changes), tuple(stages), merged.labels, merged.failed)
 
 
 def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathChange, ...]:

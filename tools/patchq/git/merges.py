@@ -28,11 +28,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge comes to, by path."""
+    """What a merge comes to, by path; ``failed`` as :class:`Merge` has it."""
 
     changes: tuple[PathChange, ...]
     stages: tuple[Stage, ...]
     labels: tuple[str, str]
+    failed: str = ""
 
 
 class Objects:
@@ -119,4 +120,6 @@ def by_path(
     changes = tuple(
         PathChange(side.path, side.ours, tree.get(n)) for n, side in enumerate(sides) if tree.get(n) != side.ours
     )
-    return Merged(changes, tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages), pair)
+    return Merged(
+        changes, tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages), pair, merge.failed
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,14 @@ from pathlib import Path
 from patchq.formats.header import Ident
 from patchq.git.objects import Objects, TreeEntry
 from patchq.names import BlobId, CommitId, TreeId
+from patchq.system import runner
 
 #: Conflicts show what the patch was written against, too; a new file goes where its folder went.
 _MERGE_CONFIG = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=true")
+
+
+#: What git ends with by a fault of its own, such as an assertion; what somebody else ended it with is no answer.
+_FELL = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +31,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a merge comes to. Where it conflicts (``stages``) the tree's files hold markers, labelled by the commits."""
+    """What a merge comes to. Where it conflicts (``stages``) the tree's files hold markers, labelled by the commits.
+
+    :ivar failed: how git itself ended in the middle of it, in words; the tree is that of ours then.
+    """
 
     tree: TreeId
     stages: tuple[Stage, ...]
+    failed: str = ""
 
     @property
     def paths(self) -> list[bytes]:
@@ -52,9 +62,23 @@ class Merging(Objects):
         return self.merge([(self._side(ours, root), self._side(theirs, root))])[0]
 
     def merge(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
-        """Merge pairs of commits in memory, all by one process."""
+        """Merge pairs of commits in memory, all by one process; where git falls over one of them, each by its own."""
         if not pairs:
             return []
+        try:
+            return self._merged(pairs)
+        except runner.CommandError as error:
+            if -error.code not in _FELL:
+                raise
+            if len(pairs) > 1:
+                return [merge for pair in pairs for merge in self.merge([pair])]
+            last = error.said.splitlines()[-1:]
+            failed = (
+                f"git's own merge ended with {signal.Signals(-error.code).name}{': ' if last else ''}{''.join(last)}"
+            )
+            return [Merge(self.tree_of([pairs[0][0]])[0], (), failed)]
+
+    def _merged(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
         out = self.run(
             "merge-tree", "--write-tree", "--stdin", "-z", "--no-messages",
             data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(), config=_MERGE_CONFIG,

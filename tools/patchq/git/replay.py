@@ -18,6 +18,12 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
     if parent == onto:
         return tree
     merged = store.merge_tree(parent, onto, tree)
+    if merged.failed:
+        raise ConflictError(
+            f"{upstream}: {name} can't be carried there: {merged.failed}; nothing was changed",
+            [Conflict(upstream, name, show_path(c.path), merged.failed) for c in store.changes(parent, tree)],
+            hint="a newer git may; or change the order by `git rebase -i` in the worktree, then `patchq export`",
+        )
     if merged.stages:
         paths = [show_path(path) for path in merged.paths]
         raise ConflictError(

@@ -199,7 +199,7 @@ class _Graph:
         rest = [key for key in keys if key not in self.merged]
         triples = [(self.trees[n], onto, self.commits[n][1].tree) for n, onto in rest]
         for key, merge in zip(rest, merge_trees(self.store, triples), strict=True):
-            self.merged[key] = None if merge.stages else merge.tree
+            self.merged[key] = None if merge.stages or merge.failed else merge.tree
 
 
 def as_dot(found: Sequence[Needs]) -> str:
