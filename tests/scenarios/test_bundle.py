@@ -202,3 +202,47 @@ def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_written(
     assert "hint:" in told
     assert not site.root.exists() or not any(site.root.iterdir())
     assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("name", ["tests/stacks", "tests", "kernels", "keys.asc"])
+def test_a_link_out_of_the_project_is_not_bundled(stack: Patchq, tmp_path: Path, name: str) -> None:
+    """A bundle is handed on: what a clone of somebody else's project leads to doesn't come with it."""
+    secrets = tmp_path / "secrets"
+    (secrets / "stacks").mkdir(parents=True)
+    for path in ("id.toml", "id", "stacks/id"):
+        (secrets / path).write_text("secret\n")
+    if name == "keys.asc":
+        lock = stack.layout.lock.read_text()
+        stack.layout.lock.write_text(lock.replace("[upstreams.up]\n", '[upstreams.up]\nkeyring = "keys.asc"\n'))
+        (stack.root / name).symlink_to(secrets / "id")
+    else:
+        shutil.rmtree(stack.root / name, ignore_errors=True)
+        (stack.root / name).parent.mkdir(exist_ok=True)
+        (stack.root / name).symlink_to(secrets)
+    target = tmp_path / "x.bundle"
+    done = stack.run("bundle", str(target))
+    assert done.exit_code == 1, done.output
+    assert not target.exists()
+    if name != "keys.asc":  # as a keyring it is read, and is none
+        assert "lies outside the project" in done.output
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("upstream", "other"), ("ref", "v9"), ("tag", "--help"), ("tag", 7), ("upstream", "../../x"), ("commit", "main")],
+)
+def test_a_pin_that_the_lock_does_not_have(bundle: Path, tmp_path: Path, key: str, value: object) -> None:
+    other = tmp_path / "other.bundle"
+    with tarfile.open(bundle) as tar, tarfile.open(other, "w") as out:
+        for member in tar:
+            data = tar.extractfile(member)
+            assert data
+            content = data.read()
+            if member.name == "bundle.json":
+                manifest = json.loads(content)
+                manifest["pins"][0][key] = value
+                content = json.dumps(manifest).encode()
+                member.size = len(content)
+            out.addfile(member, io.BytesIO(content))
+    said = Patchq(tmp_path / "site").fails(1, "apply", "--from-bundle", str(other))
+    assert "bundle" in said

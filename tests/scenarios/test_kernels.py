@@ -160,6 +160,21 @@ def test_only_what_a_patch_changes_is_compiled_again(flashinfer: Patchq) -> None
     assert kernels(flashinfer)["compiled"] == 1
 
 
+def test_what_lies_in_the_private_folder_is_not_compiled(flashinfer: Patchq, tmp_path: Path) -> None:
+    """As of a project that was unpacked with its `.patchq`: the wheel says what is compiled, and what is run for that."""
+    path, mark = Path(str(kernels(flashinfer)["path"])), tmp_path / "ran"
+    first = path.read_bytes()
+    (root,) = [p for p in (flashinfer.layout.private / "kernels").iterdir() if p.is_dir()]
+    trap = f"open({str(mark)!r}, 'w')\n"
+    (root / "sitecustomize.py").write_text(trap)
+    norm = root / "flashinfer" / "jit" / "norm.py"
+    norm.write_text(trap + norm.read_text())
+    (root / "flashinfer" / "data" / "include" / "x.h").write_text("#define X 666\n")
+    assert kernels(flashinfer)["compiled"] == 0
+    assert path.read_bytes() == first
+    assert not mark.exists()
+
+
 def test_a_module_for_a_ref_that_isnt_there_is_a_mistake(flashinfer: Patchq) -> None:
     path = flashinfer.root / "kernels" / "flashinfer.toml"
     path.write_text(WANTED + 'refs = ["v9"]\n')

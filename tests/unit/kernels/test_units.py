@@ -104,6 +104,19 @@ def test_what_an_input_is(bench: Bench) -> None:
     assert bench.compiled == ["one.cu", "two.cu"], "a header that could stand in front of another"
 
 
+def test_a_header_of_a_folder_of_system_headers_is_an_input(bench: Bench) -> None:
+    """Upstream names folders of its own as such; a C++ compiler leaves them out of what it says it has read."""
+    (bench.root / "three.cpp").write_text("#include <a.h>\nint three = A;\n")
+    unit = Unit("m", "three.cpp", ("-isystem", "include"), 1.0)
+
+    def compiled(value: int) -> int:
+        (bench.root / "include" / "a.h").write_text(f"#define A {value}\n")
+        cache = Cache(bench.cache_folder, bench.root, bench.tools.places)
+        return compile_units([unit], bench.root, bench.tools, cache, jobs=1, gib=4.0, say=lambda _: None).compiled
+
+    assert [compiled(value) for value in (1, 1, 2, 1)] == [1, 0, 1, 0]
+
+
 def test_another_folder_is_no_other_input(bench: Bench, tmp_path: Path) -> None:
     bench.compile()
     assert bench.compiled
@@ -170,6 +183,11 @@ def test_depfiles() -> None:
             "is no argument",
         ),
         ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {LD_PRELOAD = 'x'}", "more than FLASHINFER_"),
+        (
+            "version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_EXTRA_CFLAGS = '-fplugin=x.so'}",
+            "compiler",
+        ),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_NVCC = './x'}", "for a compiler"),
         (
             "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nrefs = 'v1'",
             "are no refs",

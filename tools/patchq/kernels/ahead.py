@@ -95,15 +95,13 @@ def build_kernels(
 
 
 def _root(project: Project, parent: Built) -> Path:
-    """The wheel's files, where they are compiled; another wheel's make room."""
+    """The wheel's files, where they are compiled; unpacked each time, since what lies there is run, too."""
     place = project.layout.private / "kernels"
     root = place / parent.sha256[:16]
-    if not (root / "whole").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        root.mkdir(parents=True)
-        with zipfile.ZipFile(parent.path) as zf:  # patchq's own, by its hash
-            zf.extractall(root)
-        (root / "whole").touch()
+    shutil.rmtree(place, ignore_errors=True)
+    root.mkdir(parents=True)
+    with zipfile.ZipFile(parent.path) as zf:  # patchq's own, by its hash
+        zf.extractall(root)
     return root
 
 

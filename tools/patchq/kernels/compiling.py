@@ -143,7 +143,7 @@ def compile_units(
 
 
 def _kind(unit: Unit) -> str:
-    return "nvcc" if unit.source.endswith(".cu") else "cxx"
+    return "nvcc" if unit.source.endswith(".cu") else "c++"
 
 
 def _names(root: Path) -> str:
@@ -172,7 +172,7 @@ def _compile(unit: Unit, key: str, root: Path, tools: Toolchain, cache: Cache) -
         if _kind(unit) == "nvcc":
             argv = [tools.nvcc, "-ccbin", tools.cxx, "--generate-dependencies-with-compile", "--dependency-output"]
         else:
-            argv = [tools.cxx, "-MMD", "-MF"]
+            argv = [tools.cxx, "-MD", "-MF"]
         argv += [str(depends), *unit.flags, *own, "-c", unit.source, "-o", str(made)]
         env = {**_SOBER, "CUDA_HOME": str(tools.cuda)}
         try:

@@ -16,6 +16,8 @@ from patchq.system.paths import KERNELS
 #: Generators of FlashInfer's own, by their place below its package.
 _CALL = re.compile(r"jit(\.[a-z][a-z0-9_]*)+\.gen_[a-z0-9_]+")
 _ENV = re.compile(r"FLASHINFER_[A-Z0-9_]+")
+#: Of those, what says which compiler runs, and with what.
+_TOOL = re.compile(r"FLAGS|NVCC|CXX|COMPILER|_(CC|LD)$")
 _ARCH = re.compile(r"sm_(\d{1,2})(\d)([af]?)")
 _MOST_BYTES = 1 << 20
 
@@ -87,6 +89,8 @@ def parse_wanted(data: bytes, name: str) -> Wanted:
         env = raw.get("env", {})
         if not all(_ENV.fullmatch(k) and isinstance(v, str) and v.isprintable() for k, v in env.items()):
             raise ValueError("env holds more than FLASHINFER_… texts")
+        if tools := sorted(filter(_TOOL.search, env)):
+            raise ValueError(f"env's {tools[0]} is for a compiler: it could name a program")
         modules = tuple(_module(m) for m in raw.get("modules", ()))
         if not modules:
             raise ValueError("it names no modules")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -76,12 +77,13 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
                 members[f"packs/{path.name}"] = path
             elif is_local_archive(base.pin.archive):
                 path = (layout.root / base.pin.archive).resolve()
-                if layout.root not in path.parents:
-                    raise UserError(f"{path} lies outside the project", hint="put it in, and `patchq pin` it there")
+                _check_inside(layout.root, path)
                 members[f"project/{path.relative_to(layout.root).as_posix()}"] = path
             else:
                 path = fetcher.archive_file(base.pin)
                 members[f"archives/{base.pin.sha256}/{path.name}"] = path
+        for path in (path for name, path in members.items() if name.startswith("project/")):
+            _check_inside(layout.root, path)
         for pin in pins if wheels else ():
             for name, sha256 in pin.wheels.items():
                 members[f"archives/{sha256}/{name}"] = _wheel(project, pin, name, sha256)
@@ -94,6 +96,18 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
     size, sha256 = target.stat().st_size, fsio.sha256_file(target)
     shown = tuple((b.pin.upstream, b.pin.ref, b.source) for b in bases)
     return Bundled(str(target), size, sha256, set_name, shown, len(members))
+
+
+def _check_inside(root: Path, path: Path) -> None:
+    """Check that a file is one of the project's, wherever links lead: what is bundled is handed on.
+
+    :raises UserError: if it isn't.
+    """
+    if root.resolve() not in path.resolve().parents:
+        raise UserError(
+            f"{path} lies outside the project: it is {path.resolve()}",
+            hint="put the file itself into the project; an archive is then pinned there by `patchq pin`",
+        )
 
 
 def _pin(base: Base, tag: str) -> dict[str, str]:
@@ -247,7 +261,11 @@ def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:
 
 
 def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
-    store, locked = project.store, project.lock.upstreams[pin["upstream"]].pins[pin["ref"]]
+    upstream = project.lock.upstreams.get(pin["upstream"])
+    locked = upstream.pins.get(pin["ref"]) if upstream else None
+    if not locked:
+        raise FormatError(f"the bundle has {pin['upstream']} {pin['ref']}, its lock hasn't", hint="don't use it")
+    store = project.store
     if locked.commit != pin["commit"]:
         raise FormatError(f"the bundle's {pin['upstream']} is not the commit of its lock", hint="make it anew")
     if not store.is_whole([locked.commit]):
@@ -318,6 +336,8 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
             raise ValueError(LOCK_NAME)
         for pin in raw["pins"]:
             if not all(isinstance(pin[key], str) for key in ("upstream", "ref", "source", "commit")):
+                raise ValueError("pins")
+            if pin.get("tag") and not re.fullmatch("[0-9a-f]{40}", pin["tag"]):
                 raise ValueError("pins")
         dict(raw["trees"])
         found: dict[str, Any] = raw
