@@ -375,3 +375,26 @@ def test_damage_of_any_kind_is_told(image: Made, tmp_path: Path) -> None:
             path.write_bytes(data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :])
             with contextlib.suppress(UserError):
                 read_image(path, lambda _: True, lambda _: True)
+
+
+@pytest.mark.parametrize("how", ["root", "layer"])
+def test_links_to_site_packages_that_go_in_a_circle(image: Made, tmp_path: Path, how: str) -> None:
+    """Nobody can say where Python would look: that is said, and isn't a fault of patchq's."""
+    other = f"opt/other/{Path(SITE).name}"
+    if how == "root":
+        root = image.root(tmp_path / "root")
+        (root / other).parent.mkdir()
+        (root / other).symlink_to("../back")
+        (root / "opt" / "back").symlink_to(f"/{other}")
+        path = root
+    else:
+        path = with_layers(image, tmp_path / "i.tar", link(other, "../back"), link("opt/back", f"/{other}"))
+    said = " ".join(image.patchq.fails(1, "verify-image", str(path)).split())
+    assert f"{other} is a link to ../back" in said
+
+
+@pytest.mark.parametrize("text", [b"x" * 200_000 + b",,\n", b'"' + b"x" * 200_000, b"a\0b,,\n", b"a\rb,,\n"])
+def test_a_record_that_is_none(image: Made, tmp_path: Path, text: bytes) -> None:
+    (record,) = [name for name in image.site if name.endswith("RECORD") and "lib" in name.rpartition("/")[0]][:1]
+    image.site[record] = text
+    assert "error: " not in image.refused(tmp_path)

@@ -108,11 +108,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
         (site, info, record) = its[0]
         version = _judge(image, expected, distribution, package, site, info, record, problems)
         seen.append(f"{distribution} {version}")
-    for path, entry in image.files.items():
-        if entry.kind == "link" and _SITE.fullmatch(path) and not _SITE.fullmatch(image.followed(path)):
-            problems.append(
-                f"{path} is a link to {entry.target}: Python may import from there, and it wasn't looked at"
-            )
+    problems += _linked_sites(image)
     for site in sites:
         strange = [p for p in _below(image, site) if _START.fullmatch(p) and f"{site}/{p}" not in recorded]
         problems += [f"{site}/{p} runs at each start, and no package has it" for p in strange]
@@ -208,7 +204,9 @@ def _linked_sites(image: Image) -> list[str]:
             except ValueError:
                 looked_at = None
             if not looked_at:
-                found.append(f"{path} is a link to {entry.target}, where nothing was looked at")
+                found.append(
+                    f"{path} is a link to {entry.target}: Python may import from there, and it wasn't looked at"
+                )
     return found
 
 
@@ -254,11 +252,15 @@ def _manifest(image: Image, site: str, package: str) -> Manifest | None:
 
 
 def _record(image: Image, site: str, info: str) -> dict[str, str]:
-    """RECORD's files and their SHA-256; empty for those that it gives none of."""
+    """RECORD's files and their SHA-256; empty for those that it gives none of. One that can't be read is damaged."""
     from base64 import urlsafe_b64decode
 
     found = {}
-    for row in csv.reader(io.StringIO(_text(image, f"{site}/{info}/RECORD"))):
+    try:
+        rows = list(csv.reader(io.StringIO(_text(image, f"{site}/{info}/RECORD"))))
+    except csv.Error:
+        return {f"{info}/RECORD": "damaged"}
+    for row in rows:
         name, digest = (row[0], row[1]) if len(row) > 1 else ("", "")
         kind, _, coded = digest.partition("=")
         if name:
