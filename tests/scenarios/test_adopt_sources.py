@@ -231,6 +231,33 @@ def test_an_installed_package_that_was_edited(patchq: Patchq, tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize("how", ["a folder in it", "its folder"])
+def test_an_environment_that_leads_elsewhere(patchq: Patchq, tmp_path: Path, how: str) -> None:
+    """A RECORD names whatever it likes: what lies outside of the environment is in no patch."""
+    site, secrets = tmp_path / "site-packages", tmp_path / "secrets"
+    for folder in (secrets, site / "up-1.0.dist-info"):
+        folder.mkdir(parents=True)
+    (secrets / "key.py").write_text("secret = 1\n")
+    (site / "up-1.0.dist-info/METADATA").write_text("Name: up\nVersion: 1.0\n")
+    link = site / "pkg" / "sub" if how == "a folder in it" else site / "pkg"
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(secrets)
+    name = (link / "key.py").relative_to(site).as_posix()
+    (site / "up-1.0.dist-info/RECORD").write_text(f"{name},sha256=AAAA,9\nup-1.0.dist-info/RECORD,,\n")
+    assert "leads out of" in patchq.fails(1, "import", "up", "--from-site-packages", str(site), *ME)
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000 + ",,\n", "a\0b,,\n", "pkg/mod.py,sha256=\u00e9\u00e9,1\n"])
+def test_an_environment_whose_record_is_none(patchq: Patchq, tmp_path: Path, text: str) -> None:
+    site = tmp_path / "site-packages"
+    (site / "up-1.0.dist-info").mkdir(parents=True)
+    (site / "pkg").mkdir()
+    (site / "pkg/mod.py").write_text("x = 1\n")
+    (site / "up-1.0.dist-info/METADATA").write_text("Name: up\nVersion: 1.0\n")
+    (site / "up-1.0.dist-info/RECORD").write_text(text)
+    assert patchq.run("import", "up", "--from-site-packages", str(site), *ME).exit_code in (0, 1)
+
+
 def test_names_of_scratch_folders_and_depths(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
     plain = git(branch, "diff", "--no-prefix", "v1", "ours") + "\n"
     for at, prefix in enumerate(("", "/root/work/", "vllm-0.1/")):

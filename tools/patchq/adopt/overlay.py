@@ -127,7 +127,10 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     """
     found = _installed(folder, package)
     record = found.read_text("RECORD") or ""
-    listed = {row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) > 1}
+    try:
+        listed = {row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) > 1}
+    except csv.Error as error:
+        raise UserError(f"{package} in {folder} has a RECORD that is none: {error}", hint="--overlay DIR") from None
     if not listed:
         raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR takes files as they are")
     tops = {name.split("/", 1)[0] for name in listed if name.endswith(".py") and "/" in name}
@@ -140,6 +143,12 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))
     if not names:
         raise UserError(f"{package} in {folder} is as it was installed", hint="is it the environment that was edited?")
+    real = folder.resolve()
+    for name in names:
+        # A link to a file is taken as one; through a link to a folder it would be the file that lies there.
+        there = (folder / name).parent.resolve()
+        if there != real and real not in there.parents:
+            raise UserError(f"{show_path(os.fsencode(name))} leads out of {folder}", hint="--overlay DIR, without it")
     known = store.list_tree(base)
     src = b"src/" if not any(os.fsencode(n) in known for n in names) else b""
     after = put_over(store, base, {src + os.fsencode(n): folder / n for n in names})
