@@ -15,7 +15,7 @@ from zlib import crc32
 LONG = os.environ.get("PATCHQ_RELIABILITY") == "long"
 
 
-def chosen(points: int, name: str, short: int = 10, every: int = 1) -> range:
+def chosen(points: int, name: str, short: int = 4, every: int = 1) -> range:
     """Which of ``points`` (from 1) are tried: all in the long form, about ``short`` of them otherwise.
 
     The short form's are spread evenly, and begin elsewhere for each ``name``.

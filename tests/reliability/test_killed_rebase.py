@@ -101,7 +101,7 @@ def test_a_rebase_at_every_system_call(
     tried, faults = 0, []
     # To go on to the end takes a second; each point is tried with what is worst, the others for some.
     every = 12 if then == "gives up" else 2 if fault is Fault.KILL_ALL else 12
-    for at in chosen(whole.stops, f"rebase {what} {fault.name} {then}", 5, every):
+    for at in chosen(whole.stops, f"rebase {what} {fault.name} {then}", 2, every):
         shutil.rmtree(stack.root)
         shutil.copytree(saved, stack.root, symlinks=True)
         outcome = meddled(stack, ("rebase", "up", *args), fault, at)
