@@ -22,7 +22,7 @@ ROOM = 2 << 30
 _VARIABLE = "PATCHQ_TESTS_IN_MEMORY"
 _FAILED = pytest.StashKey[bool]()
 #: What is tested there: a folder, or a file. Tests of whole upstreams are not: their trees and wheels have gigabytes.
-SMALL = ("scenarios", "git", "test_killed.py", "test_power_cut.py", "test_template.py")
+SMALL = ("scenarios", "git", "reliability", "test_template.py")
 
 
 def choose(config: pytest.Config) -> None:
@@ -64,4 +64,19 @@ def folder(item: pytest.Item, on_disk: Path) -> Iterator[Path]:
     finally:
         if item.stash.get(_FAILED, False):
             shutil.copytree(made, on_disk, symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def shared(on_disk: Path) -> Iterator[Path]:
+    """A folder that several small tests share, of a fixture of a wider scope."""
+    root = os.environ.get(_VARIABLE)
+    if not root:
+        yield on_disk
+        return
+    Path(root).mkdir(exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=on_disk.name, dir=root))
+    try:
+        yield made
+    finally:
         shutil.rmtree(made, ignore_errors=True)
