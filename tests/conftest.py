@@ -107,10 +107,19 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return seen
 
 
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Started once for the tests of a file, and no longer: its event loop is in the way of others'."""
+    with browsing.chromium(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[browsing.Browser]:
-    with browsing.chromium(tmp_path / "browser") as opened:
-        yield opened
+def browser(chromium: Any) -> Iterator[browsing.Browser]:
+    """Pages with contexts of their own."""
+    yield browsing.Browser(chromium)
+    for context in chromium.contexts:
+        context.close()
 
 
 @pytest.fixture(scope="session")
