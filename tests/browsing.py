@@ -27,8 +27,8 @@ class Browser:
 
 
 @contextmanager
-def chromium(home: Path) -> Iterator[Browser]:
-    """A browser with a home of its own."""
+def chromium(home: Path) -> Iterator[Any]:
+    """Chromium, as playwright has it, with a home of its own."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium")
@@ -39,5 +39,5 @@ def chromium(home: Path) -> Iterator[Browser]:
         started = playwright.chromium.launch(
             executable_path=program, args=quiet, env={**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": ""}
         )
-        yield Browser(started)
+        yield started
         started.close()

@@ -21,8 +21,9 @@ ROOM = 2 << 30
 #: Says it to the workers.
 _VARIABLE = "PATCHQ_TESTS_IN_MEMORY"
 _FAILED = pytest.StashKey[bool]()
-#: What is tested there: a folder, or a file. Tests of whole upstreams are not: their trees and wheels have gigabytes.
-SMALL = ("scenarios", "git", "test_killed.py", "test_power_cut.py", "test_template.py")
+#: What is tested there: a folder, or a file. Most tests of whole upstreams are not:
+#: their trees and wheels have gigabytes.
+SMALL = ("scenarios", "git", "reliability", "test_template.py", "test_real_debian.py", "test_real_pr.py")
 
 
 def choose(config: pytest.Config) -> None:
@@ -64,4 +65,19 @@ def folder(item: pytest.Item, on_disk: Path) -> Iterator[Path]:
     finally:
         if item.stash.get(_FAILED, False):
             shutil.copytree(made, on_disk, symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def shared(on_disk: Path) -> Iterator[Path]:
+    """A folder that several small tests share, of a fixture of a wider scope."""
+    root = os.environ.get(_VARIABLE)
+    if not root:
+        yield on_disk
+        return
+    Path(root).mkdir(exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=on_disk.name, dir=root))
+    try:
+        yield made
+    finally:
         shutil.rmtree(made, ignore_errors=True)

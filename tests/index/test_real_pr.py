@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import memory
 from kit import Patchq, committed_project, git
 
 pytestmark = pytest.mark.index
@@ -60,7 +62,8 @@ def bare_tree(project: Patchq, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     def checked_out(base: str) -> Path:
         if base not in made:
-            made[base] = bare = tmp_path_factory.mktemp("bare")
+            made[base] = bare = folder / base
+            bare.mkdir()
             git(bare, "init", "-q")
             git(bare, "fetch", "-q", "--depth=1", str(project.layout.store), base)
         bare = made[base]
@@ -69,16 +72,17 @@ def bare_tree(project: Patchq, tmp_path_factory: pytest.TempPathFactory) -> Iter
         git(bare, "clean", "-qxdff")
         return bare
 
-    yield checked_out
-    for folder in made.values():
+    with memory.shared(tmp_path_factory.mktemp("bare")) as folder:
+        yield checked_out
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize("patch", CANDIDATES)
 def test_a_branch_that_applies_and_is_formatted_or_what_stops_it(
-    project: Patchq, bare_tree: Callable[[str], Path], patch: str, monkeypatch: pytest.MonkeyPatch
+    project: Patchq, bare_tree: Callable[[str], Path], patch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upstream = patch.partition("/")[0]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where the gates' tree goes
     if patch not in WHOLE:
         monkeypatch.setenv("SKIP", "mypy")
     done = project.run("pr", patch, "--onto", NEWEST[upstream], "--no-proof", "--json")

@@ -21,7 +21,7 @@ EACH = int(os.environ.get("PATCHQ_RELIABILITY_EACH", "0"))
 SEED = os.environ.get("PATCHQ_RELIABILITY_SEED", "")
 
 
-def chosen(points: int, name: str, short: int = 10, every: int = 1) -> Sequence[int]:
+def chosen(points: int, name: str, short: int = 4, every: int = 1) -> Sequence[int]:
     """Which of ``points`` (from 1) are tried: all in the long form, about ``short`` of them otherwise.
 
     The short form's are spread evenly, and begin elsewhere for each ``name``. Where points are asked for at random,

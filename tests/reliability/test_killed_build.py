@@ -42,7 +42,7 @@ def test_a_build_at_every_system_call(pair: Patchq, upstream: str, fault: Fault,
     assert [name for name in after if name.endswith(".whl")]
     tried, met, faults = 0, 0, []
     # A backend makes hundreds of system calls in a folder of its own, seconds each time.
-    short, every = (3, 20) if upstream == "app" else (6, 1)
+    short, every = (2, 20) if upstream == "app" else (3, 1)
     for at in chosen(whole.stops, f"build {upstream} {fault.name}", short, every):
         shutil.rmtree(pair.root)
         shutil.copytree(saved, pair.root, symlinks=True)

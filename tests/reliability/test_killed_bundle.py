@@ -25,7 +25,7 @@ def test_unpacking_at_every_system_call(stack: Patchq, tmp_path: Path, fault: Fa
     assert whole.exit_code == 0
     after = user_sees(site)
     tried, met, faults = 0, 0, []
-    for at in chosen(whole.stops, f"unpack {fault.name}", short=6):
+    for at in chosen(whole.stops, f"unpack {fault.name}", short=3):
         shutil.rmtree(site.root)
         shutil.rmtree(Path.home() / "cache", ignore_errors=True)
         outcome = meddled(site, args, fault, at)
@@ -51,7 +51,7 @@ def test_making_at_every_system_call(stack: Patchq, tmp_path: Path, fault: Fault
     assert whole.exit_code == 0
     made = file.read_bytes()
     tried, met, faults = 0, 0, []
-    for at in chosen(whole.stops, f"bundle {fault.name}", short=6):
+    for at in chosen(whole.stops, f"bundle {fault.name}", short=3):
         file.unlink(missing_ok=True)
         outcome = meddled(stack, args, fault, at)
         tried += 1

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import memory
 from extent import chosen, record
 from kit import Patchq, commit_files, git, numbered
 from meddling import FAULTS, check_answer, meddled
+from template import copy_project, copy_upstream
 from tracer import Fault
 
 
@@ -56,54 +59,93 @@ def without_time(seen: dict[str, bytes]) -> dict[str, bytes]:
     return {k: re.sub(rb'"time": "[^"]*"', b"", v) for k, v in seen.items() if k != "refs"}
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
-@pytest.mark.parametrize("what", REBASE)
-@pytest.mark.parametrize("then", ["goes on", "gives up"])
-def test_a_rebase_at_every_system_call(
-    stack: Patchq, upstream: Path, tmp_path: Path, what: str, then: str, fault: Fault
-) -> None:
-    """Whatever it was at, it can be gone on with to the same end, or given up with nothing left."""
+@dataclass(frozen=True)
+class Scene:
+    """A project that stands before a step of a rebase: its copy, and how it is before all and after the end.
+
+    :ivar stops: the system calls of the step.
+    """
+
+    what: str
+    stack: Patchq
+    saved: Path
+    before: dict[str, bytes]
+    after: dict[str, bytes]
+    stops: int
+
+    def again(self) -> None:
+        """Put the project back."""
+        shutil.rmtree(self.stack.root)
+        shutil.copytree(self.saved, self.stack.root, symlinks=True)
+
+
+@pytest.fixture(scope="module")
+def scene(stack_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Scene]]:
+    """Each scene is set once: what is tried in it begins with a copy."""
+    made: dict[str, Scene] = {}
+    with memory.shared(tmp_path_factory.mktemp("scenes")) as folder:
+
+        def set_once(what: str) -> Scene:
+            if what not in made:
+                (place := folder / f"{len(made)}").mkdir()
+                made[what] = make_scene(what, copy_upstream(stack_template, place), stack_template)
+            return made[what]
+
+        yield set_once
+
+
+def make_scene(what: str, upstream: Path, template: Path) -> Scene:
+    """The step is taken once, traced, and the rebase driven to its end."""
     lines = numbered(40).splitlines(keepends=True)
     lines[4], lines[29] = b"otherwise\n", b"and this\n"
     commit_files(upstream, {"a.txt": b"".join(lines)}, "v2")
     git(upstream, "tag", "v2")
+    stack = Patchq(copy_project(template, upstream.parent))
     before = without_time(stack.snapshot())
     prepare, args = REBASE[what]
     prepare(stack)
-    saved = tmp_path / "saved"
+    saved = upstream.parent / "saved"
     shutil.copytree(stack.root, saved, symlinks=True)
-
-    def go_on() -> dict[str, bytes]:
-        """Drive the rebase to its end, as a person would: the first patch resolved, all else left out."""
-        for _ in range(6):
-            if not stack.layout.private.joinpath("rebase", "up.json").exists():
-                if (stack.layout.stack("up", "v2") / "series").exists():
-                    break
-                done = stack.run("rebase", "up", "--onto", "v2")
-                assert done.exit_code in (0, 3), done.output
-                continue
-            state = json.loads(stack.layout.private.joinpath("rebase", "up.json").read_text())
-            if state["phase"] == "carrying" and state["stop"] and state["stop"]["ready"]:
-                if state["stop"]["patch"] == "first" and what != "skip":
-                    resolved(stack)
-                    done = stack.run("rebase", "up", "--continue", "--no-proof")
-                else:
-                    done = stack.run("rebase", "up", "--skip")
-            else:
-                done = stack.run("rebase", "up", "--continue", "--no-proof")
-            assert done.exit_code in (0, 3), done.output
-        assert not stack.layout.tree("up@v2").exists()
-        return without_time(stack.snapshot())
-
     whole = meddled(stack, ("rebase", "up", *args))
     assert whole.exit_code in (0, 3)
-    after = go_on()
+    return Scene(what, stack, saved, before, go_on(stack, what), whole.stops)
+
+
+def go_on(stack: Patchq, what: str) -> dict[str, bytes]:
+    """Drive the rebase to its end, as a person would: the first patch resolved, all else left out."""
+    for _ in range(6):
+        if not stack.layout.private.joinpath("rebase", "up.json").exists():
+            if (stack.layout.stack("up", "v2") / "series").exists():
+                break
+            done = stack.run("rebase", "up", "--onto", "v2")
+            assert done.exit_code in (0, 3), done.output
+            continue
+        state = json.loads(stack.layout.private.joinpath("rebase", "up.json").read_text())
+        if state["phase"] == "carrying" and state["stop"] and state["stop"]["ready"]:
+            if state["stop"]["patch"] == "first" and what != "skip":
+                resolved(stack)
+                done = stack.run("rebase", "up", "--continue", "--no-proof")
+            else:
+                done = stack.run("rebase", "up", "--skip")
+        else:
+            done = stack.run("rebase", "up", "--continue", "--no-proof")
+        assert done.exit_code in (0, 3), done.output
+    assert not stack.layout.tree("up@v2").exists()
+    return without_time(stack.snapshot())
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
+@pytest.mark.parametrize("what", REBASE)
+@pytest.mark.parametrize("then", ["goes on", "gives up"])
+def test_a_rebase_at_every_system_call(scene: Callable[[str], Scene], what: str, then: str, fault: Fault) -> None:
+    """Whatever it was at, it can be gone on with to the same end, or given up with nothing left."""
+    found = scene(what)
+    stack, before, after, args = found.stack, found.before, found.after, REBASE[what][1]
     tried, met, faults = 0, 0, []
     # To go on to the end takes a second; each point is tried with what is worst, the others for some.
     every = 12 if then == "gives up" else 2 if fault is Fault.KILL_ALL else 12
-    for at in chosen(whole.stops, f"rebase {what} {fault.name} {then}", 5, every):
-        shutil.rmtree(stack.root)
-        shutil.copytree(saved, stack.root, symlinks=True)
+    for at in chosen(found.stops, f"rebase {what} {fault.name} {then}", 2, every):
+        found.again()
         outcome = meddled(stack, ("rebase", "up", *args), fault, at)
         tried += 1
         met += bool(outcome.at)
@@ -111,7 +153,7 @@ def test_a_rebase_at_every_system_call(
             if outcome.at:  # git's own work differs by a call or two from run to run
                 check_answer(outcome, fault)
             if then == "goes on":
-                assert go_on() == after, "ends elsewhere"
+                assert go_on(stack, what) == after, "ends elsewhere"
                 continue
             stack.ok("fetch")  # finishes what the journal has
             if stack.layout.private.joinpath("rebase", "up.json").exists():
@@ -121,6 +163,6 @@ def test_a_rebase_at_every_system_call(
             assert known in (before, {k: v for k, v in after.items() if "rr-cache" not in k}), "left something"
             assert not stack.layout.tree("up@v2").exists()
         except AssertionError as error:
-            faults.append(f"at {at} of {whole.stops} ({outcome.at}): {error}")
+            faults.append(f"at {at} of {found.stops} ({outcome.at}): {error}")
     assert not faults, f"rebase {what}, {fault.value}:\n" + "\n".join(faults)
-    record("killed", verb=f"rebase {what}, then {then}", fault=fault.value, points=whole.stops, tried=tried, met=met)
+    record("killed", verb=f"rebase {what}, then {then}", fault=fault.value, points=found.stops, tried=tried, met=met)

@@ -214,12 +214,12 @@ def test_a_program_that_hangs_is_told(broken: Path, monkeypatch: pytest.MonkeyPa
     program(broken / "nvcc", hangs)
     told_of(broken, "it doesn't tell its version: no answer in 0.5 s")
     monkeypatch.setattr(toolkits, "ANSWER_S", 60)
-    monkeypatch.setattr(toolkits, "WORK_S", 3)
+    monkeypatch.setattr(toolkits, "WORK_S", 1)
     program(broken / "nvcc", f"case $1 in --version) {VERSION} ;; esac\n{hangs}")
-    told_of(broken, "it can't compile: no answer in 3 s")
+    told_of(broken, "it can't compile: no answer in 1 s")
     program(broken / "nvcc", COMPILES)
     program(broken / "ptxas", hangs)
-    told_of(broken, "is broken: no answer in 3 s")
+    told_of(broken, "is broken: no answer in 1 s")
 
 
 def test_a_second_nvcc_of_the_same_release_is_asked_where_the_first_is_broken(broken: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from kit import Patchq, commit_files, edit, git
 from patchq.project.project import Project
+from patchq.proofs import cluster as cluster_module
 from patchq.proofs.judge import CellResult
 from patchq.proofs.plan import Cell
 from patchq.proofs.prove import run_proofs
@@ -333,7 +334,8 @@ def test_a_scheduler_and_a_worker_that_dies(
     """Six cells on two workers; the first worker to begin is killed while it is at it."""
     address, workers = cluster
     mark = tmp_path / "began"
-    slow = f"import os, time\nfrom pathlib import Path\np = Path({str(mark)!r})\nif not p.exists():\n    p.write_text(str(os.getppid()))\n    time.sleep(30)\n\n"
+    # It lasts until its worker is gone, and holds the lock of the workers' common folder as long.
+    slow = f"import os, time\nfrom pathlib import Path\np, mine = Path({str(mark)!r}), os.getppid()\nif not p.exists():\n    p.write_text(str(mine))\n    while os.getppid() == mine:\n        time.sleep(0.05)\n\n"
     set_proof(proven, "first", slow + HONEST)
     argv = [
         sys.executable,
@@ -369,5 +371,6 @@ def test_no_worker_has_it(proven: Patchq, cluster: tuple[str, list[subprocess.Po
     assert "not run    up/first: needs sm90" in out
 
 
-def test_no_scheduler_is_a_clear_error(proven: Patchq) -> None:
+def test_no_scheduler_is_a_clear_error(proven: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "ANSWER_S", 1)
     assert "no scheduler at tcp://127.0.0.1:9" in proven.fails(1, "test", "--scheduler", "tcp://127.0.0.1:9")

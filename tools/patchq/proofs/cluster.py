@@ -25,6 +25,9 @@ from patchq.sources.index import cache_folder
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME, Layout
 
+#: Seconds in which a scheduler must answer.
+ANSWER_S = 20.0
+
 
 def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, Sequence[Cell]], Iterable[CellResult]]:
     """What :func:`patchq.proofs.prove.run_proofs` runs its cells with: the workers of a scheduler.
@@ -40,7 +43,7 @@ def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, S
         except ImportError:
             raise UserError("--scheduler needs Dask", hint="python -m pip install 'patchq[cluster]'") from None
         try:
-            client = Client(address, timeout="20s", set_as_default=False)  # type: ignore[no-untyped-call]
+            client = Client(address, timeout=ANSWER_S, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:
             raise UserError(f"no scheduler at {address}: {error}", hint="start one: `dask scheduler`") from None
         with client:
