@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import Version
+
+from patchq.carry.column import Column
 from patchq.carry.landed import Landed, Line
 from patchq.carry.landing import ABSORBED, Patch, read_patches
 from patchq.carry.looking import sight, verdict, with_past
 from patchq.carry.merging import carry, look_at
+from patchq.carry.releases import Releases
 from patchq.formats.header import Ident
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git, scratch
@@ -33,6 +36,7 @@ from patchq.names import CommitId
 
 NOBODY = Ident("n", "n@n", 946684800, "+0000")
 UPSTREAM = ("as-is", "squashed", "split")
+JUDGES = ("patchq, history", "patchq, releases", "patchq, two", "patchq, alone", "git cherry", "git rebase drops")
 NOT_UPSTREAM = ("taken-back", "reverted", "near", "partial", "later")
 
 
@@ -43,6 +47,8 @@ class Case:
     kind: str
     commit: CommitId
     onto: CommitId
+    at: int = -1
+    """Its number in the stack: those after it come on top of it."""
 
 
 class Bench:
@@ -53,6 +59,7 @@ class Bench:
         way = git.log(f"{self.base}..{self.onto}")
         there = {info.commit for info in way}
         self.stack = [info for info in self.stack if info.commit in there]
+        self.series = self.stack
         self.stack = self.stack[:most]
         # A release's branch takes several of main's commits as one, and says their numbers.
         self.numbers = {number for w in way for number in re.findall(r"#(\d+)", w.message)}
@@ -67,24 +74,25 @@ class Bench:
         later = [i for i in self.git.log(f"{self.onto}..{self.commit(after)}") if number_of(i) not in self.numbers]
         for n, info in enumerate(self.stack):
             kind = "taken-back" if info.commit in self.reverted else "as-is"
-            yield Case(kind, info.commit, self.onto)
+            yield Case(kind, info.commit, self.onto, n)
             if kind != "as-is":
                 continue
             if n and self.stack[n - 1].commit not in self.reverted and info.parents[0] == self.stack[n - 1].commit:
-                yield Case("squashed", self.made(info.tree, self.stack[n - 1].parents[0], info), self.onto)
+                yield Case("squashed", self.made(info.tree, self.stack[n - 1].parents[0], info), self.onto, n)
             changes = self.git.changes(info.parents[0], info.commit)
             if len(changes) > 1:
                 half = {c.path: c.new for c in changes[: len(changes) // 2]}
-                yield Case("split", self.with_files(info.parents[0], half, info), self.onto)
+                yield Case("split", self.with_files(info.parents[0], half, info), self.onto, n)
             back = self.git.merge_tree(info.tree, self.tree(self.onto), self.tree(info.parents[0]))
             if not back.stages and back.tree != self.tree(self.onto):
-                yield Case("reverted", info.commit, self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n"))
+                tip = self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n")
+                yield Case("reverted", info.commit, tip, n)
             if near := self.near(info):
-                yield Case("near", near, self.onto)
+                yield Case("near", near, self.onto, n)
             other = self.dice.choice(later)
             both = self.git.merge_tree(self.tree(other.parents[0]), info.tree, other.tree)
             if not both.stages and both.tree != info.tree:
-                yield Case("partial", self.made(both.tree, info.parents[0], info), self.onto)
+                yield Case("partial", self.made(both.tree, info.parents[0], info), self.onto, n)
         for info in self.dice.sample(later, min(len(later), len(self.stack))):
             alone = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.base), info.tree)
             there = self.git.merge_tree(self.tree(self.base), self.tree(self.onto), alone.tree)
@@ -147,35 +155,64 @@ def takes_back(info: CommitInfo, other: CommitInfo) -> bool:
 
 
 class Judges:
-    """The detectors, asked about cases onto one tip."""
+    """The detectors, asked about cases onto one tip.
 
-    def __init__(self, git: Git, base: CommitId, onto: CommitId, patches: Sequence[Patch]) -> None:
-        self.git, self.patches = git, patches
-        self.line = Line(git, base, onto, {})
+    :param stack: the patches that a case is one of; those after its place are carried with it.
+    :param between: releases on the way, by name.
+    """
+
+    def __init__(
+        self, git: Git, bench: Bench, between: Sequence[tuple[str, CommitId]], patches: Sequence[Patch]
+    ) -> None:  # fmt: skip
+        self.git, self.bench, self.between, self.patches = git, bench, between, patches
+        self.base, self.onto = bench.base, bench.onto
+        self.line = Line(git, self.base, self.onto, {})
         ids = git.patch_ids_of([p.commit.commit for p in patches])
         self.ids = dict(zip((p.name for p in patches), ids, strict=True))
         theirs = git.patch_ids_of([c.commit for c in self.line.commits])
         self.cherry = {pid for pid in theirs if pid}
         self.landed = Landed(self.line, self.ids)
-        self.base, self.onto = base, onto
+        self.stack = read_patches(git, [(f"own {n}", info) for n, info in enumerate(bench.series)])
+        commits = [self.base, *(c for _, c in between), self.onto]
+        self.first, *self.way, self.last = look_at(git, [*self.stack, *patches], commits, self.base)
+        self.first.read(edit.new for patch in patches for edit in patch.edits)
+        self.releases = self.asked(self.last)
 
-    def ask(self, patch: Patch, onto: CommitId) -> dict[str, bool]:
+    def asked(self, last: Column) -> tuple[Releases, Releases]:
+        """Up to a tip: by two releases, and by those in between as well."""
+        way = [(name, column) for (name, _), column in zip(self.between, self.way, strict=True)]
+        both = (Releases(self.git, self.first, [*w, ("onto", last)], self.stack) for w in ([], way))
+        return next(both), next(both)
+
+    def ask(self, patch: Patch, case: Case) -> dict[str, bool]:
         """Which of them would call it upstream's."""
+        onto, last, (ends, every) = case.onto, self.last, self.releases
         (column,) = carry(self.git, [patch], [onto], self.base)
-        first, last = look_at(self.git, [patch], [self.base, onto], self.base)
-        first.read(edit.new for edit in patch.edits)
+        if onto != self.onto:
+            (last,) = look_at(self.git, [*self.stack, patch], [onto], self.base)
+            ends, every = self.asked(last)
         landing = column.landings[0]
         landed = self.landed if onto == self.onto else Landed(Line(self.git, self.line.base, onto, {}), self.ids)
-        start = time.monotonic()
-        plain = sight(patch, first, [("onto", last)])
-        with_history = with_past(plain, landed.look(patch))
-        self.spent = time.monotonic() - start
-        return {
-            "patchq, history": verdict(landing, with_history, "onto")[0] == ABSORBED,
-            "patchq, no history": verdict(landing, plain, "onto")[0] == ABSORBED,
+        plain = sight(patch, self.first, [("onto", last)])
+        way = [(name, column) for (name, _), column in zip(self.between, self.way, strict=True)]
+        seen = {
+            "patchq, history": with_past(plain, landed.look(patch)),
+            "patchq, releases": with_past(sight(patch, self.first, [*way, ("onto", last)]), every.look(patch, case.at)),
+            "patchq, two": with_past(plain, ends.look(patch, case.at)),
+            "patchq, alone": plain,
+        }
+        self.said = {name: s.past or s.said for name, s in seen.items()}
+        return {name: verdict(landing, sight, "onto")[0] == ABSORBED for name, sight in seen.items()} | {
             "git cherry": self.ids[patch.name] in self.cherry,
             "git rebase drops": landing.outcome == ABSORBED,
         }
+
+
+def between(refs: Mapping[str, CommitId], old: str, new: str) -> list[tuple[str, CommitId]]:
+    """The releases between two, oldest first."""
+    versions = {name: Version(name) for name in refs if re.fullmatch(r"v\d+(\.\d+)*", name)}
+    found = sorted((v, name) for name, v in versions.items() if Version(old) < v < Version(new))
+    return [(name, refs[name]) for _, name in found]
 
 
 def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, show: str, most: int) -> None:
@@ -185,21 +222,23 @@ def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, 
         refs = {name.rpartition("/")[2]: oid for name, oid in source.refs("refs/tags").items()}
         for target in onto:
             bench = Bench(git, *(refs[r] for r in (old, new, target)), most)
+            way = [(name, bench.commit(oid)) for name, oid in between(refs, old, target)]
+            print(f"{target}: {len(bench.stack)} commits; between: {', '.join(name for name, _ in way) or 'none'}")
             every = list(bench.cases(refs[after]))
             infos = [git.log("--no-walk=unsorted", case.commit)[0] for case in every]
             patches = read_patches(git, [(f"{n} {i.message.split(chr(10), 1)[0]}", i) for n, i in enumerate(infos)])
-            judges = Judges(git, bench.base, bench.onto, patches)
+            judges = Judges(git, bench, way, patches)
             for case, patch in zip(every, patches, strict=True):
                 counts[target, case.kind, "cases"] += 1
-                for judge, yes in judges.ask(patch, case.onto).items():
+                for judge, yes in judges.ask(patch, case).items():
                     counts[target, case.kind, judge] += yes
                     if judge == show and yes != (case.kind in UPSTREAM):
-                        print(f"{target} {case.kind}: {patch.name}")
+                        print(f"{target} {case.kind}: {patch.name}: {judges.said.get(judge, '')}")
     report(counts, onto)
 
 
 def report(counts: dict[tuple[str, str, str], int], onto: Sequence[str]) -> None:
-    names = ("patchq, history", "patchq, no history", "git cherry", "git rebase drops")
+    names = JUDGES
     print("| onto | class | upstream | cases | " + " | ".join(names) + " |")
     print("|---|---|---|---|" + "---|" * len(names))
     for target in onto:

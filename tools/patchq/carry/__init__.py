@@ -2,10 +2,12 @@
 
 __all__ = [
     "absorbed",
+    "between",
     "blame",
     "brief",
     "candidates",
     "column",
+    "fates",
     "forecast",
     "history",
     "landed",
@@ -15,6 +17,7 @@ __all__ = [
     "merging",
     "overlap",
     "rebase",
+    "releases",
     "rerere",
     "resolving",
     "retire",

@@ -296,7 +296,11 @@ def look(
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCommit:
-    """A commit of upstream's that a verdict rests on. ``did``: ``landed``, ``changed on`` or ``reverted``.
+    """What a verdict rests on: a commit of upstream's. ``did``: ``landed``, ``changed on``, ``reverted``,
+    or ``gone``, of which it can't be told whether it was taken back or rewritten.
+
+    Where no commits are at hand ``commit`` is empty: it is a release, or with a ``subject`` the stack's own patch of
+    that name, which came with the release.
 
     :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
     """
@@ -311,8 +315,8 @@ class UpstreamCommit:
     def said(self) -> str:
         """Commit, pull request and release."""
         about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
-        words = ", ".join(filter(None, about))
-        return self.commit[:12] + (f" ({words})" if words else "")
+        words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
+        return name + (f" ({words})" if words else "") if name else words
 
 
 @dataclass(frozen=True, slots=True)

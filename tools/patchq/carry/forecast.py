@@ -5,30 +5,34 @@ No worktree, branch or stack moves; the store gains objects, and the bases that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from patchq.carry import rerere
 from patchq.carry.absorbed import UpstreamCommit
+from patchq.carry.between import on_the_way
 from patchq.carry.column import Column
 from patchq.carry.history import History, at_hand
 from patchq.carry.landed import Landed
 from patchq.carry.landing import REPLAYED, STOPS, Patch, read_patches
-from patchq.carry.looking import once_more, sights, verdict, with_past
+from patchq.carry.looking import Asked, once_more, sights, verdict
 from patchq.carry.merging import carry, carry_each, look_at
+from patchq.carry.releases import Releases
 from patchq.carry.source import Plan, Planner
 from patchq.carry.tally import Cell, RefTally
 from patchq.carry.tally import tally as count
 from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
-from patchq.errors import SourceError, UserError
+from patchq.errors import UserError
 from patchq.formats.header import parse_trailers
 from patchq.formats.ledger import line_map
 from patchq.formats.lock import Pin
+from patchq.git.repository import scratch
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
-from patchq.project.refs import newest, pin_at, pins_between, releases_of
+from patchq.project.refs import newest, pin_at, releases_of, version_of
 from patchq.sources.pins import Fetcher, Hosts
 from patchq.stacks.siblings import Difference, differences
 
@@ -195,45 +199,63 @@ def _carried(
     (tree,) = project.store.tree_of([plan.base])
     first = Column(project.store, tree, patches)
     versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
-    stopping = any(landing.outcome in STOPS for column in columns for landing in column.landings.values())
-    between = [_between(project, upstream, p, patches) if stopping else [] for p in plans]
     found = []
-    for number in range(len(patches)):
-        found += _cells(upstream, plan, number, first, versions, between, pasts)
+    with _ways(project, plans, bases, patches, first, versions, pasts) as ways:
+        for number in range(len(patches)):
+            found += _cells(upstream, plan, number, first, ways)
     return found, stacked
 
 
-def _between(project: Project, upstream: str, plan: Plan, patches: Sequence[Patch]) -> list[tuple[str, Column]]:
-    """The pinned releases on the way to a ref, as far as they are here: where a patch may have come upstream."""
-    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
-    here = []
-    for pin in pins_between(project.lock.upstreams[upstream], plan.source.pin, plan.onto):
-        try:
-            here.append((pin.ref, fetcher.fetch([pin])[0].commit))
-        except SourceError:
-            continue
-    columns = look_at(project.store, patches, [commit for _, commit in here], plan.base) if here else []
-    return [(ref, column) for (ref, _), column in zip(here, columns, strict=True)]
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """To a ref: upstream's releases up to it, oldest first, itself the last; ``asked`` says when a patch came."""
+
+    versions: Sequence[tuple[str, Column]]
+    asked: Asked
 
 
-def _cells(
-    upstream: str, plan: Plan, number: int, base: Column, versions: Sequence[tuple[str, Column]],
-    between: Sequence[Sequence[tuple[str, Column]]], pasts: Sequence[Landed | None],
-) -> list[Cell]:  # fmt: skip
+@contextmanager
+def _ways(
+    project: Project, plans: Sequence[Plan], bases: Sequence[CommitId], patches: Sequence[Patch], first: Column,
+    versions: Sequence[tuple[str, Column]], pasts: Sequence[Landed | None],
+) -> Iterator[list[_Way]]:  # fmt: skip
+    """The ways to the refs onto which the same patches are carried; where none of them stops, nothing is read."""
+    if not any(landing.outcome in STOPS for _, column in versions for landing in column.landings.values()):
+        yield [_Way([version], Asked(past, None)) for version, past in zip(versions, pasts, strict=True)]
+        return
+    known = {p.onto.ref: commit for p, commit in zip(plans, bases, strict=True)}
+    between = [
+        on_the_way(project, p.source.pin, p.onto, known, download=past is None)
+        for p, past in zip(plans, pasts, strict=True)
+    ]
+    columns = dict(zip(bases, (column for _, column in versions), strict=True))
+    more = list(dict.fromkeys(r.commit for way in between for r in way if r.commit not in columns))
+    columns.update(zip(more, look_at(project.store, patches, more, plans[0].base) if more else (), strict=True))
+    with scratch(project.store) as git:
+        found = []
+        for n, (way, past) in enumerate(zip(between, pasts, strict=True)):
+            releases = [(r.ref, columns[r.commit]) for r in way]
+            # Refs that are no releases come in the order in which they were asked for.
+            before = [v for v in versions[:n] if version_of(v[0]) is None]
+            ask = None if past else Releases(git, first, [*releases, versions[n]], patches)
+            found.append(_Way([*releases, *before, versions[n]], Asked(past, ask)))
+        yield found
+
+
+def _cells(upstream: str, plan: Plan, number: int, base: Column, ways: Sequence[_Way]) -> list[Cell]:
     """The cells of a patch; where it stops, it is looked for in the versions up to there."""
     patch = base.patches[number]
-    replays = any(column.landings[number].outcome == REPLAYED for _, column in versions)
+    replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
     unproved = _unproved(patch) if replays else ""
     found = []
-    for n, (ref, column) in enumerate(versions):
+    for way in ways:
+        ref, column = way.versions[-1]
         landing = column.landings[number]
         outcome, grade, evidence, said = landing.outcome, "", "", landing.said
         commits: tuple[UpstreamCommit, ...] = ()
         if outcome in STOPS:
-            way = [*between[n], *(v for v in versions[:n] if v[0] not in [ref for ref, _ in between[n]]), versions[n]]
-            seen = sights(patch, base, way, [len(way) - 1])[len(way) - 1]
-            past = pasts[n]
-            seen = with_past(seen, past.look(patch) if past else None)
+            last = len(way.versions) - 1
+            seen = way.asked.about(patch, sights(patch, base, way.versions, [last])[last])
             outcome, grade, evidence = verdict(landing, seen, ref)
             commits = seen.commits
         elif outcome == REPLAYED and unproved:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from patchq.carry.absorbed import CONTAINED, EDITED, IDENTICAL, Sight, judge, look
 from patchq.carry.column import Column
-from patchq.carry.landed import Landed, Verdict
+from patchq.carry.fates import Verdict
+from patchq.carry.landed import Landed
 from patchq.carry.landing import ABSORBED, STOPS, Landing, Patch
+from patchq.carry.releases import Releases
 from patchq.formats import diff
 from patchq.names import show_path
 
@@ -64,6 +66,19 @@ def with_past(seen: Sight, past: Verdict | None) -> Sight:
     if past.undone and not seen.retirable:
         return replace(said, grade=EDITED)
     return said if past.taken or seen.grade else seen
+
+
+class Asked:
+    """Whom to ask about a stack's patches at one target: upstream's history, or where none is at hand its releases."""
+
+    def __init__(self, past: Landed | None, releases: Releases | None) -> None:
+        self.past, self.releases = past, releases
+
+    def about(self, patch: Patch, seen: Sight) -> Sight:
+        """What was seen of a patch, with what they say. Releases aren't asked what can be seen."""
+        if self.past or not self.releases:
+            return with_past(seen, self.past.look(patch) if self.past else None)
+        return seen if seen.retirable else with_past(seen, self.releases.look(patch))
 
 
 def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> frozenset[str]:

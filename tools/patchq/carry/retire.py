@@ -98,7 +98,9 @@ def table(rows: Sequence[Evidence]) -> str:
     """The rows in Markdown."""
     lines = ["| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"]
     for row in rows:
-        commits = ", ".join(c.commit[:12] + (f" (#{c.pull_request})" if c.pull_request else "") for c in row.landed)
+        commits = ", ".join(
+            c.commit[:12] + (f" (#{c.pull_request})" if c.pull_request else "") for c in row.landed if c.commit
+        )
         releases = ", ".join(dict.fromkeys(c.release for c in row.landed if c.release)) or row.ref
         cells = (row.patch, f"{row.grade or 'nothing'}: {row.evidence}" if row.evidence else row.grade or "nothing",
                  commits or "no history here", releases, row.proof)  # fmt: skip

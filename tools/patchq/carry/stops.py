@@ -10,24 +10,26 @@ from functools import cached_property
 
 from patchq.carry import rerere
 from patchq.carry.absorbed import Sight
+from patchq.carry.between import on_the_way
 from patchq.carry.column import Column
 from patchq.carry.history import at_hand
 from patchq.carry.landed import Landed
 from patchq.carry.landing import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
-from patchq.carry.looking import once_more, sight, verdict, with_past
+from patchq.carry.looking import Asked, once_more, sight, verdict
 from patchq.carry.merging import look_at
+from patchq.carry.releases import Releases
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
-from patchq.errors import BuildError, Conflict, ConflictError, SourceError, UserError
+from patchq.errors import BuildError, Conflict, ConflictError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import GITLINK, SYMLINK
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry, blob_id
+from patchq.git.repository import scratch
 from patchq.git.worktree import Worktree, branch_of
 from patchq.names import BlobId, CommitId, ProofRequest, TreeId, show_path
 from patchq.project.project import Project
-from patchq.project.refs import pins_between
 from patchq.project.stack import load_stack
 from patchq.sources.pins import Base, Fetcher
 
@@ -72,7 +74,7 @@ def parked_commit(project: Project, progress: Progress, patch: Patch, landing: L
 
 
 class Upstream:
-    """Upstream's releases from the old ref to the new one, as far as they are pinned and here; read when asked."""
+    """Upstream's releases from the old ref to the new one, as far as they are at hand; read when asked."""
 
     def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch]) -> None:
         self.project, self.progress, self.patches = project, progress, patches
@@ -80,25 +82,26 @@ class Upstream:
 
     @cached_property
     def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
-        project, progress = self.project, self.progress
-        versions: list[tuple[str, CommitId]] = []
-        old = source_pin(project, progress)
-        for pin in pins_between(project.lock.upstreams[progress.upstream], old, progress.onto):
-            try:
-                versions.append((pin.ref, base_of(project, pin, offline=True).commit))
-            except SourceError:
-                continue
-        versions.append((progress.onto.ref, progress.base))
-        commits = [progress.old_base, *(commit for _, commit in versions)]
-        first, *rest = look_at(project.store, self.patches, commits, progress.old_base)
+        progress = self.progress
+        pin = source_pin(self.project, progress)
+        way = on_the_way(self.project, pin, progress.onto, {}, download=self._past is None)
+        commits = [progress.old_base, *(release.commit for release in way), progress.base]
+        first, *rest = look_at(self.project.store, self.patches, commits, progress.old_base)
         first.read(edit.new for patch in self.patches for edit in patch.edits)
-        return first, [(label, column) for (label, _), column in zip(versions, rest, strict=True)]
+        return first, list(zip([*(release.ref for release in way), progress.onto.ref], rest, strict=True))
 
     @cached_property
     def _past(self) -> Landed | None:
         history = self._open.enter_context(at_hand(self.project, self.progress.upstream))
         old = source_pin(self.project, self.progress)
         return history.past(old, self.progress.onto, self.patches) if history else None
+
+    @cached_property
+    def _asked(self) -> Asked:
+        if self._past:
+            return Asked(self._past, None)
+        git = self._open.enter_context(scratch(self.project.store))
+        return Asked(None, Releases(git, *self._columns, self.patches))
 
     def __enter__(self) -> Upstream:
         return self
@@ -113,7 +116,7 @@ class Upstream:
     def look(self, patch: Patch) -> Sight:
         """Look for a patch in them, and in what is here of upstream's history."""
         base, versions = self._columns
-        return with_past(sight(patch, base, versions), self._past.look(patch) if self._past else None)
+        return self._asked.about(patch, sight(patch, base, versions))
 
 
 def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:

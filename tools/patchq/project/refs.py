@@ -197,19 +197,28 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
     return replace(pin, archive=f"{name}=={version}", sha256=sdist.sha256, subdir=like.subdir)
 
 
-def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
-    """The pins of releases between two others, oldest first; none where a ref is no version."""
+def version_of(ref: str) -> Version | None:
+    """A ref as a version; None where it is none."""
     from packaging.version import InvalidVersion, Version
 
     try:
-        ends = Version(old.ref), Version(new.ref)
+        return Version(ref)
     except InvalidVersion:
+        return None
+
+
+def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
+    """The pins of releases between two others, oldest first; none where a ref is no version."""
+    ends = version_of(old.ref), version_of(new.ref)
+    if ends[0] is None or ends[1] is None:
         return []
-    found = []
-    for ref, pin in upstream.pins.items():
-        try:
-            if ends[0] < Version(ref) < ends[1]:
-                found.append((Version(ref), pin))
-        except InvalidVersion:
-            continue
-    return [pin for _, pin in sorted(found, key=lambda item: item[0])]
+    found = [(version, pin) for ref, pin in upstream.pins.items() if (version := version_of(ref)) is not None]
+    return [pin for version, pin in sorted(found, key=lambda item: item[0]) if ends[0] < version < ends[1]]
+
+
+def release_pin(like: Pin, ref: str) -> Pin:
+    """A release of the archive that another pin's is of, as a pin of that archive alone.
+
+    :raises SourceError: if the index has no such release, or doesn't answer.
+    """
+    return _with_archive(Pin(like.upstream, ref), like)
