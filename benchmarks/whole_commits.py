@@ -5,7 +5,7 @@ have them. Classes whose truth is known:
 
 as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
 upstream reverted on the way: that is of the class taken-back, which is not.
-reverted: the commit, onto the release with the commit taken back by git's merge.  near: one word of one added line
+reverted: the commit, onto the release with the commit taken back by git's merge.  half back: half of its files so.  near: one word of one added line
 is another.  partial: the commit with a later release's commit.  later: a commit that came after the release, and that no commit up to it
 names by its number, as one that picks several does.  Not upstream.
 
@@ -37,7 +37,7 @@ from patchq.names import CommitId
 NOBODY = Ident("n", "n@n", 946684800, "+0000")
 UPSTREAM = ("as-is", "squashed", "split")
 JUDGES = ("patchq, history", "patchq, releases", "patchq, two", "patchq, alone", "git cherry", "git rebase drops")
-NOT_UPSTREAM = ("taken-back", "reverted", "near", "partial", "later")
+NOT_UPSTREAM = ("taken-back", "reverted", "half back", "near", "partial", "later")
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,20 @@ class Bench:
             if not back.stages and back.tree != self.tree(self.onto):
                 tip = self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n")
                 yield Case("reverted", info.commit, tip, n)
+            if len(changes) > 1:
+                few = {c.path: c.old for c in changes[: len(changes) // 2]}
+                without = self.tree(self.with_files(info.commit, few, info))
+                back = self.git.merge_tree(info.tree, self.tree(self.onto), without)
+                if not back.stages and back.tree != self.tree(self.onto):
+                    tip = self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n")
+                    yield Case("half back", info.commit, tip, n)
             if near := self.near(info):
                 yield Case("near", near, self.onto, n)
             other = self.dice.choice(later)
             both = self.git.merge_tree(self.tree(other.parents[0]), info.tree, other.tree)
+            there = self.git.merge_tree(self.tree(other.parents[0]), self.tree(self.onto), other.tree)
+            if there.tree == self.tree(self.onto):
+                continue  # it has been there under another name
             if not both.stages and both.tree != info.tree:
                 yield Case("partial", self.made(both.tree, info.parents[0], info), self.onto, n)
         for info in self.dice.sample(later, min(len(later), len(self.stack))):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import Patchq, commit_files, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered
 from patchq.carry.history import History, fetched
 from patchq.carry.landed import Landed, Line
 from patchq.carry.landing import read_patches
@@ -111,6 +111,22 @@ def test_a_part_that_is_taken_back_is_no_yes(wide: Patchq, upstream: Path) -> No
     cell = judged(wide, upstream)
     assert cell["outcome"] == "conflict"
     assert "pkg/mod.py" in cell["evidence"]
+
+
+def test_a_file_that_is_taken_back_counts_by_its_lines(wide: Patchq, upstream: Path) -> None:
+    (wide.tree() / "new.txt").write_bytes(numbered(40))
+    edit(wide.tree() / "a.txt", 20)
+    wide.ok("new", "up", "file", "-s", "-m", "A file\n\nFor the test.")
+    has_it(upstream)
+    a = numbered(40).replace(b"line 20\n", b"changed\n")
+    commit_files(upstream, {"new.txt": numbered(40), "a.txt": a}, "A file")
+    # With more in the same commit it doesn't look like a revert.
+    commit_files(
+        upstream, {"new.txt": None, "a.txt": a.replace(b"changed\n", b"on\n"), "c": numbered(30).upper()}, "Simplify"
+    )
+    cell = judged(wide, upstream, patch="file")
+    assert cell["outcome"] != "absorbed"
+    assert "reverted by" in cell["evidence"]
 
 
 def test_a_part_that_never_came_is_no_yes(wide: Patchq, upstream: Path) -> None:

@@ -149,19 +149,25 @@ class Steps(ABC):
 def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool) -> Verdict | None:
     """What the fates of a patch's parts, each with its lines, say of it; None where no part was ever there."""
     every = [fate for part in fates.values() for fate, _ in part]
-    if not every or all(f.state == ABSENT for f in every):
+    if not any(f.landed >= 0 for f in every):
         return None
     missing = tuple(show_path(p) for p, part in fates.items() if any(f.state == ABSENT for f, _ in part))
     undone = tuple(show_path(p) for p, part in fates.items() if any(f.state == UNDONE for f, _ in part))
     back: Counter[int] = Counter()
     sure: Counter[int] = Counter()
+    apart = False
     for part in fates.values():
+        here = Counter({True: 0, False: 0})
         for fate, lines in part:
             if fate.state == UNDONE:
                 back[fate.lost] += lines
                 sure[fate.lost] += 0 if fate.unsure else lines
+                here[steps.is_coarse(fate.lost) and not fate.unsure] += lines
+        # A step of many changes may hold a revert of one file's part: none that is there for it shows.
+        apart = apart or (here[True] > 0 and here[True] >= _BACK * sum(lines for _, lines in part))
     total = sum(lines for part in fates.values() for _, lines in part)
-    reverted = back.total() >= _BACK * total or any(steps.is_revert(n, lines) for n, lines in sure.items() if lines)
+    reverts = (steps.is_revert(n, lines) for n, lines in sure.items() if lines)
+    reverted = apart or back.total() >= _BACK * total or any(reverts)
     if back and not reverted:  # a few lines of many, by a commit that is there for something else
         undone = ()
         for fate in every:
@@ -199,21 +205,14 @@ class File:
         pairs = blocks_both(self.patch.hunks.get(self.edit.path, ()))
         base, patched = self.contents[0], self.steps.text(self.edit.new)
         if not pairs or base is None or patched is None:
-            return [(self._whole(since), 1)]
+            size = sum(len(b.added) + len(b.removed) for b, _ in pairs) or len(text_of(patched or base).lines)
+            return [(self._whole(since), max(1, size))]
         times = Counter(block for block, _ in pairs)
         found = []
         for block, inverse in pairs:
-            if not self._is_own(block, times[block]):
-                fate = self._fate(block, inverse, times[block], since)
-                found.append((fate, len(block.added) + len(block.removed)))
+            fate = self._fate(block, inverse, times[block], since)
+            found.append((fate, len(block.added) + len(block.removed)))
         return found
-
-    def _is_own(self, block: Block, times: int) -> bool:
-        """Whether a block only takes back what an earlier patch of the stack did, and upstream has it so, all along."""
-        first, last = text_of(self.contents[0]), text_of(self.contents[-1])
-        if self.floor is None:
-            return False
-        return is_there(block, first, self.floor, times) and is_there(block, first, last, times)
 
     def _whole(self, since: int | None) -> Fate:
         """Of a file that comes, goes, or has no lines: only the very same result is a sign."""
@@ -232,6 +231,9 @@ class File:
     def _fate(self, block: Block, inverse: Block, times: int, since: int | None) -> Fate:
         fate, base = Fate(), text_of(self.contents[0])
         before = at_landing = base
+        if self.floor and is_there(block, base, self.floor, times):
+            # It takes an earlier patch of the stack back: upstream has had it so all along.
+            fate, before, at_landing = Fate(PRESENT, first=0), self.floor, self.floor
         moved = False
         for version, content in zip(self.versions[1:], self.contents[1:], strict=True):
             now = text_of(content)

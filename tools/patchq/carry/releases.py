@@ -75,12 +75,22 @@ class Releases:
         return self._judge(patch, at)[0]
 
     def _settle(self, number: int) -> None:
-        """Learn with which release a patch came, and take it out of that one."""
+        """Learn with which release a patch came, and take it out of that one.
+
+        A file that is to the byte as a patch leaves it has all that the stack did to it up to there, whatever
+        became of the rest of that patch.
+        """
         patch = self.patches[number]
         _, came = self._judge(patch, number)
         self.came[number] = came
+        out = {} if came is None else self._taken_out(patch, number, came)
         if came is not None:
-            self.before[came][number] = self._taken_out(patch, number, came)
+            self.before[came][number] = out
+        for release, own in enumerate(self.before):
+            for edit in patch.edits:
+                stands = edit.path not in out and self.entry(release, number, edit, patch) == edit.new
+                if stands and edit.old and edit.new:
+                    own.setdefault(number, {})[edit.path] = out[edit.path] = edit.old
 
     def _judge(self, patch: Patch, at: int) -> tuple[Verdict | None, int | None]:
         """What the releases say of a patch, and by which of them all of it was there."""
@@ -227,8 +237,8 @@ class _Steps(Steps):
         return self.order[number].own < 0
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Whether a step is there to take lines of a patch back; of a release that can't be ruled out."""
-        return self.order[number].own < 0 or super().is_revert(number, lines)
+        """Whether an own patch is there to take lines of a patch back; of a release its share of each file says it."""
+        return self.order[number].own >= 0 and super().is_revert(number, lines)
 
     def commit(self, number: int, did: str) -> UpstreamCommit:
         """A step as evidence: a release, or a patch of the stack's that came with it."""
