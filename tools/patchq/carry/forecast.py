@@ -224,10 +224,7 @@ def _ways(
         yield [_Way([version], Asked(past, None)) for version, past in zip(versions, pasts, strict=True)]
         return
     known = {p.onto.ref: commit for p, commit in zip(plans, bases, strict=True)}
-    between = [
-        on_the_way(project, p.source.pin, p.onto, known, download=past is None)
-        for p, past in zip(plans, pasts, strict=True)
-    ]
+    between = [on_the_way(project, p.source.pin, p.onto, known) for p in plans]
     columns = dict(zip(bases, (column for _, column in versions), strict=True))
     more = list(dict.fromkeys(r.commit for way in between for r in way if r.commit not in columns))
     columns.update(zip(more, look_at(project.store, patches, more, plans[0].base) if more else (), strict=True))

@@ -67,12 +67,26 @@ class Releases:
             if self.patches[number].paths & paths:
                 later.append(number)
                 paths |= self.patches[number].paths
+        if sum(map(len, self.contents.values())) > _MEMORY:
+            self.contents = {}
+        # Taken out, a patch leaves lines that it had found: beside the releases' those are all that can be there.
+        seen = self._everywhere(patch)
+        seen += [e.old for number in later for e in self.patches[number].edits if e.path in patch.paths]
+        self.read(seen)
+        texts = [self.contents[e.blob] for e in seen if e and e.blob in self.contents]
+        if not _may_be_there(patch, patch.edits, texts):
+            return None
+        unknown = [self.patches[number] for number in later if number not in self.came]
+        self.read([e for p in unknown for e in self._everywhere(p)])
+        self.read([e for p in unknown for edit in p.edits for e in (edit.old, edit.new)])
         for number in reversed(later):
             if number not in self.came:
                 self._settle(number)
-        if sum(map(len, self.contents.values())) > _MEMORY:
-            self.contents = {}
         return self._judge(patch, at)[0]
+
+    def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:
+        """A patch's files before all releases and at each."""
+        return [self._bare(column, edit, patch) for column in (self.base, *self.columns) for edit in patch.edits]
 
     def _settle(self, number: int) -> None:
         """Learn with which release a patch came, and take it out of that one.
@@ -83,18 +97,25 @@ class Releases:
         patch = self.patches[number]
         _, came = self._judge(patch, number)
         self.came[number] = came
-        out = {} if came is None else self._taken_out(patch, number, came)
-        if came is not None:
-            self.before[came][number] = out
+        out: set[bytes] = set()
         for release, own in enumerate(self.before):
             for edit in patch.edits:
                 stands = edit.path not in out and self.entry(release, number, edit, patch) == edit.new
                 if stands and edit.old and edit.new:
-                    own.setdefault(number, {})[edit.path] = out[edit.path] = edit.old
+                    own.setdefault(number, {})[edit.path] = edit.old
+                    out.add(edit.path)
+        if came is not None:
+            rest = self._taken_out(patch, number, came)
+            self.before[came].setdefault(number, {}).update((p, e) for p, e in rest.items() if p not in out)
 
     def _judge(self, patch: Patch, at: int) -> tuple[Verdict | None, int | None]:
         """What the releases say of a patch, and by which of them all of it was there."""
         steps = _Steps(self, patch, at)
+        for edit in patch.edits:
+            entries = [self.entry(-1, at, edit, patch), *(v.entry for v in steps.versions[edit.path][1:])]
+            texts = [text for text in map(steps.text, entries) if text is not None]
+            if texts and not _may_be_there(patch, [edit], texts):
+                return None, None
         fates: dict[bytes, list[tuple[Fate, int]]] = {}
         for edit in patch.edits:
             versions, first = steps.versions[edit.path], self.entry(-1, at, edit, patch)
@@ -162,6 +183,12 @@ class Releases:
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self.contents.keys()
         if wanted:
             self.contents.update(self.git.read_blobs(wanted))
+
+
+def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[bytes]) -> bool:
+    """Whether each line that a patch adds to files may be in some version of them, by its longest word."""
+    lines = (line for edit in edits for block in patch.blocks(edit.path) for line in block.added)
+    return all(any(word in text for text in texts) for word in {max(line.split(), key=len) for line in lines})
 
 
 class _Steps(Steps):

@@ -84,7 +84,7 @@ class Upstream:
     def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
         progress = self.progress
         pin = source_pin(self.project, progress)
-        way = on_the_way(self.project, pin, progress.onto, {}, download=self._past is None)
+        way = on_the_way(self.project, pin, progress.onto, {})
         commits = [progress.old_base, *(release.commit for release in way), progress.base]
         first, *rest = look_at(self.project.store, self.patches, commits, progress.old_base)
         first.read(edit.new for patch in self.patches for edit in patch.edits)

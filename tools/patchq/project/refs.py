@@ -214,11 +214,3 @@ def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
         return []
     found = [(version, pin) for ref, pin in upstream.pins.items() if (version := version_of(ref)) is not None]
     return [pin for version, pin in sorted(found, key=lambda item: item[0]) if ends[0] < version < ends[1]]
-
-
-def release_pin(like: Pin, ref: str) -> Pin:
-    """A release of the archive that another pin's is of, as a pin of that archive alone.
-
-    :raises SourceError: if the index has no such release, or doesn't answer.
-    """
-    return _with_archive(Pin(like.upstream, ref), like)
