@@ -5,9 +5,13 @@ have them. Classes whose truth is known:
 
 as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
 upstream reverted on the way: that is of the class taken-back, which is not.
-reverted: the commit, onto the release with the commit taken back by git's merge.  half back: half of its files so.  near: one word of one added line
-is another.  partial: the commit with a later release's commit.  later: a commit that came after the release, and that no commit up to it
-names by its number, as one that picks several does.  Not upstream.
+reverted: the commit, onto the release with the commit taken back by git's merge.  half back: half of its files so.
+near: one word of one added line is another.  partial: the commit with a later release's commit.  later: a commit that
+came after the release, and that no commit up to it names by its number, as one that picks several does.  Not upstream.
+
+patchq is asked four times: with the history; without it, by all releases on the way; by the two releases alone; and by
+the two with each patch by itself, without those that come after it in the stack. What comes after a case in the stack
+is what came after its commit.
 
 Beside it `git cherry` (the patch id is in the range) and what `git rebase` drops (a merge that adds nothing).
 """
@@ -36,7 +40,9 @@ from patchq.names import CommitId
 
 NOBODY = Ident("n", "n@n", 946684800, "+0000")
 UPSTREAM = ("as-is", "squashed", "split")
-JUDGES = ("patchq, history", "patchq, releases", "patchq, two", "patchq, alone", "git cherry", "git rebase drops")
+HISTORY, BETWEEN = "patchq, history", "no history, releases between"
+TWO, ALONE = "no history, two releases", "no history, patch alone"
+JUDGES = (HISTORY, BETWEEN, TWO, ALONE, "git cherry", "git rebase drops")
 NOT_UPSTREAM = ("taken-back", "reverted", "half back", "near", "partial", "later")
 
 
@@ -83,16 +89,11 @@ class Bench:
             if len(changes) > 1:
                 half = {c.path: c.new for c in changes[: len(changes) // 2]}
                 yield Case("split", self.with_files(info.parents[0], half, info), self.onto, n)
-            back = self.git.merge_tree(info.tree, self.tree(self.onto), self.tree(info.parents[0]))
-            if not back.stages and back.tree != self.tree(self.onto):
-                tip = self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n")
+            if tip := self.without(info, self.tree(info.parents[0])):
                 yield Case("reverted", info.commit, tip, n)
             if len(changes) > 1:
                 few = {c.path: c.old for c in changes[: len(changes) // 2]}
-                without = self.tree(self.with_files(info.commit, few, info))
-                back = self.git.merge_tree(info.tree, self.tree(self.onto), without)
-                if not back.stages and back.tree != self.tree(self.onto):
-                    tip = self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n")
+                if tip := self.without(info, self.tree(self.with_files(info.commit, few, info))):
                     yield Case("half back", info.commit, tip, n)
             if near := self.near(info):
                 yield Case("near", near, self.onto, n)
@@ -110,6 +111,13 @@ class Bench:
                 continue  # it has been there under another name
             if not alone.stages and alone.tree != self.tree(self.base):
                 yield Case("later", self.made(alone.tree, self.base, info), self.onto)
+
+    def without(self, info: CommitInfo, tree: str) -> CommitId | None:
+        """The release with what leads from this tree to a commit's taken back; None where it isn't there as it was."""
+        back = self.git.merge_tree(info.tree, self.tree(self.onto), tree)
+        if back.stages or back.tree == self.tree(self.onto):
+            return None
+        return self.git.commit_tree(back.tree, [self.onto], NOBODY, "Simplify\n")
 
     def tree(self, commit: str) -> str:
         return self.git.tree_of([commit])[0]
@@ -206,10 +214,10 @@ class Judges:
         plain = sight(patch, self.first, [("onto", last)])
         way = [(name, column) for (name, _), column in zip(self.between, self.way, strict=True)]
         seen = {
-            "patchq, history": with_past(plain, landed.look(patch)),
-            "patchq, releases": with_past(sight(patch, self.first, [*way, ("onto", last)]), every.look(patch, case.at)),
-            "patchq, two": with_past(plain, ends.look(patch, case.at)),
-            "patchq, alone": plain,
+            HISTORY: with_past(plain, landed.look(patch)),
+            BETWEEN: with_past(sight(patch, self.first, [*way, ("onto", last)]), every.look(patch, case.at)),
+            TWO: with_past(plain, ends.look(patch, case.at)),
+            ALONE: plain,
         }
         self.said = {name: s.past or s.said for name, s in seen.items()}
         return {name: verdict(landing, sight, "onto")[0] == ABSORBED for name, sight in seen.items()} | {
