@@ -227,7 +227,9 @@ def _ways(
     between = [on_the_way(project, p.source.pin, p.onto, known) for p in plans]
     columns = dict(zip(bases, (column for _, column in versions), strict=True))
     more = list(dict.fromkeys(r.commit for way in between for r in way if r.commit not in columns))
-    columns.update(zip(more, look_at(project.store, patches, more, plans[0].base) if more else (), strict=True))
+    columns.update(
+        zip(more, look_at(project.store, patches, more, plans[0].base, read=False) if more else (), strict=True)
+    )
     with scratch(project.store) as git:
         found = []
         for n, (way, past) in enumerate(zip(between, pasts, strict=True)):

@@ -70,10 +70,15 @@ def carry_each(
     return columns
 
 
-def look_at(store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId) -> list[Column]:
-    """Trees as the patches see them, with no patch on any: for :func:`sight`."""
+def look_at(
+    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, *, read: bool = True
+) -> list[Column]:  # fmt: skip
+    """Trees as the patches see them, with no patch on any: for :func:`sight`.
+
+    :param read: the files, too; else they are read when they are asked for.
+    """
     with _following(store, patches, commits, written_for) as (columns, _):
-        for column in columns:
+        for column in columns if read else ():
             column.read_bare(path for patch in patches for path in patch.paths)
     return columns
 

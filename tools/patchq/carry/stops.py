@@ -15,7 +15,7 @@ from patchq.carry.column import Column
 from patchq.carry.history import at_hand
 from patchq.carry.landed import Landed
 from patchq.carry.landing import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
-from patchq.carry.looking import Asked, once_more, sight, verdict
+from patchq.carry.looking import Asked, once_more, sights, verdict
 from patchq.carry.merging import look_at
 from patchq.carry.releases import Releases
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
@@ -86,8 +86,7 @@ class Upstream:
         pin = source_pin(self.project, progress)
         way = on_the_way(self.project, pin, progress.onto, {})
         commits = [progress.old_base, *(release.commit for release in way), progress.base]
-        first, *rest = look_at(self.project.store, self.patches, commits, progress.old_base)
-        first.read(edit.new for patch in self.patches for edit in patch.edits)
+        first, *rest = look_at(self.project.store, self.patches, commits, progress.old_base, read=False)
         return first, list(zip([*(release.ref for release in way), progress.onto.ref], rest, strict=True))
 
     @cached_property
@@ -116,7 +115,8 @@ class Upstream:
     def look(self, patch: Patch) -> Sight:
         """Look for a patch in them, and in what is here of upstream's history."""
         base, versions = self._columns
-        return self._asked.about(patch, sight(patch, base, versions))
+        last = len(versions) - 1
+        return self._asked.about(patch, sights(patch, base, versions, [last])[last])
 
 
 def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:
