@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Lock, Pin
@@ -63,15 +62,6 @@ def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
             if found and source == "archive" and refs.get(_hash_ref(pin)) == found:
                 return Base(pin, CommitId(found), source)
     return None
-
-
-def kept_bases(store: Git, upstream: str) -> dict[str, CommitId]:
-    """The refs of an upstream whose files the store has, pinned or once asked for, with the commits that have them."""
-    found: dict[str, CommitId] = {}
-    for source in ("archive", "git"):  # git's have all files
-        names = store.refs(f"refs/patchq/base/{source}/{upstream}")
-        found.update((unquote(name.rpartition("/")[2]), CommitId(commit)) for name, commit in names.items())
-    return found
 
 
 def _hash_ref(pin: Pin) -> str:
