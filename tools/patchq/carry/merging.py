@@ -9,7 +9,7 @@ whole trees take ten times as long, and nothing could have been renamed.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -27,10 +27,13 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
 from patchq.names import BlobId, CommitId, TreeId, show_path
 
+#: Where files went from one tree to another, of those that were asked about: git's search takes most of a carry's time.
+Moves = dict[tuple[TreeId, TreeId, tuple[bytes, ...]], list[tuple[bytes, bytes, TreeEntry | None]]]
+
 
 def carry(
     store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId,
-    recorded: Recorded | None = None, taken: frozenset[str] = frozenset(),
+    recorded: Recorded | None = None, taken: frozenset[str] = frozenset(), moves: Moves | None = None,
 ) -> list[Column]:  # fmt: skip
     """The patches on each base; one that stops is left out of what follows.
 
@@ -39,8 +42,9 @@ def carry(
     :param written_for: the commit that the patches' stack begins at.
     :param recorded: resolutions to take where they fit, unseen.
     :param taken: patches that upstream is known to have.
+    :param moves: what is known of files that moved, and gets what is found.
     """
-    with _following(store, patches, bases, written_for) as (columns, merger):
+    with _following(store, patches, bases, written_for, moves) as (columns, merger):
         merger.recorded = recorded
         for column in columns:
             column.read_bare(path for patch in patches for path in patch.paths)
@@ -71,13 +75,14 @@ def carry_each(
 
 
 def look_at(
-    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, *, read: bool = True
+    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, *, read: bool = True,
+    moves: Moves | None = None,
 ) -> list[Column]:  # fmt: skip
     """Trees as the patches see them, with no patch on any: for :func:`sight`.
 
     :param read: the files, too; else they are read when they are asked for.
     """
-    with _following(store, patches, commits, written_for) as (columns, _):
+    with _following(store, patches, commits, written_for, moves) as (columns, _):
         for column in columns if read else ():
             column.read_bare(path for patch in patches for path in patch.paths)
     return columns
@@ -85,7 +90,7 @@ def look_at(
 
 @contextmanager
 def _following(
-    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId
+    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, moves: Moves | None
 ) -> Iterator[tuple[list[Column], _Merger]]:
     """Columns that know where files went, and what merges in them; afterwards they read from the store."""
     with scratch(store) as git:
@@ -93,7 +98,7 @@ def _following(
         edits = [e for patch in patches for e in patch.edits if e.path in patch.hunks]
         maps = LineMaps(git, [e.old.blob for e in edits if e.old])
         columns = [Column(git, tree, patches, maps) for tree in trees]
-        merger = _Merger(git)
+        merger = _Merger(git, {} if moves is None else moves)
         merger.follow(columns, base)
         yield columns, merger
         for column in columns:
@@ -106,8 +111,8 @@ _PROBE = b"\nwhere this line is, there is the file: %d\n"
 class _Merger:
     """Asks git for merges, all of a round by one process, and lands what they come to."""
 
-    def __init__(self, git: Git) -> None:
-        self.git = git
+    def __init__(self, git: Git, moves: Moves) -> None:
+        self.git, self.moves = git, moves
         self.known: dict[tuple[Side, ...], Merged] = {}
         self.written: set[BlobId] = set()
         self.recorded: Recorded | None = None
@@ -129,34 +134,43 @@ class _Merger:
         lacking = [(column, sorted(gone - anew)) for column, gone in zip(columns, every, strict=True) if gone - anew]
         if not lacking:
             return
-        blobs = self.git.read_blobs(before[p].blob for _, gone in lacking for p in gone if p in before)
+        keys = [(base, column.tree, tuple(gone)) for column, gone in lacking]
+        asked = [key for key in dict.fromkeys(keys) if key not in self.moves]
+        if asked:
+            self._search(asked, before)
+        for key, (column, _) in zip(keys, lacking, strict=True):
+            for path, place, old in self.moves[key]:
+                column.folders.add(place.rpartition(b"/")[0])
+                if place != path:
+                    column.moved[path] = place
+                if old:
+                    column.entries[place] = column.bare[place] = old
+
+    def _search(
+        self, asked: Sequence[tuple[TreeId, TreeId, tuple[bytes, ...]]], before: Mapping[bytes, TreeEntry]
+    ) -> None:
+        """Have git find files in trees, each marked by a line of its own."""
+        blobs = self.git.read_blobs(before[p].blob for _, _, gone in asked for p in gone if p in before)
         with Objects(self.git, self.written) as objects:
             pairs = []
-            root = objects.commit(base)
-            for column, gone in lacking:
+            for base, tree, gone in asked:
                 marked = {}
                 for n, path in enumerate(gone):
                     old = before.get(path)
                     blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
                     marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
-                pairs.append((objects.commit(column.tree, parent=root), objects.commit(base, marked, parent=root)))
+                root = objects.commit(base)
+                pairs.append((objects.commit(tree, parent=root), objects.commit(base, marked, parent=root)))
         merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
-        for (column, gone), merge in zip(lacking, merges, strict=True):
+        for key, merge in zip(asked, merges, strict=True):
             # Where git fell over it nothing is known to have moved: the patches' own merges say what comes of them.
-            found = [c for c in self.git.changes(column.tree, merge.tree) if c.new]
+            found = [c for c in self.git.changes(key[1], merge.tree) if c.new]
             contents = self.git.read_blobs(c.new.blob for c in found if c.new and c.new.mode != diff.GITLINK)
-            for n, path in enumerate(gone):
+            self.moves[key] = []
+            for n, path in enumerate(key[2]):
                 places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
-                if len(places) != 1:
-                    continue
-                place = places[0]
-                if (path in before) != (place.old is not None):
-                    continue
-                column.folders.add(place.path.rpartition(b"/")[0])
-                if place.path != path:
-                    column.moved[path] = place.path
-                if place.old:
-                    column.entries[place.path] = column.bare[place.path] = place.old
+                if len(places) == 1 and (path in before) == (places[0].old is not None):
+                    self.moves[key].append((path, places[0].path, places[0].old))
 
     def _anew(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
         """Those of these new files whose folder the base has, and a patch before took away: it is another one now."""

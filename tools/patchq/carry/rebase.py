@@ -17,7 +17,7 @@ from patchq.carry import rerere, stops
 from patchq.carry.column import Column
 from patchq.carry.history import at_hand
 from patchq.carry.landing import STOPS, Landing, Patch, read_patches, write_commits
-from patchq.carry.merging import carry
+from patchq.carry.merging import Moves, carry
 from patchq.carry.source import Planner
 from patchq.carry.state import (
     ABORTING,
@@ -191,10 +191,11 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
         if not names:
             return _finish(project, progress)
         patches = _patches(project, progress, names)
-        (column,) = carry(project.store, patches, [progress.tip], progress.old_base)
-        with stops.Upstream(project, progress, patches) as upstream:
+        moves: Moves = {}
+        (column,) = carry(project.store, patches, [progress.tip], progress.old_base, moves=moves)
+        with stops.Upstream(project, progress, patches, moves) as upstream:
             if taken := upstream.once_more(column):
-                (column,) = carry(project.store, patches, [progress.tip], progress.old_base, taken=taken)
+                (column,) = carry(project.store, patches, [progress.tip], progress.old_base, taken=taken, moves=moves)
             landed = _land(project, progress, patches, column, upstream, prove)
         if not landed:
             return result(project, progress, "stopped")

@@ -16,7 +16,7 @@ from patchq.carry.history import at_hand
 from patchq.carry.landed import Landed
 from patchq.carry.landing import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
 from patchq.carry.looking import Asked, once_more, sights, verdict
-from patchq.carry.merging import look_at
+from patchq.carry.merging import Moves, look_at
 from patchq.carry.releases import Releases
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
 from patchq.errors import BuildError, Conflict, ConflictError, UserError
@@ -76,8 +76,8 @@ def parked_commit(project: Project, progress: Progress, patch: Patch, landing: L
 class Upstream:
     """Upstream's releases from the old ref to the new one, as far as they are at hand; read when asked."""
 
-    def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch]) -> None:
-        self.project, self.progress, self.patches = project, progress, patches
+    def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch], moves: Moves) -> None:
+        self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
         self._open = ExitStack()
 
     @cached_property
@@ -86,7 +86,8 @@ class Upstream:
         pin = source_pin(self.project, progress)
         way = on_the_way(self.project, pin, progress.onto, {})
         commits = [progress.old_base, *(release.commit for release in way), progress.base]
-        first, *rest = look_at(self.project.store, self.patches, commits, progress.old_base, read=False)
+        store = self.project.store
+        first, *rest = look_at(store, self.patches, commits, progress.old_base, read=False, moves=self.moves)
         return first, list(zip([*(release.ref for release in way), progress.onto.ref], rest, strict=True))
 
     @cached_property
