@@ -54,23 +54,20 @@ def note(item: pytest.Item, report: pytest.TestReport) -> None:
 @contextmanager
 def folder(item: pytest.Item, on_disk: Path) -> Iterator[Path]:
     """A test's folder; of one that failed it is moved to where pytest keeps it, ``on_disk``."""
-    root = os.environ.get(_VARIABLE)
-    if not root or not set(SMALL) & set(item.path.parts):
+    if not set(SMALL) & set(item.path.parts):
         yield on_disk
         return
-    Path(root).mkdir(exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=on_disk.name, dir=root))
-    try:
-        yield made
-    finally:
-        if item.stash.get(_FAILED, False):
-            shutil.copytree(made, on_disk, symlinks=True, dirs_exist_ok=True)
-        shutil.rmtree(made, ignore_errors=True)
+    with shared(on_disk) as made:
+        try:
+            yield made
+        finally:
+            if made != on_disk and item.stash.get(_FAILED, False):
+                shutil.copytree(made, on_disk, symlinks=True, dirs_exist_ok=True)
 
 
 @contextmanager
 def shared(on_disk: Path) -> Iterator[Path]:
-    """A folder that several small tests share, of a fixture of a wider scope."""
+    """A folder that several small tests may share, of a fixture of a wider scope."""
     root = os.environ.get(_VARIABLE)
     if not root:
         yield on_disk
