@@ -129,6 +129,29 @@ def test_a_file_that_is_taken_back_counts_by_its_lines(wide: Patchq, upstream: P
     assert "reverted by" in cell["evidence"]
 
 
+def test_a_step_that_takes_a_part_back_to_something_else_is_a_revert(wide: Patchq, upstream: Path) -> None:
+    many = b"".join(b"one of many %d\n" % n for n in range(40))
+    few = {b"line 20\n": b"changed\n", b"line 15\n": b"other\nwords\nhere\n"}
+
+    def put(path: Path) -> None:
+        text = path.read_bytes()
+        for old, new in few.items():
+            text = text.replace(old, new)
+        path.write_bytes(text)
+
+    (wide.tree() / "more.txt").write_bytes(many)
+    put(wide.tree() / "a.txt")
+    wide.ok("new", "up", "many", "-s", "-m", "Many\n\nFor the test.")
+    (upstream / "more.txt").write_bytes(many)
+    put(upstream / "a.txt")
+    commit_files(upstream, {}, "Many")
+    a = numbered(40).replace(b"line 15\n", b"fifteen\n")
+    back = commit_files(upstream, {"a.txt": a}, "Simplify")
+    cell = judged(wide, upstream, patch="many")
+    assert cell["outcome"] != "absorbed"
+    assert f"reverted by {back[:12]}" in cell["evidence"]
+
+
 def test_a_part_that_never_came_is_no_yes(wide: Patchq, upstream: Path) -> None:
     b = numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)
     commit_files(upstream, {"b.txt": b}, "Double what is wanted (#77)")

@@ -166,7 +166,11 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
         # A step of many changes may hold a revert of one file's part: none that is there for it shows.
         apart = apart or (here[True] > 0 and here[True] >= _BACK * sum(lines for _, lines in part))
     total = sum(lines for part in fates.values() for _, lines in part)
-    reverts = (steps.is_revert(n, lines) for n, lines in sure.items() if lines)
+    # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew.
+    beside = Counter(
+        {n: sum(k for p in fates.values() for f, k in p if (f.state, f.lost) == (CHANGED, n)) for n in sure}
+    )
+    reverts = (steps.is_revert(n, lines + beside[n]) for n, lines in sure.items() if lines)
     reverted = apart or back.total() >= _BACK * total or any(reverts)
     if back and not reverted:  # a few lines of many, by a commit that is there for something else
         undone = ()
