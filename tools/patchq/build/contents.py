@@ -321,7 +321,8 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
         told.append((canonicalize_name(folder_name), Version(folder_version)))
         told.append(parse_wheel_filename(path.name)[:2])
     except (InvalidVersion, InvalidWheelFilename) as error:
-        raise BuildError(f"{path.name}: {error}", hint="is it a wheel?") from None
+        said = show_path(str(error).encode("utf-8", "surrogateescape"))  # packaging before 25 says it as it is
+        raise BuildError(f"{path.name}: {said}", hint="is it a wheel?") from None
     if len(set(told)) != 1:
         own = show_path(f"{names[0]} {versions[0]}".encode("utf-8", "replace"))
         _refuse(path, "", f"holds another distribution or version than its name says: {own}, in {dist_info}")

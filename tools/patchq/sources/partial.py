@@ -54,7 +54,7 @@ class Partial:
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """Take an answer's headers: it goes on with what is there, or begins anew."""
         plain = "Content-Encoding" not in headers
-        said = headers.get("Content-Length", "")
+        said = str(headers.get("Content-Length", ""))  # of a file, some versions of requests-file say a number
         length = int(said) if plain and said.isdecimal() else 0
         found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
         if found and int(found[1]) == self.size and plain:
