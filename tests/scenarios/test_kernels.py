@@ -61,6 +61,7 @@ on = ["sm_90"]
 
 @pytest.fixture
 def flashinfer(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patchq:
+    pytest.importorskip("tvm_ffi", reason="its headers are compiled against: needs the extra proofs")
     folder = tmp_path / "flashinfer"
     folder.mkdir()
     git(folder, "init", "-q")
