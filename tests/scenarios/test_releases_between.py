@@ -69,22 +69,31 @@ def test_refs_that_are_asked_for_are_on_the_way_in_the_order_of_releases(wide: P
     assert found["wide", "v1.5"]["evidence"].startswith("b.txt: ")
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
-        (numbered(40), "reverted by v2"),
-        # The lines around it are others by then, so that no revert shows.
-        (numbered(40).replace(b"line 21\n", b"another\n"), "taken back or rewritten by v2"),
-        (numbered(40).replace(b"line 20\n", b"line twenty\n"), "taken back or rewritten by v2"),
-    ],
-)
-def test_what_a_release_took_back_is_for_a_person(wide: Patchq, upstream: Path, last: bytes, said: str) -> None:
-    # As it conflicts otherwise, too, what is seen of it is told.
-    last = last.replace(b"line 19\n", b"nineteen\n")
+@pytest.mark.parametrize("around", [b"line 21\n", b"line 20\n"])
+def test_what_a_release_took_back_is_for_a_person(wide: Patchq, upstream: Path, around: bytes) -> None:
+    """The lines around it are others by then, so that no revert shows."""
+    last = numbered(40).replace(b"line 19\n", b"nineteen\n").replace(around, b"another\n")
     releases(wide, upstream, v1_5=HAS, v2=last)
     cell = cells(wide, "v2")["wide", "v2"]
     assert cell["outcome"] != "absorbed"
-    assert said in cell["evidence"] or cell["outcome"] in ("clean", "merged", "offset")
+    assert "taken back or rewritten by v2" in cell["evidence"]
+
+
+def test_what_a_release_took_back_as_it_was_lands_again(wide: Patchq, upstream: Path) -> None:
+    releases(wide, upstream, v1_5=HAS, v2=numbered(40).replace(b"line 19\n", b"nineteen\n"))
+    cell = cells(wide, "v2")["wide", "v2"]
+    assert (cell["outcome"], cell["evidence"]) == ("merged", "")
+
+
+def test_a_revert_that_shows_is_told_as_one(stack: Patchq, upstream: Path) -> None:
+    put(stack, "b.txt", HAS.replace(b"line 35\n", b"mine\n"))
+    stack.ok("new", "up", "wide", "-s", "-m", "Two parts\n\nFor the test.")
+    # The other part is gone, too, to something else: so that it can't land again.
+    last = numbered(40).replace(b"line 35\n", b"another's\n")
+    releases(stack, upstream, v1_5=HAS.replace(b"line 35\n", b"mine\n"), v2=last)
+    cell = cells(stack, "v2")["wide", "v2"]
+    assert cell["outcome"] == "conflict"
+    assert "reverted by v2: b.txt" in cell["evidence"]
 
 
 def test_a_near_one_that_went_on_is_no_yes(wide: Patchq, upstream: Path) -> None:

@@ -85,6 +85,11 @@ def _plain(line: bytes) -> bytes:
     return b" ".join(line.split())
 
 
+def word_of(line: bytes) -> bytes:
+    """The longest word of a line that counts: a version without it, however spaced, lacks the line."""
+    return max(line.split(), key=len)
+
+
 def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
     """The blocks of a file's hunks."""
     return [block for block, _ in blocks_both(hunks)]
@@ -149,7 +154,7 @@ def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
 
     :param base: reads the file as it was; where a line of the block is not there now, nobody needs to.
     """
-    words = [max(line.split(), key=len) for line in block.added]
+    words = [word_of(line) for line in block.added]
     if not words or not all(word in now for word in words):
         return False
     return len(text_of(now).find(block.added)) > len(text_of(base()).find(block.added))
@@ -175,7 +180,7 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
 
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
     """The same of a long addition most of whose lines upstream added: it has them edited."""
-    words = {line: max(line.split(), key=len) for line in telling(block.added)}
+    words = {line: word_of(line) for line in telling(block.added)}
     if len(words) < _LONG or sum(word in now for word in words.values()) < _LEFT * len(words):
         return False
     old, new, result = text_of(base()), text_of(now), text_of(merged)
@@ -279,7 +284,7 @@ def look(
     if not parts:
         return FileSight(path, ABSENT, "", 0.0)
     left = share(parts, before, now)
-    words = {max(line.split(), key=len) for block in parts for line in block.added}
+    words = {word_of(line) for block in parts for line in block.added}
     for label, content in versions:
         if content is None or not all(word in content for word in words):
             continue  # not all lines can be there

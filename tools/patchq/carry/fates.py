@@ -155,21 +155,21 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
     undone = tuple(show_path(p) for p, part in fates.items() if any(f.state == UNDONE for f, _ in part))
     back: Counter[int] = Counter()
     sure: Counter[int] = Counter()
+    beside: Counter[int] = Counter()
     apart = False
     for part in fates.values():
-        here = Counter({True: 0, False: 0})
+        here = 0
         for fate, lines in part:
             if fate.state == UNDONE:
                 back[fate.lost] += lines
                 sure[fate.lost] += 0 if fate.unsure else lines
-                here[steps.is_coarse(fate.lost) and not fate.unsure] += lines
+                here += lines if steps.is_coarse(fate.lost) and not fate.unsure else 0
+            elif fate.state == CHANGED:
+                beside[fate.lost] += lines
         # A step of many changes may hold a revert of one file's part: none that is there for it shows.
-        apart = apart or (here[True] > 0 and here[True] >= _BACK * sum(lines for _, lines in part))
+        apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
     total = sum(lines for part in fates.values() for _, lines in part)
     # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew.
-    beside = Counter(
-        {n: sum(k for p in fates.values() for f, k in p if (f.state, f.lost) == (CHANGED, n)) for n in sure}
-    )
     reverts = (steps.is_revert(n, lines + beside[n]) for n, lines in sure.items() if lines)
     reverted = apart or back.total() >= _BACK * total or any(reverts)
     if back and not reverted:  # a few lines of many, by a commit that is there for something else

@@ -137,7 +137,7 @@ class _Merger:
         keys = [(base, column.tree, tuple(gone)) for column, gone in lacking]
         asked = [key for key in dict.fromkeys(keys) if key not in self.moves]
         if asked:
-            self._search(asked, before)
+            self._search(base, asked, before)
         for key, (column, _) in zip(keys, lacking, strict=True):
             for path, place, old in self.moves[key]:
                 column.folders.add(place.rpartition(b"/")[0])
@@ -147,19 +147,19 @@ class _Merger:
                     column.entries[place] = column.bare[place] = old
 
     def _search(
-        self, asked: Sequence[tuple[TreeId, TreeId, tuple[bytes, ...]]], before: Mapping[bytes, TreeEntry]
+        self, base: TreeId, asked: Sequence[tuple[TreeId, TreeId, tuple[bytes, ...]]], before: Mapping[bytes, TreeEntry]
     ) -> None:
-        """Have git find files in trees, each marked by a line of its own."""
+        """Have git find files of a tree in others, each marked by a line of its own."""
         blobs = self.git.read_blobs(before[p].blob for _, _, gone in asked for p in gone if p in before)
         with Objects(self.git, self.written) as objects:
             pairs = []
-            for base, tree, gone in asked:
+            root = objects.commit(base)
+            for _, tree, gone in asked:
                 marked = {}
                 for n, path in enumerate(gone):
                     old = before.get(path)
                     blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
                     marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
-                root = objects.commit(base)
                 pairs.append((objects.commit(tree, parent=root), objects.commit(base, marked, parent=root)))
         merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
         for key, merge in zip(asked, merges, strict=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from patchq.carry.absorbed import Block, UpstreamCommit, blocks, text_of
+from patchq.carry.absorbed import Block, UpstreamCommit, blocks, text_of, word_of
 from patchq.carry.column import Column
 from patchq.carry.fates import Fate, File, Steps, Verdict, Version, judge
 from patchq.carry.landing import Patch
@@ -188,7 +188,7 @@ class Releases:
 def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[bytes]) -> bool:
     """Whether each line that a patch adds to files may be in some version of them, by its longest word."""
     lines = (line for edit in edits for block in patch.blocks(edit.path) for line in block.added)
-    return all(any(word in text for text in texts) for word in {max(line.split(), key=len) for line in lines})
+    return all(any(word in text for text in texts) for word in set(map(word_of, lines)))
 
 
 class _Steps(Steps):
