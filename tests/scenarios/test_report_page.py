@@ -38,7 +38,7 @@ def page_of(stack: Patchq) -> Path:
 
 
 def close(page: Any) -> None:
-    """Close the dialog, and wait for the cell to have the focus again: a browser tells of it later."""
+    """Close the dialog, and wait for the cell to have the focus again."""
     page.keyboard.press("Escape")
     for _ in range(200):
         if page.evaluate("document.activeElement.tagName === 'TD' && !document.querySelector('dialog[open]')"):
@@ -173,6 +173,22 @@ def test_every_cell_opens_its_evidence_by_keyboard(page_of: Path, browser: Brows
     close(page)
     page.fill("#filter", "third")
     assert page.locator("table.m tbody tr:visible").count() == 1
+
+
+def test_a_key_pressed_as_the_dialog_closes_is_not_undone(page_of: Path, browser: Browser) -> None:
+    """A dialog tells that it is closed only later: the focus that a key has moved meanwhile stays where it is."""
+    page = browser.open(page_of)
+    page.focus("table.m td[tabindex='0']")
+    page.keyboard.press("Enter")
+    focused = page.evaluate("""async () => {
+        const box = document.querySelector('dialog[open]');
+        const told = new Promise(done => box.addEventListener('close', () => setTimeout(done)));
+        box.close();
+        const down = new KeyboardEvent('keydown', {key: 'ArrowDown', bubbles: true});
+        document.activeElement.dispatchEvent(down);
+        await told;
+        return document.activeElement.closest('tr').dataset.p; }""")
+    assert focused == "up/second"
 
 
 def test_figures_say_whose_they_are_and_where_from(page_of: Path, browser: Browser) -> None:

@@ -1,7 +1,7 @@
 (function () {
   "use strict";
   var data = JSON.parse(document.getElementById("cells").textContent);
-  var box = document.getElementById("cell"), back = null;
+  var box = document.getElementById("cell");
   function put(id, text) { document.getElementById(id).textContent = text; }
   function open(td) {
     var table = td.closest("table"), m = data[table.dataset.m], tr = td.parentElement;
@@ -13,10 +13,8 @@
     var link = document.getElementById("cell-file");
     link.hidden = !found[1];
     if (found[1]) { link.href = found[1]; link.textContent = decodeURI(found[1]) + (found[2] ? ", line " + found[2] : ""); }
-    back = td;
-    box.showModal();
+    box.showModal(); // What had the focus has it again once the dialog is closed: the browser's own.
   }
-  box.addEventListener("close", function () { if (back) back.focus(); });
   document.querySelectorAll("table.m").forEach(function (table) {
     var at = table.querySelector("tbody td");
     if (at) at.tabIndex = 0;
