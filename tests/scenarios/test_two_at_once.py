@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+from pathlib import Path
+from threading import Timer
 
 from kit import Patchq
 from patchq.system import fsio
@@ -42,25 +43,27 @@ def test_the_second_says_who_holds_it(stack: Patchq) -> None:
     stack.ok("apply", "--to", "first")
 
 
-def test_a_child_that_outlives_its_patchq_keeps_the_lock(stack: Patchq) -> None:
+def test_a_child_that_outlives_its_patchq_keeps_the_lock(stack: Patchq, tmp_path: Path) -> None:
     """SIGKILL takes patchq, not the git that it started: nobody may begin beside that."""
-    lock = stack.layout.private / "lock"
+    lock, over = stack.layout.private / "lock", tmp_path / "over"
     code = f"""
 import os, subprocess, sys
 from pathlib import Path
 from patchq.system import fsio
 from patchq.system import runner
 with fsio.lock(Path({str(lock)!r}), verb="apply", wait=5):
-    child = subprocess.Popen(["sleep", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(runner.inherited_fds))
-    print(child.pid, flush=True)
+    child = ["sh", "-c", "until [ -e {over} ]; do sleep 0.05; done"]
+    subprocess.Popen(child, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(runner.inherited_fds))
     os.kill(os.getpid(), 9)
 """
     dead = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert dead.returncode == -9
     assert "another patchq" in stack.fails(1, "--wait", "0", "undo")
-    start = time.monotonic()
+    later = Timer(0.3, over.touch)
+    later.start()
     stack.ok("undo")
-    assert time.monotonic() - start > 0.2
+    assert over.exists(), "it did not wait"
+    later.join()
 
 
 def test_many_at_once_all_succeed(stack: Patchq) -> None:
