@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from patchq.errors import SourceError
 from patchq.formats.header import Ident, decode
-from patchq.git.command import MEND
+from patchq.git.command import MEND, pinned
+from patchq.git.reader import AT_ONCE, Reader, reader
 from patchq.git.refs import Refs
 from patchq.names import BlobId, CommitId, TreeId
 from patchq.system import runner
 
+_ID = re.compile(r"[0-9a-f]{40}")
 #: Packs past which they become one.
 MAX_PACKS = 50
 
 
+def object_id(kind: str, content: bytes) -> str:
+    """The id that git gives to an object of these bytes."""
+    return hashlib.sha1(b"%s %d\0%s" % (kind.encode(), len(content), content)).hexdigest()
+
+
 def blob_id(content: bytes) -> BlobId:
     """The id that git gives to a blob of these bytes."""
-    return BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+    return BlobId(object_id("blob", content))
 
 
 def contents_of(wanted: Sequence[BlobId], out: bytes) -> dict[BlobId, bytes]:
@@ -37,6 +46,10 @@ def contents_of(wanted: Sequence[BlobId], out: bytes) -> dict[BlobId, bytes]:
         found[blob] = out[end + 1 : end + 1 + size]
         at = end + size + 2
     return found
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,9 @@ class Objects(Refs):
 
     def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
         """The trees of commits, in one call."""
-        return [TreeId(t) for t in self.resolve(*(f"{c}^{{tree}}" for c in commits))]
+        names = [f"{c}^{{tree}}" for c in commits]
+        known = self._staying(lambda r: r.ids(names)) if all(map(_ID.fullmatch, commits)) else {}
+        return [TreeId(t) for t in ([known[n] for n in names] if known.keys() >= set(names) else self.resolve(*names))]
 
     def list_tree(self, treeish: str, paths: Sequence[bytes] = ()) -> dict[bytes, TreeEntry]:
         """Every file of a tree, or those at these paths, by path."""
@@ -76,18 +91,26 @@ class Objects(Refs):
         return found
 
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
-        """The contents of blobs, by one ``cat-file --batch``.
+        """The contents of blobs, by one ``cat-file`` at most.
 
         :raises SourceError: for one that the store has lost.
         """
         wanted = list(dict.fromkeys(blobs))
         if not wanted:
             return {}
-        found = contents_of(wanted, self.run("cat-file", "--batch", data="".join(b + "\n" for b in wanted).encode()))
+        found = self._staying(lambda r: r.contents(wanted)) if len(wanted) <= AT_ONCE else {}
+        if rest := [blob for blob in wanted if blob not in found]:
+            out = self.run("cat-file", "--batch", data="".join(f"{b}\n" for b in rest).encode())
+            found |= contents_of(rest, out)
         for blob in wanted:
             if blob not in found:
                 raise SourceError(f"the store has lost the object {blob}", hint=MEND)
         return found
+
+    def _staying(self, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
+        """What a reader that runs already says; nothing where there is none."""
+        found = reader(self.folder, {**pinned(), **self.place()})
+        return (ask(found) if found else None) or {}
 
     def texts(self, entries: Mapping[bytes, TreeEntry]) -> dict[bytes, bytes]:
         """What stands at paths; of a submodule, whose commit is in no store of ours, what git's diffs have of it."""
@@ -99,6 +122,11 @@ class Objects(Refs):
 
     def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:
         """Write a commit whose committer is its author, so that its id depends on nothing else."""
+        heads = [b"tree %s\n" % tree.encode(), *(b"parent %s\n" % p.encode() for p in parents)]
+        who = b"author %s\ncommitter %s\n\n" % (author.line(), author.line())
+        name = object_id("commit", b"".join(heads) + who + message.encode())
+        if self._staying(lambda r: r.ids([name])):
+            return CommitId(name)  # it is there, as git would write it
         env = {
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,

@@ -14,6 +14,7 @@ from pathlib import Path
 from patchq.git.command import Outside
 from patchq.git.diffs import Diffs
 from patchq.git.mergetree import Merging
+from patchq.git.reader import forget
 from patchq.system import fsio
 
 
@@ -66,7 +67,10 @@ def partial_repository(folder: Path) -> Git:
 def scratch(*others: Git) -> Iterator[Git]:
     """A repository that has the objects of others, and whose own are gone afterwards."""
     with fsio.temporary_folder() as folder:
-        yield bare_repository(folder, *others)
+        try:
+            yield bare_repository(folder, *others)
+        finally:
+            forget(folder)
 
 
 #: Of a repository that lasts no longer than a command. It is bare, whatever git may think of its place.

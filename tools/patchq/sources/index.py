@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,10 +101,12 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
 
     :raises SourceError: if no index answers.
     """
-    from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple
-    from requests import RequestException
+    with ThreadPoolExecutor(1) as pool:  # pip takes as long to answer as these take to be read
+        asked = pool.submit(pip_settings)
+        from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple
+        from requests import RequestException
 
-    settings = pip_settings()
+        settings = asked.result()
     found: dict[str, IndexFile] = {}
     for path in _linked_files(settings.get("find-links", [])):
         if wanted(path.name):

@@ -1,0 +1,239 @@
+"""A ``cat-file`` that stays answers as a new one would, whatever happens to it and to the repository meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kit import commit_files, git, new_repository
+from patchq.errors import SourceError
+from patchq.git import reader as readers
+from patchq.git.command import pinned
+from patchq.git.objects import blob_id
+from patchq.git.repository import Git, bare_repository, scratch
+from patchq.names import BlobId, CommitId
+
+ABSENT = BlobId("12" * 20)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Git:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r/f").write_bytes(b"first")
+    new_repository(tmp_path / "r")
+    return Git(tmp_path / "r" / ".git")
+
+
+def written(store: Git, content: bytes) -> BlobId:
+    return BlobId(git(store.folder, "hash-object", "-w", "--stdin", data=content).strip())
+
+
+def reader_of(store: Git) -> readers.Reader:
+    """The one that the repository's own commands ask."""
+    found = readers.reader(store.folder, {**pinned(), **store.place()})
+    assert found
+    return found
+
+
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that are started from now on, but for readers."""
+    found: list[list[str]] = []
+    plain = subprocess.run
+
+    def run(argv: list[str], *args: object, **options: object) -> object:
+        found.append(argv)
+        return plain(argv, *args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return found
+
+
+CONTENTS = [b"", b"\n", b"no end", b"a\nb\n", bytes(range(256)) * 3000, b"1" * 40 + b" blob 3\nabc\n"]
+
+
+def test_what_it_reads_is_what_is_there(store: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs = {written(store, content): content for content in CONTENTS}
+    commands = started(monkeypatch)
+    assert store.read_blobs(blobs) == blobs
+    assert list(store.read_blobs(reversed(blobs))) == list(reversed(blobs))
+    assert [argv[1] for argv in commands] == []
+
+
+def test_more_than_a_pipe_holds(store: Git) -> None:
+    many = {written(store, b"%d" % n * 3000): b"%d" % n * 3000 for n in range(readers.AT_ONCE + 1)}
+    assert store.read_blobs(many) == many
+    found = readers.Reader(store.folder, store.place())
+    assert found.contents([*many, ABSENT, *many]) == many
+    found.close()
+
+
+def test_what_comes_after_it_was_started_is_there(store: Git) -> None:
+    one = written(store, b"one")
+    assert store.read_blobs([one]) == {one: b"one"}
+    two = written(store, b"two")
+    git(store.folder, "gc", "-q", "--prune=now")  # `two` is in nothing: it is gone
+    with pytest.raises(SourceError, match="has lost the object"):
+        store.read_blobs([two])
+    commit = commit_files(store.folder.parent, {"f": b"three", "g": b"one"})
+    git(store.folder, "repack", "-adq")
+    assert store.read_blobs([blob_id(b"three"), one]) == {blob_id(b"three"): b"three", one: b"one"}
+    assert store.tree_of([commit, commit]) == [git(store.folder, "rev-parse", f"{commit}^{{tree}}").strip()] * 2
+
+
+def test_objects_that_are_borrowed_later(store: Git, tmp_path: Path) -> None:
+    one = written(store, b"one")
+    beside = bare_repository(tmp_path / "beside")
+    with pytest.raises(SourceError):
+        beside.read_blobs([one])
+    bare_repository(tmp_path / "beside", store)
+    assert beside.read_blobs([one]) == {one: b"one"}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_one_that_ended_is_not_missed(store: Git, how: int) -> None:
+    one = written(store, b"one")
+    first = reader_of(store)
+    assert first.contents([one]) == {one: b"one"}
+    first._process.send_signal(how)
+    first._process.wait()
+    assert first.contents([one]) is None
+    assert first.ended
+    second = reader_of(store)
+    assert second is not first
+    assert store.read_blobs([one]) == {one: b"one"}
+
+
+def test_a_damaged_object_is_told_as_before(store: Git) -> None:
+    one, two = written(store, b"one" * 1000), written(store, b"two")
+    assert store.read_blobs([two])
+    place = store.folder / "objects" / one[:2] / one[2:]
+    place.chmod(0o600)
+    place.write_bytes(place.read_bytes()[:20])
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"corrupt|unable to|lost"):
+            store.read_blobs([two, one])
+    assert store.read_blobs([two]) == {two: b"two"}
+
+
+def test_an_interrupt_in_the_middle_of_an_answer(store: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of that answer isn't taken for the next one."""
+    one, two = written(store, b"one"), written(store, b"two")
+    found = reader_of(store)
+
+    source = found._process.stdout
+
+    class Interrupted:
+        def readline(self) -> bytes:
+            raise KeyboardInterrupt
+
+        def close(self) -> None:
+            assert source
+            source.close()
+
+    monkeypatch.setattr(found._process, "stdout", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        found.contents([one])
+    assert found.ended
+    assert store.read_blobs([two]) == {two: b"two"}
+
+
+def test_threads_beside_each_other(store: Git) -> None:
+    blobs = [written(store, b"%d" % n * 50_000) for n in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda blob: store.read_blobs([blob])[blob], blobs * 5))
+    assert [blob_id(content) for content in found] == blobs * 5
+
+
+def test_while_one_thread_asks_another_has_no_answer(store: Git) -> None:
+    one = written(store, b"one")
+    found = reader_of(store)
+    with found._lock:
+        assert found.contents([one]) is None
+        assert store.read_blobs([one]) == {one: b"one"}
+    assert not found.ended
+
+
+def test_a_fork_leaves_it_to_its_parent(store: Git) -> None:
+    one = written(store, b"one")
+    assert store.read_blobs([one])
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if not readers._staying and store.read_blobs([one]) == {one: b"one"} else 2
+            readers._forget_all()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    found = reader_of(store)
+    assert found.contents([one]) == {one: b"one"}
+
+
+def test_another_git_is_another_reader(store: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = written(store, b"one")
+    assert store.read_blobs([one])
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/git").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "bin/git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    with pytest.raises(Exception, match="ended with 9"):
+        store.read_blobs([one])
+
+
+def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path) -> None:
+    one = written(store, b"one")
+    for n in range(6):
+        assert bare_repository(tmp_path / str(n), store).read_blobs([one])
+    folders = [folder for folder, _ in readers._staying]
+    assert folders == [tmp_path / str(n) for n in (3, 4, 5)]
+    before = {p.pid for p in running(store)}
+    with scratch(store) as git_:
+        assert git_.read_blobs([one])
+        folder = git_.folder
+        assert folder in [folder for folder, _ in readers._staying]
+    assert folder not in [folder for folder, _ in readers._staying]
+    assert {p.pid for p in running(store)} <= before
+
+
+def running(store: Git) -> list[subprocess.Popen[bytes]]:
+    return [found._process for found in readers._staying.values() if found._process.poll() is None]
+
+
+def test_it_ends_with_a_patchq_that_is_killed(store: Git) -> None:
+    one = written(store, b"one")
+    code = f"""
+import os, sys
+from pathlib import Path
+from patchq.git import reader as readers
+from patchq.git.repository import Git
+store = Git(Path({str(store.folder)!r}))
+store.read_blobs([{one!r}])
+print(next(iter(readers._staying.values()))._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    ended = threading.Event()
+    for _ in range(600):
+        if not Path(f"/proc/{int(said)}/cmdline").exists() or not Path(f"/proc/{int(said)}/cmdline").read_bytes():
+            break
+        ended.wait(0.05)
+    else:
+        raise AssertionError("it still runs")
+
+
+def test_a_commit_that_is_there_is_not_made_again(store: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = store.log("HEAD")[-1]
+    made = store.commit_tree(commit.tree, [commit.commit], commit.author, "Two\n\nlines\n")
+    commands = started(monkeypatch)
+    assert store.commit_tree(commit.tree, [commit.commit], commit.author, "Two\n\nlines\n") == made
+    assert commands == []
+    other = store.commit_tree(commit.tree, [commit.commit, CommitId(made)], commit.author, "Two\n\nlines\n")
+    assert [argv[1] for argv in commands] == ["commit-tree"]
+    assert git(store.folder, "log", "-1", "--format=%B%n%P", other).split() == ["Two", "lines", commit.commit, made]

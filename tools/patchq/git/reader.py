@@ -1,0 +1,138 @@
+"""A ``git cat-file`` that stays and is asked again: it answers sooner than another one is started.
+
+What it says is what a new one would say; where it says nothing, or that something isn't there, a new one is asked.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from patchq.system import runner
+
+Name = TypeVar("Name", bound=str)
+#: Names that are asked for together: less than a page, which any pipe holds, so that neither side waits for the other.
+AT_ONCE = 80
+#: Readers that stay, each of another repository or environment.
+_MOST = 3
+
+
+class Reader:
+    """One of them, for one thread at a time."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+        self._open = contextlib.ExitStack()
+        argv = ["git", "cat-file", "--batch-command"]
+        self._process = self._open.enter_context(runner.answering(argv, cwd=folder, env=env))
+        self._lock = threading.Lock()
+        self.ended = False
+
+    def contents(self, names: Sequence[Name]) -> dict[Name, bytes] | None:
+        """The bytes of objects by these names, without those that it can't find; None where it has no answer."""
+        return self._ask("contents", names)
+
+    def ids(self, names: Sequence[Name]) -> dict[Name, str] | None:
+        """The ids of objects that these names lead to, as :meth:`contents`."""
+        found = self._ask("info", names)
+        return None if found is None else {name: oid.decode() for name, oid in found.items()}
+
+    def _ask(self, command: str, names: Sequence[Name]) -> dict[Name, bytes] | None:
+        if not self._lock.acquire(blocking=False):
+            return None  # another thread asks
+        try:
+            return self._answers(command, names)
+        except (OSError, ValueError):
+            self.close()  # it ended, or was ended
+            return None
+        except BaseException:
+            self.close()  # half of an answer is left in it
+            raise
+        finally:
+            self._lock.release()
+
+    def _answers(self, command: str, names: Sequence[Name]) -> dict[Name, bytes]:
+        source, target = self._process.stdout, self._process.stdin
+        assert source
+        assert target
+        found: dict[Name, bytes] = {}
+        for start in range(0, len(names), AT_ONCE):
+            part = names[start : start + AT_ONCE]
+            target.write("".join(f"{command} {name}\n" for name in part).encode())
+            target.flush()
+            for name in part:
+                line = source.readline()
+                words = line.split()
+                if not line.endswith(b"\n"):
+                    raise OSError("it ended")
+                if len(words) != 3 or not words[2].isdigit():
+                    continue  # `NAME missing`, or `ambiguous`
+                found[name] = words[0]
+                if command == "contents":
+                    size = int(words[2])
+                    data = source.read(size + 1)
+                    if len(data) != size + 1:
+                        raise OSError("it ended")
+                    found[name] = data[:-1]
+        return found
+
+    def close(self) -> None:
+        """End it; whatever it is asked afterwards, it has no answer."""
+        self.ended = True
+        with contextlib.suppress(OSError):  # what is in a pipe's buffer has no reader
+            self._open.close()
+
+    def abandon(self) -> None:
+        """Leave it to whom it was forked from."""
+        self._process.returncode = 0
+        self._open.pop_all()
+
+
+_Key = tuple[Path, tuple[tuple[str, str], ...]]
+_staying: OrderedDict[_Key, Reader] = OrderedDict()
+_changing = threading.Lock()
+
+
+def reader(folder: Path, env: Mapping[str, str]) -> Reader | None:
+    """The reader of a repository in this environment; None where none can be started."""
+    key = (folder, tuple(sorted(runner.clean_environment(env).items())))
+    with _changing:
+        found = _staying.get(key)
+        if found is None or found.ended:
+            try:
+                found = Reader(folder, env)
+            except OSError:
+                return None
+            _staying[key] = found
+        _staying.move_to_end(key)
+        while len(_staying) > _MOST:
+            _staying.popitem(last=False)[1].close()
+        return found
+
+
+def forget(folder: Path) -> None:
+    """End the readers of a repository."""
+    with _changing:
+        for key in [key for key in _staying if key[0] == folder]:
+            _staying.pop(key).close()
+
+
+def _forget_all() -> None:
+    with _changing:
+        while _staying:
+            _staying.popitem()[1].close()
+
+
+def _abandon_all() -> None:
+    for found in _staying.values():
+        found.abandon()
+    _staying.clear()
+
+
+atexit.register(_forget_all)
+os.register_at_fork(after_in_child=_abandon_all)
