@@ -4,7 +4,10 @@ The stack is the commits between two releases, each as a patch on the one before
 have them. Classes whose truth is known:
 
 as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
-upstream reverted on the way: that is of the class taken-back, which is not.
+upstream took back on the way: that is of the class taken-back, which is not. It did where a commit says that it reverts
+it, and where hunks of later commits are the reverse of its own, by half of its lines or more (:func:`taken_back`, which
+asks git's diffs and trees alone). Where they are that of some file's whole change, and of less than half of all, the truth is
+between: in part, told and not counted, as what is made of such commits.
 reverted: the commit, onto the release with the commit taken back by git's merge.  half back: half of its files so.
 near: one word of one added line is another.  partial: the commit with a later release's commit.  later: a commit that
 came after the release, and that no commit up to it names by its number, as one that picks several does.  Not upstream.
@@ -43,6 +46,9 @@ UPSTREAM = ("as-is", "squashed", "split")
 HISTORY, BETWEEN = "patchq, history", "no history, releases between"
 TWO, ALONE = "no history, two releases", "no history, patch alone"
 JUDGES = (HISTORY, BETWEEN, TWO, ALONE, "git cherry", "git rebase drops")
+NOT_COUNTED = ("in part",)
+#: Of a commit's lines, from which share on it counts as taken back.
+HALF = 0.5
 NOT_UPSTREAM = ("taken-back", "reverted", "half back", "near", "partial", "later")
 
 
@@ -69,7 +75,10 @@ class Bench:
         self.stack = self.stack[:most]
         # A release's branch takes several of main's commits as one, and says their numbers.
         self.numbers = {number for w in way for number in re.findall(r"#(\d+)", w.message)}
-        self.reverted = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
+        said = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
+        shares = taken_back(git, self.stack, way, self.onto)
+        self.reverted = said | {commit for commit, (share, _) in shares.items() if share >= HALF}
+        self.in_part = {commit for commit, (_, whole) in shares.items() if whole} - self.reverted
         self.dice = random.Random(2026)
 
     def commit(self, ref: str) -> CommitId:
@@ -79,11 +88,17 @@ class Bench:
         """The cases onto this release; ``after``: a release that comes later."""
         later = [i for i in self.git.log(f"{self.onto}..{self.commit(after)}") if number_of(i) not in self.numbers]
         for n, info in enumerate(self.stack):
-            kind = "taken-back" if info.commit in self.reverted else "as-is"
+            kind = "as-is"
+            if info.commit in self.reverted | self.in_part:
+                kind = "taken-back" if info.commit in self.reverted else "in part"
             yield Case(kind, info.commit, self.onto, n)
             if kind != "as-is":
                 continue
-            if n and self.stack[n - 1].commit not in self.reverted and info.parents[0] == self.stack[n - 1].commit:
+            if (
+                n
+                and self.stack[n - 1].commit not in self.reverted | self.in_part
+                and info.parents[0] == self.stack[n - 1].commit
+            ):
                 yield Case("squashed", self.made(info.tree, self.stack[n - 1].parents[0], info), self.onto, n)
             changes = self.git.changes(info.parents[0], info.commit)
             if len(changes) > 1:
@@ -172,6 +187,81 @@ def takes_back(info: CommitInfo, other: CommitInfo) -> bool:
     )
 
 
+#: Lines that a hunk takes out, and that it puts in.
+Hunk = tuple[tuple[bytes, ...], tuple[bytes, ...]]
+
+
+def hunks_of(git: Git, *specs: str) -> dict[str, dict[bytes, list[Hunk]]]:
+    """Of each commit, by the path that it had before, its hunks without context; a renamed file is one that goes on."""
+    out = git.run("log", "-p", "-U0", "-M", "--first-parent", "--no-color", "--no-ext-diff", "--format=%x00%H", *specs)
+    found: dict[str, dict[bytes, list[Hunk]]] = {}
+    for commit in out.split(b"\0")[1:]:
+        name, *files = re.split(rb"^diff --git .*\n", commit, flags=re.MULTILINE)
+        paths = found[name.strip().decode()] = {}
+        for file in files:
+            head, *hunks = re.split(rb"^@@ .*\n", file, flags=re.MULTILINE)
+            names = dict(re.findall(rb"^(---|\+\+\+) (.*)$", head, flags=re.MULTILINE))
+            old, new = names.get(b"---", b""), names.get(b"+++", b"")
+            path = (new if old == b"/dev/null" else old)[2:]
+            for hunk in hunks:
+                lines = hunk.split(b"\n")
+                sides = (tuple(line[1:].strip() for line in lines if line.startswith(sign)) for sign in (b"-", b"+"))
+                removed, added = (tuple(filter(None, side)) for side in sides)
+                if removed or added:
+                    paths.setdefault(path, []).append((removed, added))
+    return found
+
+
+def taken_back(
+    git: Git, stack: Sequence[CommitInfo], way: Sequence[CommitInfo], onto: str
+) -> dict[str, tuple[float, bool]]:  # fmt: skip
+    """Of each commit the share of its lines that later ones take back, and whether all of some file's are.
+
+    A hunk is taken back by one of the same file that takes out what it put in, together, and puts in what it took out,
+    where the lines don't move to another place; it is there again by one that contains it. So is all of a file that at
+    the tip is what it was before the commit.
+    """
+    every = hunks_of(git, f"{stack[0].commit}^..{way[-1].commit}")
+    order = [info.commit for info in way]
+    tip = git.list_tree(onto)
+    found = {}
+    for info in stack:
+        later = [every[commit] for commit in order[order.index(info.commit) + 1 :] if commit in every]
+        as_before = {c.path for c in git.changes(info.parents[0], info.commit) if c.old and c.old == tip.get(c.path)}
+        total = back = 0
+        whole = False
+        for path, hunks in every.get(info.commit, {}).items():
+            here = sum(len(removed) + len(added) for removed, added in hunks)
+            gone = sum(len(removed) + len(added) for removed, added in hunks if is_gone((removed, added), path, later))
+            gone = here if path in as_before else gone
+            total, back, whole = total + here, back + gone, whole or gone == here
+        found[info.commit] = (back / max(1, total), whole)
+    return found
+
+
+def is_gone(hunk: Hunk, path: bytes, later: Sequence[Mapping[bytes, Sequence[Hunk]]]) -> bool:
+    """Whether what later commits last did to a hunk is that they took it back."""
+    removed, added = hunk
+    gone = False
+    for files in later:
+        for out, into in files.get(path, ()):
+            if stands_in(added, out) and stands_in(removed, into):
+                put = {line for hunks in files.values() for _, lines in hunks for line in lines}
+                gone = not added or sum(line in put for line in added) < HALF * len(added)
+            elif gone and stands_in(removed, out) and stands_in(added, into):
+                gone = False
+    return gone
+
+
+def stands_in(part: Sequence[bytes], lines: Sequence[bytes]) -> bool:
+    """Whether lines stand together in others."""
+    size = len(part)
+    return not part or any(
+        line == part[0] and tuple(lines[at : at + size]) == part
+        for at, line in enumerate(lines[: len(lines) - size + 1])
+    )
+
+
 class Judges:
     """The detectors, asked about cases onto one tip.
 
@@ -250,7 +340,7 @@ def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, 
                 counts[target, case.kind, "cases"] += 1
                 for judge, yes in judges.ask(patch, case).items():
                     counts[target, case.kind, judge] += yes
-                    if judge == show and yes != (case.kind in UPSTREAM):
+                    if (judge == show and yes != (case.kind in UPSTREAM)) or case.kind in NOT_COUNTED:
                         print(f"{target} {case.kind}: {patch.name}: {judges.said.get(judge, '')}")
     report(counts, onto)
 
@@ -260,9 +350,9 @@ def report(counts: dict[tuple[str, str, str], int], onto: Sequence[str]) -> None
     print("| onto | class | upstream | cases | " + " | ".join(names) + " |")
     print("|---|---|---|---|" + "---|" * len(names))
     for target in onto:
-        for kind in (*UPSTREAM, *NOT_UPSTREAM):
+        for kind in (*UPSTREAM, *NOT_COUNTED, *NOT_UPSTREAM):
             row = [counts[target, kind, name] for name in names]
-            yes = "yes" if kind in UPSTREAM else "no"
+            yes = "yes" if kind in UPSTREAM else "no" if kind in NOT_UPSTREAM else "not counted"
             print(f"| {target} | {kind} | {yes} | {counts[target, kind, 'cases']} | {' | '.join(map(str, row))} |")
     print("\n| detector | recall, as-is by release | recall, all | precision |\n|---|---|---|---|")
     for name in names:
