@@ -162,8 +162,10 @@ class Server:
         self.out = self.log.open("wb")
         start = time.monotonic()
         self.process = subprocess.Popen(
-            self.command(), stdout=self.out, stderr=subprocess.STDOUT, env=env, start_new_session=True
-        )
+            self.command(), stdout=self.out, stderr=subprocess.STDOUT, env=env, start_new_session=True,
+            # What runs in a shell's background ignores an interrupt, and so would its children: it ends a server.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         try:
             threading.Thread(target=self._watch, daemon=True).start()
             while not self._healthy():

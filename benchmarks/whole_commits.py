@@ -340,7 +340,7 @@ def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, 
                 counts[target, case.kind, "cases"] += 1
                 for judge, yes in judges.ask(patch, case).items():
                     counts[target, case.kind, judge] += yes
-                    if (judge == show and yes != (case.kind in UPSTREAM)) or case.kind in NOT_COUNTED:
+                    if judge == show and (yes != (case.kind in UPSTREAM) or case.kind in NOT_COUNTED):
                         print(f"{target} {case.kind}: {patch.name}: {judges.said.get(judge, '')}")
     report(counts, onto)
 

@@ -15,7 +15,6 @@ import pytest
 from kit import commit_files, git, new_repository
 from patchq.errors import SourceError
 from patchq.git import reader as readers
-from patchq.git.command import pinned
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git, bare_repository, scratch
 from patchq.names import BlobId, CommitId
@@ -37,7 +36,7 @@ def written(store: Git, content: bytes) -> BlobId:
 
 def reader_of(store: Git) -> readers.Reader:
     """The one that the repository's own commands ask."""
-    found = readers.reader(store.folder, {**pinned(), **store.place()})
+    found = readers.reader(store)
     assert found
     return found
 
@@ -69,7 +68,7 @@ def test_what_it_reads_is_what_is_there(store: Git, monkeypatch: pytest.MonkeyPa
 def test_more_than_a_pipe_holds(store: Git) -> None:
     many = {written(store, b"%d" % n * 3000): b"%d" % n * 3000 for n in range(readers.AT_ONCE + 1)}
     assert store.read_blobs(many) == many
-    found = readers.Reader(store.folder, store.place())
+    found = readers.Reader(store)
     assert found.contents([*many, ABSENT, *many]) == many
     found.close()
 

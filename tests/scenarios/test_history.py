@@ -169,6 +169,20 @@ def test_a_near_one_by_the_same_name_is_no_yes(wide: Patchq, upstream: Path) -> 
     assert judged(wide, upstream)["outcome"] == "conflict"
 
 
+def test_the_same_line_at_fewer_places_is_no_yes(stack: Patchq, upstream: Path) -> None:
+    """The commit that has the patch's name made three of its four changes, which are of the same words."""
+
+    def with_it(*places: int) -> bytes:
+        return lines(40, {n: b"line %d\nthe same words\n" % n for n in places})
+
+    (stack.tree() / "b.txt").write_bytes(with_it(5, 15, 25, 35))
+    stack.ok("new", "up", "again", "-s", "-m", "Say it again (#77)\n\nFor the test.")
+    commit_files(upstream, {"b.txt": with_it(5, 15, 25)}, "Say it again (#77)")
+    commit_files(upstream, {"b.txt": with_it(5, 15, 25).replace(b"the same words", b"other words")}, "Go on")
+    cell = judged(stack, upstream, patch="again")
+    assert cell["outcome"] != "absorbed"
+
+
 def test_two_patches_that_upstream_squashed(wide: Patchq, upstream: Path) -> None:
     """`third` and `wide` in one commit, which does more besides, and is changed on."""
     both = has_it(upstream, "All at once (#80)", b=lines(40, {10: b"changed\n", 35: b"more\n"}))

@@ -212,9 +212,10 @@ class File:
             size = sum(len(b.added) + len(b.removed) for b, _ in pairs) or len(text_of(patched or base).lines)
             return [(self._whole(since), max(1, size))]
         times = Counter(block for block, _ in pairs)
+        alike = Counter((block.removed, block.added) for block, _ in pairs)
         found = []
         for block, inverse in pairs:
-            fate = self._fate(block, inverse, times[block], since)
+            fate = self._fate(block, inverse, times[block], alike[block.removed, block.added], since)
             found.append((fate, len(block.added) + len(block.removed)))
         return found
 
@@ -232,7 +233,8 @@ class File:
                 fate.state = PRESENT
         return fate
 
-    def _fate(self, block: Block, inverse: Block, times: int, since: int | None) -> Fate:
+    def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> Fate:
+        """:param times: how often the patch makes this change between these lines; ``alike``: between any."""
         fate, base = Fate(), text_of(self.contents[0])
         before = at_landing = base
         if self.floor and is_there(block, base, self.floor, times):
@@ -243,7 +245,7 @@ class File:
             now = text_of(content)
             if fate.state in (ABSENT, UNDONE):
                 number, named = version.number, version.number in self.named
-                made = number == since or self.steps.makes(number, version.path, block, times if named else 0)
+                made = number == since or self.steps.makes(number, version.path, block, alike if named else 0)
                 made = made or is_there(block, before, now, times) or is_there(block, base, now, times)
                 if made and (number == since or self._above_floor(block, now, times)):
                     fate, at_landing = fate.again(version.number), now

@@ -12,6 +12,7 @@ __all__ = [
     "objects",
     "owners",
     "person",
+    "reader",
     "refs",
     "replay",
     "repository",

@@ -153,6 +153,12 @@ class Command:
         with runner.feed(argv, cwd=self.folder, env={**pinned(), **self.place()}) as process:
             yield process
 
+    @contextmanager
+    def answering(self, *args: str) -> Iterator[runner.Running]:
+        """``git *args`` running, to ask; see :func:`patchq.system.runner.answering`."""
+        with runner.answering(["git", *args], cwd=self.folder, env={**pinned(), **self.place()}) as process:
+            yield process
+
 
 class Outside(Command):
     """Commands that need no repository, in a folder; they don't find one either."""

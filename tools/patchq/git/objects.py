@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from patchq.errors import SourceError
 from patchq.formats.header import Ident, decode
-from patchq.git.command import MEND, pinned
+from patchq.git.command import MEND
 from patchq.git.reader import AT_ONCE, Reader, reader
 from patchq.git.refs import Refs
 from patchq.names import BlobId, CommitId, TreeId
@@ -109,7 +109,7 @@ class Objects(Refs):
 
     def _staying(self, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
         """What a reader that runs already says; nothing where there is none."""
-        found = reader(self.folder, {**pinned(), **self.place()})
+        found = reader(self)
         return (ask(found) if found else None) or {}
 
     def texts(self, entries: Mapping[bytes, TreeEntry]) -> dict[bytes, bytes]:

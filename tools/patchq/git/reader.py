@@ -10,10 +10,11 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from patchq.git.command import Command, pinned
 from patchq.system import runner
 
 Name = TypeVar("Name", bound=str)
@@ -26,10 +27,9 @@ _MOST = 3
 class Reader:
     """One of them, for one thread at a time."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, git: Command) -> None:
         self._open = contextlib.ExitStack()
-        argv = ["git", "cat-file", "--batch-command"]
-        self._process = self._open.enter_context(runner.answering(argv, cwd=folder, env=env))
+        self._process = self._open.enter_context(git.answering("cat-file", "--batch-command"))
         self._lock = threading.Lock()
         self.ended = False
 
@@ -98,14 +98,14 @@ _staying: OrderedDict[_Key, Reader] = OrderedDict()
 _changing = threading.Lock()
 
 
-def reader(folder: Path, env: Mapping[str, str]) -> Reader | None:
-    """The reader of a repository in this environment; None where none can be started."""
-    key = (folder, tuple(sorted(runner.clean_environment(env).items())))
+def reader(git: Command) -> Reader | None:
+    """The reader of a repository, in the environment as it is; None where none can be started."""
+    key = (git.folder, tuple(sorted(runner.clean_environment({**pinned(), **git.place()}).items())))
     with _changing:
         found = _staying.get(key)
         if found is None or found.ended:
             try:
-                found = Reader(folder, env)
+                found = Reader(git)
             except OSError:
                 return None
             _staying[key] = found
