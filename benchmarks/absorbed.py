@@ -276,9 +276,10 @@ def main() -> None:
     parser.add_argument("--onto", nargs="+", default=("v0.6.4", "v0.6.6", "v0.6.8"))
     parser.add_argument("--most", type=int, default=1000, help="so many commits of the stack")
     parser.add_argument("--after", default="v0.6.10", help="a release after all of those")
+    parser.add_argument("--seed", type=int, default=2026, help="of what is drawn, of a repository's commits")
     given = parser.parse_args()
     if given.repository:
-        whole_commits.main(given.repository, *given.stack, given.onto, given.after, given.show, given.most)
+        whole_commits.main(given.repository, *given.stack, given.onto, given.after, given.show, given.most, given.seed)
         return
     dice = random.Random(2026)
     every: list[Case] = []

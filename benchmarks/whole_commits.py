@@ -64,7 +64,7 @@ class Case:
 
 
 class Bench:
-    def __init__(self, git: Git, old: str, new: str, onto: str, most: int) -> None:
+    def __init__(self, git: Git, old: str, new: str, onto: str, most: int, seed: int = 2026) -> None:
         self.git, self.name = git, onto
         self.base, self.top, self.onto = (self.commit(ref) for ref in (old, new, onto))
         self.stack = git.log(f"{self.base}..{self.top}")
@@ -79,7 +79,7 @@ class Bench:
         shares = taken_back(git, self.stack, way, self.onto)
         self.reverted = said | {commit for commit, (share, _) in shares.items() if share >= HALF}
         self.in_part = {commit for commit, (_, whole) in shares.items() if whole} - self.reverted
-        self.dice = random.Random(2026)
+        self.dice = random.Random(seed)
 
     def commit(self, ref: str) -> CommitId:
         return CommitId(self.git.line("rev-parse", f"{ref}^{{commit}}"))
@@ -323,13 +323,15 @@ def between(refs: Mapping[str, CommitId], old: str, new: str) -> list[tuple[str,
     return [(name, refs[name]) for _, name in found]
 
 
-def main(repository: Path, old: str, new: str, onto: Sequence[str], after: str, show: str, most: int) -> None:
+def main(
+    repository: Path, old: str, new: str, onto: Sequence[str], after: str, show: str, most: int, seed: int
+) -> None:  # fmt: skip
     source = Git(repository / ".git" if (repository / ".git").is_dir() else repository)
     counts: dict[tuple[str, str, str], int] = Counter()
     with scratch(source) as git:
         refs = {name.rpartition("/")[2]: oid for name, oid in source.refs("refs/tags").items()}
         for target in onto:
-            bench = Bench(git, *(refs[r] for r in (old, new, target)), most)
+            bench = Bench(git, *(refs[r] for r in (old, new, target)), most, seed)
             way = [(name, bench.commit(oid)) for name, oid in between(refs, old, target)]
             print(f"{target}: {len(bench.stack)} commits; between: {', '.join(name for name, _ in way) or 'none'}")
             every = list(bench.cases(refs[after]))
