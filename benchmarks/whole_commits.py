@@ -218,7 +218,7 @@ def taken_back(
     """Of each commit the share of its lines that later ones take back, and whether all of some file's are.
 
     A hunk is taken back by one of the same file that takes out what it put in, together, and puts in what it took out,
-    where the lines don't move to another place; it is there again by one that contains it. So is all of a file that at
+    where neither the lines move to another place nor others come instead; it is there again by one that contains it. So is all of a file that at
     the tip is what it was before the commit.
     """
     every = hunks_of(git, f"{stack[0].commit}^..{way[-1].commit}")
@@ -245,7 +245,8 @@ def is_gone(hunk: Hunk, path: bytes, later: Sequence[Mapping[bytes, Sequence[Hun
     gone = False
     for files in later:
         for out, into in files.get(path, ()):
-            if stands_in(added, out) and stands_in(removed, into):
+            instead = not removed and len(into) >= HALF * len(out)  # it goes on with what was added
+            if stands_in(added, out) and stands_in(removed, into) and not instead:
                 put = {line for hunks in files.values() for _, lines in hunks for line in lines}
                 gone = not added or sum(line in put for line in added) < HALF * len(added)
             elif gone and stands_in(removed, out) and stands_in(added, into):

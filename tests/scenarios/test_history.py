@@ -131,7 +131,7 @@ def test_a_file_that_is_taken_back_counts_by_its_lines(wide: Patchq, upstream: P
 
 def test_a_step_that_takes_a_part_back_to_something_else_is_a_revert(wide: Patchq, upstream: Path) -> None:
     many = b"".join(b"one of many %d\n" % n for n in range(40))
-    few = {b"line 20\n": b"changed\n", b"line 15\n": b"other\nwords\nhere\n"}
+    few = {b"line 20\n": b"changed\nto\nfour\nlines\n", b"line 15\n": b"other\nwords\nhere\n"}
 
     def put(path: Path) -> None:
         text = path.read_bytes()
@@ -150,6 +150,21 @@ def test_a_step_that_takes_a_part_back_to_something_else_is_a_revert(wide: Patch
     cell = judged(wide, upstream, patch="many")
     assert cell["outcome"] != "absorbed"
     assert f"reverted by {back[:12]}" in cell["evidence"]
+
+
+def test_a_step_that_goes_on_with_most_and_takes_a_little_back_is_none(stack: Patchq, upstream: Path) -> None:
+    """A line of a long new file is another now: that is no long part that was taken back."""
+    many = b"".join(b"one of many %d\n" % n for n in range(40))
+    for folder in (stack.tree(), upstream):
+        (folder / "more.txt").write_bytes(many)
+        edit(folder / "a.txt", 20, b"changed\n")
+    stack.ok("new", "up", "many", "-s", "-m", "Many\n\nFor the test.")
+    commit_files(upstream, {}, "Many")
+    files = {"a.txt": numbered(40), "more.txt": many.replace(b"many 7", b"many more"), "b.txt": lines(40, {3: b"x\n"})}
+    since = commit_files(upstream, files, "Go on")
+    cell = judged(stack, upstream, patch="many")
+    assert cell["outcome"] == "absorbed"
+    assert f"changed on since by {since[:12]}" in cell["evidence"]
 
 
 def test_a_part_that_never_came_is_no_yes(wide: Patchq, upstream: Path) -> None:

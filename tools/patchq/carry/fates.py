@@ -169,8 +169,9 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
         # A step of many changes may hold a revert of one file's part: none that is there for it shows.
         apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
     total = sum(lines for part in fates.values() for _, lines in part)
-    # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew.
-    reverts = (steps.is_revert(n, lines + beside[n]) for n, lines in sure.items() if lines)
+    # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew: the
+    # smaller part of it. Where it is the larger one, the step goes on with the patch.
+    reverts = (steps.is_revert(n, k + beside[n] * (beside[n] <= k)) for n, k in sure.items() if k)
     reverted = apart or back.total() >= _BACK * total or any(reverts)
     if back and not reverted:  # a few lines of many, by a commit that is there for something else
         undone = ()
