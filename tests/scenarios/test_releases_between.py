@@ -79,6 +79,37 @@ def test_what_a_release_took_back_is_for_a_person(wide: Patchq, upstream: Path, 
     assert "taken back or rewritten by v2" in cell["evidence"]
 
 
+OWNERS, MINE = b"docs/ @first @second\n", b"docs/ @first @second @third\n"
+
+
+@pytest.mark.parametrize(
+    ("there", "outcome"),
+    [
+        (b"docs/ @first @second @third @fourth\n", "absorbed"),  # its own line, edited
+        (b"docs/ @first @other\n", "conflict"),  # what it replaced, edited
+        (b"docs/ @first @thirds @second\n", "conflict"),
+        (b"docs/ @first @second\n", "conflict"),  # what it replaced, between other lines
+        (b"all of it is with somebody else\n", "conflict"),
+    ],
+)
+def test_a_line_that_was_edited_is_told_from_one_that_was_taken_back(
+    stack: Patchq, upstream: Path, there: bytes, outcome: str
+) -> None:
+    """None of the patch's lines is left: what stands in their place says what became of them."""
+
+    def owners(line: bytes, above: bytes = b"line 19\n") -> bytes:
+        return numbered(40).replace(b"line 20\n", line).replace(b"line 19\n", above)
+
+    commit_files(upstream, {"b.txt": owners(OWNERS)}, "Owners")
+    git(upstream, "tag", "-f", "v1")
+    stack.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    stack.ok("apply")
+    put(stack, "b.txt", owners(MINE))
+    stack.ok("new", "up", "owner", "-s", "-m", "A third owner\n\nFor the test.")
+    releases(stack, upstream, v1_5=owners(MINE), v2=owners(there, b"nineteen\n"))
+    assert cells(stack, "v2")["owner", "v2"]["outcome"] == outcome
+
+
 def test_what_a_release_took_back_as_it_was_lands_again(wide: Patchq, upstream: Path) -> None:
     releases(wide, upstream, v1_5=HAS, v2=numbered(40).replace(b"line 19\n", b"nineteen\n"))
     cell = cells(wide, "v2")["wide", "v2"]

@@ -23,6 +23,9 @@ from patchq.names import show_path
 _BACK = 0.25
 #: The share of lines that must stand in another file for them to have moved there.
 _MOVED = 0.75
+#: The share of a part's own words that must stand in its place for what stands there to be it, edited.
+_LIKE = 0.75
+_WORD = re.compile(rb"\w+")
 #: What became of a part of a patch.
 PRESENT, CHANGED, UNDONE, ABSENT = "present", "changed on", "reverted", "absent"
 #: Of a step whose like can't be told: it took lines back, or made others of them.
@@ -262,8 +265,9 @@ class File:
                 fate.state = PRESENT
             elif fate.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times):
                 fate.state, fate.lost = UNDONE, version.number
-            if fate.state == CHANGED and not moved and self.steps.is_coarse(version.number) and _trackless(
-                block, at_landing, now
+            if (
+                fate.state == CHANGED and not moved and self.steps.is_coarse(version.number)
+                and _trackless(block, at_landing, now) and not _edited(block, base, now)
             ):  # fmt: skip
                 fate.state, fate.lost, fate.unsure = UNDONE, version.number, True
             before = now
@@ -293,6 +297,20 @@ def _trackless(block: Block, landed: Text, now: Text) -> bool:
     if any(now.count(line) > landed.count(line) for line in removed - added):
         return True
     return not any(now.count(line) >= landed.count(line) > 0 for line in added)
+
+
+def _edited(block: Block, base: Text, now: Text) -> bool:
+    """Whether new lines stand in a block's place that have its own words, and none of those that it replaced."""
+    added, removed = (set(_WORD.findall(b"\n".join(side))) for side in (block.added, block.removed))
+    own, size = added - removed, len(block.added)
+    places = [at + 1 for at in now.find([block.above])] + [at - size for at in now.find([block.below])]
+    for at in places if own else ():
+        there = now.lines[max(0, at) : max(0, at + size)]
+        words = set(_WORD.findall(b"\n".join(there)))
+        fresh = not any(base.count(line) for line in telling(there))
+        if fresh and len(own & words) >= _LIKE * len(own) and not (removed - added) & words:
+            return True
+    return False
 
 
 def _beside(block: Block, text: Text) -> int:
