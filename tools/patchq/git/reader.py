@@ -18,8 +18,9 @@ from patchq.git.command import Command, pinned
 from patchq.system import runner
 
 Name = TypeVar("Name", bound=str)
-#: Names that are asked for together: less than a page, which any pipe holds, so that neither side waits for the other.
-AT_ONCE = 80
+#: Names that are asked for together: with what is asked less than a page, which any pipe holds, so that neither side
+#: waits for the other.
+AT_ONCE = 64
 #: Readers that stay, each of another repository or environment.
 _MOST = 3
 
