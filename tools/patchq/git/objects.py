@@ -7,15 +7,17 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from patchq.errors import SourceError
 from patchq.formats.header import Ident, decode
 from patchq.git.command import MEND
-from patchq.git.reader import AT_ONCE, Reader, reader
 from patchq.git.refs import Refs
 from patchq.names import BlobId, CommitId, TreeId
 from patchq.system import runner
+
+if TYPE_CHECKING:
+    from patchq.git.reader import Reader
 
 _ID = re.compile(r"[0-9a-f]{40}")
 #: Packs past which they become one.
@@ -77,7 +79,7 @@ class Objects(Refs):
     def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
         """The trees of commits, in one call."""
         names = [f"{c}^{{tree}}" for c in commits]
-        known = self._staying(lambda r: r.ids(names)) if all(map(_ID.fullmatch, commits)) else {}
+        known = self._staying(len(names), lambda r: r.ids(names)) if all(map(_ID.fullmatch, commits)) else {}
         return [TreeId(t) for t in ([known[n] for n in names] if known.keys() >= set(names) else self.resolve(*names))]
 
     def list_tree(self, treeish: str, paths: Sequence[bytes] = ()) -> dict[bytes, TreeEntry]:
@@ -98,7 +100,7 @@ class Objects(Refs):
         wanted = list(dict.fromkeys(blobs))
         if not wanted:
             return {}
-        found = self._staying(lambda r: r.contents(wanted)) if len(wanted) <= AT_ONCE else {}
+        found = self._staying(len(wanted), lambda r: r.contents(wanted))
         if rest := [blob for blob in wanted if blob not in found]:
             out = self.run("cat-file", "--batch", data="".join(f"{b}\n" for b in rest).encode())
             found |= contents_of(rest, out)
@@ -107,9 +109,11 @@ class Objects(Refs):
                 raise SourceError(f"the store has lost the object {blob}", hint=MEND)
         return found
 
-    def _staying(self, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
-        """What a reader that runs already says; nothing where there is none."""
-        found = reader(self)
+    def _staying(self, count: int, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
+        """What a reader that runs already says of a few things; nothing where there is none, or too much to ask."""
+        from patchq.git.reader import AT_ONCE, reader  # most commands ask for nothing
+
+        found = reader(self) if count <= AT_ONCE else None
         return (ask(found) if found else None) or {}
 
     def texts(self, entries: Mapping[bytes, TreeEntry]) -> dict[bytes, bytes]:
@@ -125,7 +129,7 @@ class Objects(Refs):
         heads = [b"tree %s\n" % tree.encode(), *(b"parent %s\n" % p.encode() for p in parents)]
         who = b"author %s\ncommitter %s\n\n" % (author.line(), author.line())
         name = object_id("commit", b"".join(heads) + who + message.encode())
-        if self._staying(lambda r: r.ids([name])):
+        if self._staying(1, lambda r: r.ids([name])):
             return CommitId(name)  # it is there, as git would write it
         env = {
             "GIT_AUTHOR_NAME": author.name,

@@ -14,7 +14,6 @@ from pathlib import Path
 from patchq.git.command import Outside
 from patchq.git.diffs import Diffs
 from patchq.git.mergetree import Merging
-from patchq.git.reader import forget
 from patchq.system import fsio
 
 
@@ -66,6 +65,8 @@ def partial_repository(folder: Path) -> Git:
 @contextmanager
 def scratch(*others: Git) -> Iterator[Git]:
     """A repository that has the objects of others, and whose own are gone afterwards."""
+    from patchq.git.reader import forget
+
     with fsio.temporary_folder() as folder:
         try:
             yield bare_repository(folder, *others)
