@@ -110,6 +110,35 @@ def test_a_line_that_was_edited_is_told_from_one_that_was_taken_back(
     assert cells(stack, "v2")["owner", "v2"]["outcome"] == outcome
 
 
+def words(name: bytes, count: int) -> bytes:
+    return b"".join(b"%s %d\n" % (name, n) for n in range(count))
+
+
+def test_a_file_that_went_elsewhere_step_by_step(wide: Patchq, upstream: Path) -> None:
+    """From end to end it isn't the same file; from one release to the next it is."""
+    on = ON.replace(b"line 2", b"the second ").replace(b"line 3", b"the third ")
+    there = on.replace(b"line 1", b"the first ").replace(b"total", b"sum")
+    gone: dict[str, Any] = {"b.txt": None}
+    releases(wide, upstream, v1_5=HAS, v1_6=on, v2=gone | {"lib/other.txt": there})
+    cell = cells(wide, "v2")["wide", "v2"]
+    assert (cell["outcome"], cell["evidence"]) == ("absorbed", "landed in v1.5; changed on since by v1.6")
+
+
+@pytest.mark.parametrize(("count", "suffix", "outcome"), [(8, "txt", "absorbed"), (3, "txt", ""), (8, "md", "")])
+def test_a_long_part_that_went_into_a_new_file_is_there(
+    stack: Patchq, upstream: Path, count: int, suffix: str, outcome: str
+) -> None:
+    mine = numbered(40).replace(b"line 20\n", b"line 20\n" + words(b"a line of mine", count))
+    put(stack, "b.txt", mine)
+    stack.ok("new", "up", "long", "-s", "-m", "Many lines\n\nFor the test.")
+    # What was around them is other lines now, so that they don't land again.
+    left = numbered(40).replace(b"line 20\nline 21\n", b"twenty\ntwenty-one\n")
+    new = words(b"a line of upstream's", 30) + words(b"a line of mine", count)
+    releases(stack, upstream, v1_5=mine, v2={"b.txt": left, f"new.{suffix}": new})
+    found = cells(stack, "v2")["long", "v2"]["outcome"]
+    assert (found == "absorbed") is bool(outcome)
+
+
 def test_what_a_release_took_back_as_it_was_lands_again(wide: Patchq, upstream: Path) -> None:
     releases(wide, upstream, v1_5=HAS, v2=numbered(40).replace(b"line 19\n", b"nineteen\n"))
     cell = cells(wide, "v2")["wide", "v2"]

@@ -22,7 +22,7 @@ from patchq.names import show_path
 #: The share of a patch's lines from which on it counts as reverted when they are.
 _BACK = 0.25
 #: The share of lines that must stand in another file for them to have moved there.
-_MOVED = 0.75
+MOVED = 0.75
 #: The share of a part's own words that must stand in its place for what stands there to be it, edited.
 _LIKE = 0.75
 _WORD = re.compile(rb"\w+")
@@ -138,7 +138,7 @@ class Steps(ABC):
         """Whether a step adds most of a block's lines to other files."""
         other = {line for p, made in self.made(number).items() if p != path for b in made for line in b.added}
         lines = telling(block.added)
-        return bool(lines) and len(lines & other) >= _MOVED * len(lines)
+        return bool(lines) and len(lines & other) >= MOVED * len(lines)
 
     def is_revert(self, number: int, lines: int) -> bool:
         """Whether a step that took so many lines of a patch back is there for that."""

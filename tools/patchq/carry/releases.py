@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePosixPath
 
-from patchq.carry.absorbed import Block, UpstreamCommit, blocks, text_of, word_of
+from patchq.carry.absorbed import Block, UpstreamCommit, blocks, telling, text_of, word_of
 from patchq.carry.column import Column
-from patchq.carry.fates import Fate, File, Steps, Verdict, Version, judge
+from patchq.carry.fates import MOVED, Fate, File, Steps, Verdict, Version, judge
 from patchq.carry.landing import Patch
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Objects, flat_trees
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
-from patchq.names import BlobId, CommitId
+from patchq.names import BlobId, CommitId, TreeId, show_path
 
+#: Lines of a block from which on they don't stand in a new file by chance.
+_LONG = 5
 #: Bytes of files that are kept from one patch to the next.
 _MEMORY = 32 << 20
 _NONE: Mapping[bytes, Sequence[Block]] = {}
@@ -53,6 +57,8 @@ class Releases:
         self.came: dict[int, int | None] = {}
         #: Of each release what a patch that came with it had found, by the patch's number and by path.
         self.before: list[dict[int, dict[bytes, TreeEntry | None]]] = [{} for _ in releases]
+        self.renames: dict[tuple[TreeId, TreeId], dict[bytes, bytes]] = {}
+        self.new: dict[tuple[int, str], set[bytes]] = {}
         self.contents: dict[BlobId, bytes] = {}
         self.written: set[BlobId] = set()
 
@@ -82,7 +88,42 @@ class Releases:
         for number in reversed(later):
             if number not in self.came:
                 self._settle(number)
-        return self._judge(patch, at)[0]
+        found = self._judge(patch, at)[0]
+        if (found is None or not found.taken) and self._follow(patch):
+            found = self._judge(patch, at)[0]
+        return found
+
+    def _follow(self, patch: Patch) -> bool:
+        """Learn where a patch's files went from one release to the next, where that didn't show from end to end."""
+        learnt = False
+        for before, column in pairwise((self.base, *self.columns)):
+            for path in patch.paths:
+                old = before.moved.get(path, path)
+                if old not in before.bare or column.moved.get(path, path) in column.bare:
+                    continue
+                place = old if old in column.bare else self._renamed(before.tree, column.tree).get(old)
+                there = self.git.list_tree(column.tree, [place]) if place else {}
+                if place in there:
+                    column.moved[path], column.bare[place] = place, there[place]
+                    learnt = True
+        return learnt
+
+    def _renamed(self, before: TreeId, after: TreeId) -> dict[bytes, bytes]:
+        if (before, after) not in self.renames:
+            self.renames[before, after] = self.git.renames_of(after, before)
+        return self.renames[before, after]
+
+    def new_lines(self, release: int, like: bytes) -> set[bytes]:
+        """The lines of the files that came with a release, of the kind that another's name says."""
+        suffix = PurePosixPath(show_path(like)).suffix
+        if (release, suffix) not in self.new:
+            before, column = (self.base, *self.columns)[release : release + 2]
+            added = [c for c in self.git.changes(before.tree, column.tree) if c.old is None]
+            files = [c.new for c in added if c.new and PurePosixPath(show_path(c.path)).suffix == suffix]
+            new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
+            contents = self.git.read_blobs(new).values()
+            self.new[release, suffix] = {line for content in contents for line in text_of(content).lines}
+        return self.new[release, suffix]
 
     def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:
         """A patch's files before all releases and at each."""
@@ -253,6 +294,15 @@ class _Steps(Steps):
                 number, path, _, _ = self._diffs[int(file.new_path)]
                 found.setdefault(number, {})[path] = blocks(file.hunks)
         return found
+
+    def moves(self, number: int, path: bytes, block: Block) -> bool:
+        """As for any step; to new files of a release a block moves that is too long to stand there by chance."""
+        if super().moves(number, path, block):
+            return True
+        lines = telling(block.added)
+        if not self.is_coarse(number) or len(lines) < _LONG:
+            return False
+        return len(lines & self.releases.new_lines(self.order[number].release, path)) >= MOVED * len(lines)
 
     def message(self, number: int) -> str:
         """An own patch's message; a release says nothing of a single change."""

@@ -85,10 +85,10 @@ class Diffs(Objects):
                 fields.append(field)
         return [_changes(found[c.encode()]) for c in commits]
 
-    def renames_of(self, commit: CommitId) -> dict[bytes, bytes]:
-        """The files that a commit renames: from where to where."""
+    def renames_of(self, commit: str, since: str = "") -> dict[bytes, bytes]:
+        """The files that a commit renames, or that were renamed since another tree: from where to where."""
         argv = ("diff-tree", "-r", "-z", "-M", "--diff-merges=first-parent", "--diff-filter=R", "--name-status")
-        out = self.run(*argv, "--no-commit-id", commit, config=_DIFF_CONFIG)
+        out = self.run(*argv, "--no-commit-id", *([since] if since else []), commit, config=_DIFF_CONFIG)
         fields = out.split(b"\0")[:-1]
         return dict(zip(fields[1::3], fields[2::3], strict=True))
 
