@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from patchq.errors import SourceError
 from patchq.git import reader as readers
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git, bare_repository, scratch
-from patchq.names import BlobId, CommitId
+from patchq.names import BlobId
 
 ABSENT = BlobId("12" * 20)
 
@@ -95,6 +96,17 @@ def test_objects_that_are_borrowed_later(store: Git, tmp_path: Path) -> None:
     assert beside.read_blobs([one]) == {one: b"one"}
 
 
+def packs(store: Git) -> list[Path]:
+    return list((store.folder / "objects/pack").glob("pack-*"))
+
+
+def test_a_name_of_two_lines(store: Git) -> None:
+    """Its second answer isn't taken for the next one."""
+    one, two = written(store, b"one"), written(store, b"two")
+    assert reader_of(store).contents([BlobId(f"{one}\n{one}")]) is None
+    assert store.read_blobs([two, one]) == {two: b"two", one: b"one"}
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_one_that_ended_is_not_missed(store: Git, how: int) -> None:
     one = written(store, b"one")
@@ -128,8 +140,11 @@ def test_an_interrupt_in_the_middle_of_an_answer(store: Git, monkeypatch: pytest
 
     source = found._process.stdout
 
-    class Interrupted:
-        def readline(self) -> bytes:
+    class Interrupted(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, _: object) -> int:
             raise KeyboardInterrupt
 
         def close(self) -> None:
@@ -173,6 +188,85 @@ def test_a_fork_leaves_it_to_its_parent(store: Git) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     found = reader_of(store)
     assert found.contents([one]) == {one: b"one"}
+
+
+def code_of(child: int) -> int | None:
+    """What a fork ends with; None for one that hangs."""
+    wait = threading.Event()
+    for _ in range(200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        wait.wait(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def test_a_fork_while_a_thread_waits_for_an_answer(store: Git) -> None:
+    one = written(store, b"one")
+    process = reader_of(store)._process
+    process.send_signal(signal.SIGSTOP)
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(store.read_blobs([one])))
+    thread.start()
+    while not reader_of(store)._lock.locked():
+        pass
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if store.read_blobs([one]) == {one: b"one"} else 2)
+    code = code_of(child)
+    process.send_signal(signal.SIGCONT)
+    thread.join()
+    assert code == 0
+    assert found == [{one: b"one"}]
+    assert reader_of(store)._process is process
+
+
+def test_a_fork_while_a_thread_starts_one(store: Git) -> None:
+    one, held, go_on = written(store, b"one"), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with readers._changing:
+            held.set()
+            go_on.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if store.read_blobs([one]) == {one: b"one"} else 2)
+    code = code_of(child)
+    go_on.set()
+    thread.join()
+    assert code == 0
+
+
+def test_a_scratch_that_is_collected_while_another_is_started(store: Git) -> None:
+    """Garbage is collected at any point: also where readers are changed."""
+    child = os.fork()
+    if child == 0:
+        with scratch(store) as git_, readers._changing:
+            readers.forget(git_.folder)
+        os._exit(0)
+    assert code_of(child) == 0
+
+
+def test_one_that_is_closed_while_a_thread_waits_for_an_answer(store: Git) -> None:
+    one, found = written(store, b"one"), readers.Reader(store)
+    found._process.send_signal(signal.SIGSTOP)
+    said: list[object] = []
+    thread = threading.Thread(target=lambda: said.append(found.contents([one])))
+    thread.start()
+    while not found._lock.locked():
+        pass
+    found.close()
+    thread.join()
+    assert said == [None]
+    assert found._process.returncode == -signal.SIGKILL
+    assert found._process.stdin
+    assert found._process.stdin.closed
 
 
 def test_another_git_is_another_reader(store: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,14 +319,3 @@ os.kill(os.getpid(), 9)
         ended.wait(0.05)
     else:
         raise AssertionError("it still runs")
-
-
-def test_a_commit_that_is_there_is_not_made_again(store: Git, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = store.log("HEAD")[-1]
-    made = store.commit_tree(commit.tree, [commit.commit], commit.author, "Two\n\nlines\n")
-    commands = started(monkeypatch)
-    assert store.commit_tree(commit.tree, [commit.commit], commit.author, "Two\n\nlines\n") == made
-    assert commands == []
-    other = store.commit_tree(commit.tree, [commit.commit, CommitId(made)], commit.author, "Two\n\nlines\n")
-    assert [argv[1] for argv in commands] == ["commit-tree"]
-    assert git(store.folder, "log", "-1", "--format=%B%n%P", other).split() == ["Two", "lines", commit.commit, made]

@@ -1,18 +1,20 @@
 """A ``git cat-file`` that stays and is asked again: it answers sooner than another one is started.
 
-What it says is what a new one would say; where it says nothing, or that something isn't there, a new one is asked.
+An object's name is its content, so that what it says stays true, even of one that is gone meanwhile; where it says
+nothing, or that something isn't there, a new one is asked.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 from patchq.git.command import Command, pinned
 from patchq.system import runner
@@ -44,28 +46,43 @@ class Reader:
         return None if found is None else {name: oid.decode() for name, oid in found.items()}
 
     def _ask(self, command: str, names: Sequence[Name]) -> dict[Name, bytes] | None:
+        if any("\n" in name for name in names):
+            return None  # it would be two, and each answer after it another's
         if not self._lock.acquire(blocking=False):
             return None  # another thread asks
         try:
-            return self._answers(command, names)
+            with self._said() as source:
+                return self._answers(source, command, names)
         except (OSError, ValueError):
-            self.close()  # it ended, or was ended
+            self.ended = True  # it ended, or was ended
             return None
         except BaseException:
-            self.close()  # half of an answer is left in it
+            self.ended = True  # half of an answer is left in it
             raise
         finally:
+            if self.ended:
+                self._end()
             self._lock.release()
 
-    def _answers(self, command: str, names: Sequence[Name]) -> dict[Name, bytes]:
-        source, target = self._process.stdout, self._process.stdin
-        assert source
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[IO[bytes]]:
+        """What it answers, buffered for this once: what stays has no lock, which a fork could find held for ever."""
+        source = io.BufferedReader(cast(io.RawIOBase, self._process.stdout))
+        try:
+            yield source
+        finally:
+            with contextlib.suppress(ValueError):  # it is closed
+                source.detach()
+
+    def _answers(self, source: IO[bytes], command: str, names: Sequence[Name]) -> dict[Name, bytes]:
+        target = self._process.stdin
         assert target
         found: dict[Name, bytes] = {}
         for start in range(0, len(names), AT_ONCE):
             part = names[start : start + AT_ONCE]
-            target.write("".join(f"{command} {name}\n" for name in part).encode())
-            target.flush()
+            asked = "".join(f"{command} {name}\n" for name in part).encode()
+            while asked:
+                asked = asked[target.write(asked) :]
             for name in part:
                 line = source.readline()
                 words = line.split()
@@ -85,7 +102,15 @@ class Reader:
     def close(self) -> None:
         """End it; whatever it is asked afterwards, it has no answer."""
         self.ended = True
-        with contextlib.suppress(OSError):  # what is in a pipe's buffer has no reader
+        self._process.kill()
+        if self._lock.acquire(blocking=False):  # else who asks sees that it ended
+            try:
+                self._end()
+            finally:
+                self._lock.release()
+
+    def _end(self) -> None:
+        with contextlib.suppress(OSError):
             self._open.close()
 
     def abandon(self) -> None:
@@ -96,7 +121,8 @@ class Reader:
 
 _Key = tuple[Path, tuple[tuple[str, str], ...]]
 _staying: OrderedDict[_Key, Reader] = OrderedDict()
-_changing = threading.Lock()
+#: One thread may have it twice: garbage that is collected anywhere may be a scratch, which forgets.
+_changing = threading.RLock()
 
 
 def reader(git: Command) -> Reader | None:
@@ -130,6 +156,8 @@ def _forget_all() -> None:
 
 
 def _abandon_all() -> None:
+    global _changing
+    _changing = threading.RLock()  # a thread that isn't here may have had it
     for found in _staying.values():
         found.abandon()
     _staying.clear()

@@ -227,9 +227,13 @@ def feed(
 def answering(
     argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Iterator[Running]:
-    """A command that answers on its standard output what it is asked on its standard input, until the block ends."""
+    """A command that answers on its standard output what it is asked on its standard input, until the block ends.
+
+    Both are without a buffer.
+    """
     with subprocess.Popen(
         list(argv),
+        bufsize=0,
         cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
