@@ -96,10 +96,6 @@ def test_objects_that_are_borrowed_later(store: Git, tmp_path: Path) -> None:
     assert beside.read_blobs([one]) == {one: b"one"}
 
 
-def packs(store: Git) -> list[Path]:
-    return list((store.folder / "objects/pack").glob("pack-*"))
-
-
 def test_a_name_of_two_lines(store: Git) -> None:
     """Its second answer isn't taken for the next one."""
     one, two = written(store, b"one"), written(store, b"two")
