@@ -19,6 +19,7 @@ from patchq.git import reader as readers
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git, bare_repository, scratch
 from patchq.names import BlobId
+from patchq.system.runner import CommandError
 
 ABSENT = BlobId("12" * 20)
 
@@ -94,6 +95,25 @@ def test_objects_that_are_borrowed_later(store: Git, tmp_path: Path) -> None:
         beside.read_blobs([one])
     bare_repository(tmp_path / "beside", store)
     assert beside.read_blobs([one]) == {one: b"one"}
+
+
+def test_a_folder_that_is_named_from_where_one_is(
+    store: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    one = written(store, b"one")
+    git(tmp_path, "init", "-q", "--bare", "--template=", "other/.git")
+    monkeypatch.chdir(store.folder.parent)
+    named = Git(Path(".git"))
+    assert named.read_blobs([one]) == {one: b"one"}
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(SourceError, match="has lost the object"):
+        named.read_blobs([one])
+
+
+def test_where_none_can_be_started(store: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(store.folder))
+    with pytest.raises(CommandError, match="ended with 127"):
+        store.read_blobs([ABSENT])
 
 
 def test_a_name_of_two_lines(store: Git) -> None:
@@ -239,14 +259,15 @@ def test_a_fork_while_a_thread_starts_one(store: Git) -> None:
     assert code == 0
 
 
-def test_a_scratch_that_is_collected_while_another_is_started(store: Git) -> None:
+def test_a_scratch_that_is_collected_while_another_is_started() -> None:
     """Garbage is collected at any point: also where readers are changed."""
-    child = os.fork()
-    if child == 0:
-        with scratch(store) as git_, readers._changing:
-            readers.forget(git_.folder)
-        os._exit(0)
-    assert code_of(child) == 0
+    code = """
+from patchq.git import reader as readers
+from patchq.git.repository import scratch
+with scratch() as git, readers._changing:
+    readers.forget(git.folder)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
 def test_one_that_is_closed_while_a_thread_waits_for_an_answer(store: Git) -> None:
@@ -282,6 +303,13 @@ def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path) -> None:
         assert bare_repository(tmp_path / str(n), store).read_blobs([one])
     folders = [folder for folder, _ in readers._staying]
     assert folders == [tmp_path / str(n) for n in (3, 4, 5)]
+    assert Git(tmp_path / "3").read_blobs([one])
+    assert bare_repository(tmp_path / "6", store).read_blobs([one])
+    folders = [folder for folder, _ in readers._staying]
+    assert folders == [tmp_path / str(n) for n in (5, 3, 6)]  # the one that wasn't asked for longest has ended
+    readers.forget(tmp_path / "5")
+    folders = [folder for folder, _ in readers._staying]
+    assert folders == [tmp_path / str(n) for n in (3, 6)]
     before = {p.pid for p in running(store)}
     with scratch(store) as git_:
         assert git_.read_blobs([one])
