@@ -93,10 +93,9 @@ class Reader:
                 found[name] = words[0]
                 if command == "contents":
                     size = int(words[2])
-                    data = source.read(size + 1)
-                    if len(data) != size + 1:
+                    found[name] = source.read(size)
+                    if len(found[name]) != size or source.read(1) != b"\n":
                         raise OSError("it ended")
-                    found[name] = data[:-1]
         return found
 
     def close(self) -> None:
