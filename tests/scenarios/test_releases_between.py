@@ -114,12 +114,13 @@ def words(name: bytes, count: int) -> bytes:
     return b"".join(b"%s %d\n" % (name, n) for n in range(count))
 
 
-def test_a_file_that_went_elsewhere_step_by_step(wide: Patchq, upstream: Path) -> None:
+@pytest.mark.parametrize("place", ["lib/b.txt", "other [b]*.txt"])
+def test_a_file_that_went_elsewhere_step_by_step(wide: Patchq, upstream: Path, place: str) -> None:
     """From end to end it isn't the same file; from one release to the next it is."""
     on = ON.replace(b"line 2", b"the second ").replace(b"line 3", b"the third ")
     there = on.replace(b"line 1", b"the first ").replace(b"total", b"sum")
     gone: dict[str, Any] = {"b.txt": None}
-    releases(wide, upstream, v1_5=HAS, v1_6=on, v2=gone | {"lib/other.txt": there})
+    releases(wide, upstream, v1_5=HAS, v1_6=on, v2=gone | {place: there})
     cell = cells(wide, "v2")["wide", "v2"]
     assert (cell["outcome"], cell["evidence"]) == ("absorbed", "landed in v1.5; changed on since by v1.6")
 

@@ -57,7 +57,7 @@ class Releases:
         self.came: dict[int, int | None] = {}
         #: Of each release what a patch that came with it had found, by the patch's number and by path.
         self.before: list[dict[int, dict[bytes, TreeEntry | None]]] = [{} for _ in releases]
-        self.renames: dict[tuple[TreeId, TreeId], dict[bytes, bytes]] = {}
+        self.moved: dict[tuple[TreeId, TreeId, bytes], bytes | None] = {}
         self.new: dict[tuple[int, str], set[bytes]] = {}
         self.contents: dict[BlobId, bytes] = {}
         self.written: set[BlobId] = set()
@@ -89,7 +89,7 @@ class Releases:
             if number not in self.came:
                 self._settle(number)
         found = self._judge(patch, at)[0]
-        if (found is None or not found.taken) and self._follow(patch):
+        if found and not found.taken and self._follow(patch):
             found = self._judge(patch, at)[0]
         return found
 
@@ -101,17 +101,17 @@ class Releases:
                 old = before.moved.get(path, path)
                 if old not in before.bare or column.moved.get(path, path) in column.bare:
                     continue
-                place = old if old in column.bare else self._renamed(before.tree, column.tree).get(old)
+                place = old if old in column.bare else self._moved(before.tree, column.tree, old)
                 there = self.git.list_tree(column.tree, [place]) if place else {}
                 if place in there:
                     column.moved[path], column.bare[place] = place, there[place]
                     learnt = True
         return learnt
 
-    def _renamed(self, before: TreeId, after: TreeId) -> dict[bytes, bytes]:
-        if (before, after) not in self.renames:
-            self.renames[before, after] = self.git.renames_of(after, before)
-        return self.renames[before, after]
+    def _moved(self, before: TreeId, after: TreeId, path: bytes) -> bytes | None:
+        if (before, after, path) not in self.moved:
+            self.moved[before, after, path] = self.git.moved(before, after, path)
+        return self.moved[before, after, path]
 
     def new_lines(self, release: int, like: bytes) -> set[bytes]:
         """The lines of the files that came with a release, of the kind that another's name says."""

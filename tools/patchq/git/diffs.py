@@ -85,11 +85,19 @@ class Diffs(Objects):
                 fields.append(field)
         return [_changes(found[c.encode()]) for c in commits]
 
-    def renames_of(self, commit: str, since: str = "") -> dict[bytes, bytes]:
-        """The files that a commit renames, or that were renamed since another tree: from where to where."""
+    def renames_of(self, commit: CommitId) -> dict[bytes, bytes]:
+        """The files that a commit renames: from where to where."""
+        return self._renames("--no-commit-id", commit)
+
+    def moved(self, before: str, after: str, path: bytes) -> bytes | None:
+        """Where a file of one tree is in another, in a folder beside it or by its name in any; None where it isn't."""
+        folder, _, name = re.sub(rb"([*?\[\]\\])", rb"\\\1", path).rpartition(b"/")
+        places = (b":(literal)" + path, b":(glob)" + (folder + b"/*" if folder else b"*"), b":(glob)**/" + name)
+        return self._renames(before, after, "--", *map(os.fsdecode, places)).get(path)
+
+    def _renames(self, *args: str) -> dict[bytes, bytes]:
         argv = ("diff-tree", "-r", "-z", "-M", "--diff-merges=first-parent", "--diff-filter=R", "--name-status")
-        out = self.run(*argv, "--no-commit-id", *([since] if since else []), commit, config=_DIFF_CONFIG)
-        fields = out.split(b"\0")[:-1]
+        fields = self.run(*argv, *args, config=_DIFF_CONFIG).split(b"\0")[:-1]
         return dict(zip(fields[1::3], fields[2::3], strict=True))
 
     def diffs_of(self, commits: Sequence[CommitId], *, as_merged: bool = False) -> list[bytes]:
