@@ -6,8 +6,8 @@ have them. Classes whose truth is known:
 as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
 upstream took back on the way: that is of the class taken-back, which is not. It did where a commit says that it reverts
 it, and where hunks of later commits are the reverse of its own, by half of its lines or more (:func:`taken_back`, which
-asks git's diffs and trees alone). Where they are that of some file's whole change, and of less than half of all, the truth is
-between: in part, told and not counted, as what is made of such commits.
+asks git's diffs and trees alone). Where they are that of some file's whole change, and of less than half of all, the
+truth is between: in part, told and not counted, and nothing is made of such a commit.
 reverted: the commit, onto the release with the commit taken back by git's merge.  half back: half of its files so.
 near: one word of one added line is another.  partial: the commit with a later release's commit.  later: a commit that
 came after the release, and that no commit up to it names by its number, as one that picks several does.  Not upstream.
@@ -87,19 +87,15 @@ class Bench:
     def cases(self, after: str) -> Iterator[Case]:
         """The cases onto this release; ``after``: a release that comes later."""
         later = [i for i in self.git.log(f"{self.onto}..{self.commit(after)}") if number_of(i) not in self.numbers]
+        kinds = dict.fromkeys(self.reverted, "taken-back") | dict.fromkeys(self.in_part, "in part")
         for n, info in enumerate(self.stack):
-            kind = "as-is"
-            if info.commit in self.reverted | self.in_part:
-                kind = "taken-back" if info.commit in self.reverted else "in part"
+            kind = kinds.get(info.commit, "as-is")
             yield Case(kind, info.commit, self.onto, n)
             if kind != "as-is":
                 continue
-            if (
-                n
-                and self.stack[n - 1].commit not in self.reverted | self.in_part
-                and info.parents[0] == self.stack[n - 1].commit
-            ):
-                yield Case("squashed", self.made(info.tree, self.stack[n - 1].parents[0], info), self.onto, n)
+            last = self.stack[n - 1]
+            if n and last.commit not in kinds and info.parents[0] == last.commit:
+                yield Case("squashed", self.made(info.tree, last.parents[0], info), self.onto, n)
             changes = self.git.changes(info.parents[0], info.commit)
             if len(changes) > 1:
                 half = {c.path: c.new for c in changes[: len(changes) // 2]}
@@ -218,8 +214,8 @@ def taken_back(
     """Of each commit the share of its lines that later ones take back, and whether all of some file's are.
 
     A hunk is taken back by one of the same file that takes out what it put in, together, and puts in what it took out,
-    where neither the lines move to another place nor others come instead; it is there again by one that contains it. So is all of a file that at
-    the tip is what it was before the commit.
+    where neither the lines move to another place nor others come instead; it is there again by one that contains it.
+    So is all of a file that at the tip is what it was before the commit.
     """
     every = hunks_of(git, f"{stack[0].commit}^..{way[-1].commit}")
     order = [info.commit for info in way]

@@ -144,7 +144,7 @@ def test_a_damaged_object_is_told_as_before(store: Git) -> None:
     place.chmod(0o600)
     place.write_bytes(place.read_bytes()[:20])
     for _ in range(2):
-        with pytest.raises(Exception, match=r"corrupt|unable to|lost"):
+        with pytest.raises((SourceError, CommandError), match=r"corrupt|unable to|lost"):
             store.read_blobs([two, one])
     assert store.read_blobs([two]) == {two: b"two"}
 
@@ -293,14 +293,17 @@ def test_another_git_is_another_reader(store: Git, tmp_path: Path, monkeypatch: 
     (tmp_path / "bin/git").write_text("#!/bin/sh\nexit 9\n")
     (tmp_path / "bin/git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    with pytest.raises(Exception, match="ended with 9"):
+    with pytest.raises(CommandError, match="ended with 9"):
         store.read_blobs([one])
 
 
 def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path) -> None:
-    one = written(store, b"one")
+    one, processes = written(store, b"one"), []
     for n in range(6):
-        assert bare_repository(tmp_path / str(n), store).read_blobs([one])
+        repository = bare_repository(tmp_path / str(n), store)
+        assert repository.read_blobs([one])
+        processes.append(reader_of(repository)._process)
+    assert [p.returncode for p in processes] == [-signal.SIGKILL] * 3 + [None] * 3
     folders = [folder for folder, _ in readers._staying]
     assert folders == [tmp_path / str(n) for n in (3, 4, 5)]
     assert Git(tmp_path / "3").read_blobs([one])
@@ -310,17 +313,13 @@ def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path) -> None:
     readers.forget(tmp_path / "5")
     folders = [folder for folder, _ in readers._staying]
     assert folders == [tmp_path / str(n) for n in (3, 6)]
-    before = {p.pid for p in running(store)}
+    assert processes[5].returncode == -signal.SIGKILL
     with scratch(store) as git_:
         assert git_.read_blobs([one])
-        folder = git_.folder
-        assert folder in [folder for folder, _ in readers._staying]
-    assert folder not in [folder for folder, _ in readers._staying]
-    assert {p.pid for p in running(store)} <= before
-
-
-def running(store: Git) -> list[subprocess.Popen[bytes]]:
-    return [found._process for found in readers._staying.values() if found._process.poll() is None]
+        process = reader_of(git_)._process
+        assert process.poll() is None
+    assert git_.folder not in [folder for folder, _ in readers._staying]
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_it_ends_with_a_patchq_that_is_killed(store: Git) -> None:

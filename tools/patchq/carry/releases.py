@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from patchq.carry.absorbed import Block, UpstreamCommit, blocks, telling, text_of, word_of
+from patchq.carry.absorbed import Block, Text, UpstreamCommit, blocks, telling, text_of, word_of
 from patchq.carry.column import Column
 from patchq.carry.fates import MOVED, Fate, File, Steps, Verdict, Version, judge
 from patchq.carry.landing import Patch
@@ -102,9 +102,10 @@ class Releases:
                 if old not in before.bare or column.moved.get(path, path) in column.bare:
                     continue
                 place = old if old in column.bare else self._moved(before.tree, column.tree, old)
-                there = self.git.list_tree(column.tree, [place]) if place else {}
-                if place in there:
-                    column.moved[path], column.bare[place] = place, there[place]
+                if place and place not in column.bare:
+                    column.bare |= self.git.list_tree(column.tree, [place])
+                if place:
+                    column.moved[path] = place
                     learnt = True
         return learnt
 
@@ -121,8 +122,9 @@ class Releases:
             added = [c for c in self.git.changes(before.tree, column.tree) if c.old is None]
             files = [c.new for c in added if c.new and PurePosixPath(show_path(c.path)).suffix == suffix]
             new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
+            # Each is looked at once: `text_of` would keep them.
             contents = self.git.read_blobs(new).values()
-            self.new[release, suffix] = {line for content in contents for line in text_of(content).lines}
+            self.new[release, suffix] = {line for content in contents for line in Text(content).lines}
         return self.new[release, suffix]
 
     def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:

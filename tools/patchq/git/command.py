@@ -155,8 +155,9 @@ class Command:
 
     @contextmanager
     def answering(self, *args: str) -> Iterator[runner.Running]:
-        """``git *args`` running, to ask; see :func:`patchq.system.runner.answering`."""
-        with runner.answering(["git", *args], cwd=self.folder, env={**pinned(), **self.place()}) as process:
+        """``git *args`` running, to ask without a buffer; see :func:`patchq.system.runner.answering`."""
+        env = {**pinned(), **self.place()}
+        with runner.answering(["git", *args], cwd=self.folder, env=env, buffered=False) as process:
             yield process
 
 

@@ -24,14 +24,9 @@ _ID = re.compile(r"[0-9a-f]{40}")
 MAX_PACKS = 50
 
 
-def object_id(kind: str, content: bytes) -> str:
-    """The id that git gives to an object of these bytes."""
-    return hashlib.sha1(b"%s %d\0%s" % (kind.encode(), len(content), content)).hexdigest()
-
-
 def blob_id(content: bytes) -> BlobId:
     """The id that git gives to a blob of these bytes."""
-    return BlobId(object_id("blob", content))
+    return BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
 
 
 def contents_of(wanted: Sequence[BlobId], out: bytes) -> dict[BlobId, bytes]:

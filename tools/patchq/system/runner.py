@@ -225,15 +225,15 @@ def feed(
 
 @contextmanager
 def answering(
-    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, buffered: bool = True
 ) -> Iterator[Running]:
     """A command that answers on its standard output what it is asked on its standard input, until the block ends.
 
-    Both are without a buffer.
+    :param buffered: both are; a buffer has a lock, which a fork could find held for ever.
     """
     with subprocess.Popen(
         list(argv),
-        bufsize=0,
+        bufsize=-1 if buffered else 0,
         cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
