@@ -1,15 +1,16 @@
 """For the owner of a GB10: does the MXFP4 MoE of gpt-oss-120b run, is it right, and which tile is fastest.
 
-    python benchmarks/gb10_moe.py --out docs/evidence/flashinfer-moe-gb10.json [--tokens 1,4,16,64,256] [--repeats 50]
+    python benchmarks/gb10_moe.py --out docs/evidence/flashinfer-moe-gb10.json [--tokens 1,4,16,64,256,2048] [--repeats 50]
 
-Needs an SM12x GPU, nvcc, and the wheel of the stack (`patchq build flashinfer`). For each launcher, and
-each tile that the wheel's CUTLASS compiles, the layer is run as vLLM runs it: activations quantised to
-MXFP8, weights in MXFP4, 128 experts, 4 a token, with biases and gpt-oss's clamped SwiGLU, hidden and
-intermediate size 2880 padded to 2944. Each pair of tactics of the two GEMMs is compared with a float32
-reference of the same quantised values; then CUDA graphs of all of them are replayed in turn, and the median
-and the ratio to what is taken untuned are written. A process of its
-own builds and runs each launcher: an illegal instruction or a trap then costs one row, not the run.
-`--plan` prints what would be run, on any machine.
+Needs an SM12x GPU, nvcc, and the wheel of the stack (`patchq build flashinfer`). For each launcher that the
+wheel has, and each tile that its CUTLASS compiles, the layer is run as vLLM runs it, by `cutlass_fused_moe`:
+activations quantised to MXFP8, weights in MXFP4, 128 experts, 4 a token, with biases and gpt-oss's clamped
+SwiGLU, hidden and intermediate size 2880 padded to 2944. Each pair of tactics of the two GEMMs is compared with
+a float64 reference of the same quantised values, which rounds where the kernels do; tokens spread over all
+experts, and, with the tactics that are taken untuned, all on the same four, and with PDL. Then CUDA graphs of all
+of them are replayed in turn, what they leave is compared, too, and the median and the ratio to what is taken
+untuned are written. A process of its own builds and runs each launcher: an illegal instruction or a trap then
+costs one launcher's rows, not the run. `--plan` prints what would be run, on any machine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import os
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +29,18 @@ EXPERTS, TOP_K, HIDDEN, INTER = 128, 4, 2944, 2944
 # gpt-oss's SwiGLU: the gate's slope, what is added to the linear part, and where both are cut off.
 ALPHA, BETA, LIMIT = 1.702, 1.0, 7.0
 LAUNCHERS = ("generic", "namespace")
+#: Of the norms. Each value is rounded to BF16 three times, 2^-9 at most each, and a few land in the next MXFP8 value.
+MOST_ERROR = 1e-2
 LEVELS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def decode_fp4(packed: Any, scales: Any) -> Any:
-    """MXFP4 as float32: packed is [..., k / 2] bytes, the low nibble first; scales [..., k / 32], UE8M0."""
+    """MXFP4 as float64: packed is [..., k / 2] bytes, the low nibble first; scales [..., k / 32], UE8M0."""
     import torch
 
-    levels = torch.tensor([*LEVELS, *(-v for v in LEVELS)], device=packed.device)
+    levels = torch.tensor([*LEVELS, *(-v for v in LEVELS)], device=packed.device, dtype=torch.float64)
     nibbles = torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
-    return levels[nibbles.long()] * torch.exp2(scales.float() - 127).repeat_interleave(32, -1)
+    return levels[nibbles.long()] * torch.exp2(scales.double() - 127).repeat_interleave(32, -1)
 
 
 def activate(both: Any) -> Any:
@@ -70,100 +74,174 @@ def make_layer(device: str, seed: int = 1) -> dict[str, Any]:
     return layer
 
 
-def reference(x: Any, index: Any, weight: Any, layer: dict[str, Any]) -> Any:
-    """The layer in float32; the values between the GEMMs are quantised to MXFP8, as the kernel does."""
+def quantised(values: Any) -> Any:
+    """MXFP8 as the kernels make it of BF16: blocks of 32, the scale a power of two that none exceeds."""
     import torch
 
-    out = torch.zeros(x.shape[0], HIDDEN, device=x.device)
+    blocks = values.double().unflatten(-1, (-1, 32))
+    scale = torch.exp2(torch.ceil(torch.log2(blocks.abs().amax(-1, keepdim=True).clamp(min=2.0**-118) / 448)))
+    return ((blocks / scale).to(torch.float8_e4m3fn).double() * scale).flatten(-2)
+
+
+def reference(x: Any, index: Any, weight: Any, layer: dict[str, Any]) -> Any:
+    """The layer in float64, rounded where the kernels write: BF16 after the first GEMM and the activation, then MXFP8."""
+    import torch
+
+    out = torch.zeros(x.shape[0], HIDDEN, device=x.device, dtype=torch.float64)
     for expert in index.unique().tolist():
         token, place = (index == expert).nonzero(as_tuple=True)
         w1 = decode_fp4(layer["w1"][expert], layer["w1 plain scales"][expert])
         w2 = decode_fp4(layer["w2"][expert], layer["w2 plain scales"][expert])
-        mid = activate(x[token] @ w1.T + layer["w1 bias"][expert].float())
-        blocks = mid.unflatten(-1, (-1, 32))
-        scale = torch.exp2(torch.ceil(torch.log2(blocks.abs().amax(-1, keepdim=True).clamp(min=2.0**-126) / 448)))
-        mid = ((blocks / scale).to(torch.float8_e4m3fn).float() * scale).flatten(-2)
-        out.index_add_(0, token, weight[token, place, None] * (mid @ w2.T + layer["w2 bias"][expert].float()))
+        first = (x[token] @ w1.T).bfloat16().double() + layer["w1 bias"][expert].double()
+        mid = quantised(activate(first).bfloat16())
+        second = mid @ w2.T + layer["w2 bias"][expert].double()
+        out.index_add_(0, token, weight[token, place, None].double() * second)
     return out
+
+
+@dataclass
+class Case:
+    """Rows of one layer's input, and what comes of them."""
+
+    x: Any
+    scales: Any
+    index: Any
+    weight: Any
+    want: Any
+    out: Any
+
+    def relative_error(self) -> float:
+        """Of what is in ``out``; not a number where some of it isn't one."""
+        return float(((self.out.double() - self.want).norm() / self.want.norm()).item())
+
+
+def make_case(count: int, layer: dict[str, Any], *, same: bool = False) -> Case:
+    """Tokens that go to all experts, or all of them to the same four."""
+    import torch
+    from flashinfer import mxfp8_quantize
+
+    generator = torch.Generator(device="cuda").manual_seed(count)
+    x = torch.randn(count, HIDDEN, device="cuda", generator=generator).bfloat16()
+    logits = torch.randn(count, EXPERTS, device="cuda", generator=generator)
+    if same:
+        logits[:, [3, 64, 65, EXPERTS - 1]] += 100
+    chosen = torch.topk(torch.softmax(logits, -1), TOP_K)
+    index, weight = chosen.indices.int(), chosen.values
+    values, scales = mxfp8_quantize(x, True, 32)
+    plain = mxfp8_quantize(x, False, 32)[1].view(torch.uint8).reshape(count, HIDDEN // 32)
+    exact = values.double() * torch.exp2(plain.double() - 127).repeat_interleave(32, -1)
+    out = torch.empty(count, HIDDEN, device="cuda", dtype=torch.bfloat16)
+    return Case(values, scales, index, weight, reference(exact, index, weight, layer), out)
+
+
+class Layer:
+    """One layer, by `cutlass_fused_moe`, with the tactics that are asked for."""
+
+    def __init__(self) -> None:
+        import torch
+        from flashinfer.fused_moe import core
+
+        self.weights = make_layer("cuda")
+        self.ones = torch.ones(EXPERTS, device="cuda")
+        self.core, self.tuner = core, core.AutoTuner.get()
+        #: The runner of the module, once one has run: it knows how many tactics there are.
+        self.runner: Any = None
+        #: Graphs of all tactics share their memory: they are replayed one after the other, and leave their result outside.
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def run(self, case: Case, tactic: tuple[int, int], *, pdl: bool = False) -> None:
+        """Into the case's ``out``."""
+        import torch
+
+        # The tuner's answer is what cutlass_fused_moe asks for; here it is given.
+        answers = iter(tactic)
+
+        def answer(_name: str, runners: list[Any], *_: Any, **__: Any) -> tuple[Any, int]:
+            self.runner = runners[0].fused_moe_runner
+            return runners[0], next(answers)
+
+        self.tuner.choose_one = answer
+        layer, ones = self.weights, self.ones
+        self.core.cutlass_fused_moe(
+            case.x, case.index, case.weight, layer["w1"].view(torch.long), layer["w2"].view(torch.long), torch.bfloat16,
+            [layer["w1 scales"].view(torch.int32), ones, layer["w2 scales"].view(torch.int32), ones],
+            fc1_expert_biases=layer["w1 bias"], fc2_expert_biases=layer["w2 bias"], input_sf=case.scales,
+            swiglu_alpha=ones * ALPHA, swiglu_beta=ones * BETA, swiglu_limit=ones * LIMIT, output=case.out,
+            use_mxfp8_act_scaling=True, enable_pdl=pdl,
+        )  # fmt: skip
 
 
 def run_launcher(tokens: list[int], repeats: int) -> list[dict[str, Any]]:
     """In this process: every tactic of the module that the environment chooses."""
-    import torch
-    from flashinfer import mxfp8_quantize
-    from flashinfer.fused_moe import core
-    from flashinfer.jit.fused_moe import _sm120_moe_tiles
-
-    device = "cuda"
-    layer = make_layer(device)
-    module = core.get_cutlass_fused_moe_module("121")
-    tuner = core.AutoTuner.get()
+    layer = Layer()
     rows: list[dict[str, Any]] = []
-    made: list[Any] = []  # the C++ runners that were asked for a tactic
     for count in tokens:
-        generator = torch.Generator(device=device).manual_seed(count)
-        x = torch.randn(count, HIDDEN, device=device, generator=generator).bfloat16()
-        chosen = torch.topk(torch.softmax(torch.randn(count, EXPERTS, device=device, generator=generator), -1), TOP_K)
-        index, weight = chosen.indices.int(), chosen.values
-        quantised, scales = mxfp8_quantize(x, True, 32)
-        plain = mxfp8_quantize(x, False, 32)[1].view(torch.uint8).reshape(count, HIDDEN // 32)
-        exact = quantised.float() * torch.exp2(plain.float() - 127).repeat_interleave(32, -1)
-        want = reference(exact, index, weight, layer)
-        ones = torch.ones(EXPERTS, device=device)
-        out = torch.empty(count, HIDDEN, device=device, dtype=torch.bfloat16)
-
-        def run(tactic: tuple[int, int], args: tuple[Any, ...] = (quantised, index, weight, scales, ones, out)) -> None:
-            quantised, index, weight, scales, ones, out = args
-            # The tuner's answer is what cutlass_fused_moe asks for; here it is given.
-            answers = iter(tactic)
-
-            def answer(name: str, runners: list[Any], *_: Any, **__: Any) -> tuple[Any, int]:
-                made.append(runners[0].fused_moe_runner)
-                return runners[0], next(answers)
-
-            tuner.choose_one = answer  # type: ignore[method-assign]
-            module.cutlass_fused_moe(
-                out, quantised, index, weight, layer["w1"].view(torch.long), layer["w1 bias"],
-                layer["w2"].view(torch.long), layer["w2 bias"], torch.bfloat16,
-                [layer["w1 scales"].view(torch.int32), ones, layer["w2 scales"].view(torch.int32), ones],
-                scales, ones * ALPHA, ones * BETA, ones * LIMIT, use_mxfp8_act_scaling=True, enable_pdl=False,
-            )  # fmt: skip
-
-        run((-1, -1))
-        first, second = made[-1].get_gemm1_tactic_count(), made[-1].get_gemm2_tactic_count()
-        tactics = pairs(first, second)
-        graphs: dict[tuple[int, int], Any] = {}
+        case = make_case(count, layer.weights)
+        layer.run(case, (-1, -1))
+        tactics = pairs(layer.runner.get_gemm1_tactic_count(), layer.runner.get_gemm2_tactic_count())
+        replays: list[tuple[Any, dict[str, Any]]] = []
         for tactic in tactics:
-            row: dict[str, Any] = {
-                "tokens": count,
-                "tactic": list(tactic),
-                "tiles": [list(t) for t in _sm120_moe_tiles()],
-            }
+            row, graph = run_once(layer, case, tactic)
             rows.append(row)
-            try:
-                run(tactic)
-                torch.cuda.synchronize()
-            except RuntimeError as error:
-                row["error"] = str(error).splitlines()[0][:500]
-                continue
-            row["relative_error"] = ((out.float() - want).norm() / want.norm()).item()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                run(tactic)
-            graphs[tactic] = (graph, row)
-        times: dict[tuple[int, int], list[float]] = {tactic: [] for tactic in graphs}
-        for _ in range(repeats):
-            for tactic, (graph, _row) in graphs.items():
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                graph.replay()
-                end.record()
-                end.synchronize()
-                times[tactic].append(begin.elapsed_time(end) * 1000)
-        for tactic, (_graph, row) in graphs.items():
-            row["microseconds"] = statistics.median(times[tactic])
-            row["ratio"] = row["microseconds"] / statistics.median(next(iter(times.values())))
+            if graph:
+                replays.append((graph, row))
+        rows.append(run_once(layer, case, (-1, -1), pdl=True)[0])
+        rows.append(run_once(layer, make_case(count, layer.weights, same=True), (-1, -1))[0] | {"routing": "same"})
+        measure(replays, repeats)
     return rows
+
+
+def run_once(layer: Layer, case: Case, tactic: tuple[int, int], *, pdl: bool = False) -> tuple[dict[str, Any], Any]:
+    """A pair of tactics by a call, and by a graph that is replayed twice; the graph is None where that failed."""
+    import torch
+
+    row: dict[str, Any] = {"tokens": case.x.shape[0], "tactic": list(tactic), "pdl": pdl, "routing": "spread"}
+    try:
+        case.out.fill_(float("nan"))
+        layer.run(case, tactic, pdl=pdl)
+        torch.cuda.synchronize()
+        row["relative_error"] = case.relative_error()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=layer.pool):
+            layer.run(case, tactic, pdl=pdl)
+        for _ in range(2):
+            case.out.fill_(float("nan"))
+            graph.replay()
+        torch.cuda.synchronize()
+        row["relative_error_replayed"] = case.relative_error()
+    except RuntimeError as error:
+        return row | {"error": str(error).splitlines()[0][:500]}, None
+    return row, graph
+
+
+def measure(replays: list[tuple[Any, dict[str, Any]]], repeats: int) -> None:
+    """Replay graphs in turn; the median in µs, and its ratio to the first's, go into the rows."""
+    import torch
+
+    times: list[list[float]] = [[] for _ in replays]
+    for _ in range(repeats):
+        for (graph, _row), found in zip(replays, times, strict=True):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            found.append(begin.elapsed_time(end) * 1000)
+    for (_graph, row), found in zip(replays, times, strict=True):
+        row["microseconds"] = statistics.median(found)
+        row["ratio"] = row["microseconds"] / statistics.median(times[0])
+
+
+def wrong(row: dict[str, Any]) -> bool:
+    """Whether a row failed, or is further from the reference than BF16's roundings explain."""
+    return "error" in row or not all(row[name] <= MOST_ERROR for name in ("relative_error", "relative_error_replayed"))
+
+
+def launchers() -> list[str]:
+    """Those that the installed FlashInfer has: from 0.7 on, the generic one alone."""
+    from flashinfer.jit import fused_moe
+
+    return list(LAUNCHERS) if hasattr(fused_moe, "_sm120_moe_launcher") else ["generic"]
 
 
 def machine() -> dict[str, Any]:
@@ -182,7 +260,7 @@ def machine() -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--tokens", default="1,4,16,64,256")
+    parser.add_argument("--tokens", default="1,4,16,64,256,2048")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
@@ -203,7 +281,7 @@ def main() -> int:
         return 3
     found: dict[str, Any] = {"command": " ".join(["python", *sys.argv]), "launchers": {}}
     good = True
-    for launcher in LAUNCHERS:
+    for launcher in launchers():
         env = {
             **os.environ,
             "FLASHINFER_SM120_MOE_LAUNCHER": launcher,
@@ -219,13 +297,13 @@ def main() -> int:
         found["machine"] = answer["machine"]
         found["launchers"][launcher] = answer["rows"]
         for row in answer["rows"]:
-            wrong = "error" in row or row["relative_error"] > 2e-2
-            good &= not wrong
-            said = (
-                row.get("error")
-                or f"{row['microseconds']:.1f} us, {row['ratio']:.2f}, error {row['relative_error']:.1e}"
-            )
-            print(f"{launcher:9} {row['tokens']:4} tokens, tactic {row['tactic']}: {'WRONG ' if wrong else ''}{said}")
+            good &= not wrong(row)
+            how = f"{row['tokens']:4} tokens, tactic {row['tactic']}"
+            how += f"{', PDL' if row['pdl'] else ''}{', the same experts' if row['routing'] == 'same' else ''}"
+            said = row.get("error") or f"error {row['relative_error']:.1e}"
+            if "microseconds" in row:
+                said += f", {row['microseconds']:.1f} us, {row['ratio']:.2f}"
+            print(f"{launcher:9} {how}: {'WRONG ' if wrong(row) else ''}{said}")
     if given.out:
         given.out.write_text(json.dumps(found, indent=1) + "\n")
     return 0 if good else 1

@@ -65,3 +65,28 @@ def test_the_activation_is_gpt_osss(monkeypatch: pytest.MonkeyPatch) -> None:
     gates, linears = torch.tensor([1.0, 7.0, -9.0]), torch.tensor([0.5, 7.0, -7.0])
     want = gates / (1 + torch.exp(-1.702 * gates)) * (linears + 1)
     assert torch.allclose(activate(both)[0], want)
+
+
+def test_values_between_the_gemms_are_quantised_as_the_kernels_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 32; the scale is the power of two that takes the largest value to 448 or less."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from gb10_moe import quantised
+
+    row = torch.zeros(1, 96)
+    row[0, 0], row[0, 1] = 450.0, 1.03125
+    row[0, 32], row[0, 33] = 448.0, 1.03125
+    found = quantised(row.bfloat16())
+    # 450 needs a scale of 2: 225 is 224, and 0.515625 is 0.5.
+    assert found[0, :2].tolist() == [448.0, 1.0]
+    assert found[0, 32:34].tolist() == [448.0, 1.0]
+    assert found[0, 64:].abs().max() == 0
+
+
+def test_a_row_is_wrong_where_either_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from gb10_moe import MOST_ERROR, wrong
+
+    good = {"relative_error": MOST_ERROR, "relative_error_replayed": 0.0}
+    assert not wrong(good)
+    assert wrong({**good, "error": "illegal instruction"})
+    assert all(wrong({**good, name: value}) for name in good for value in (2 * MOST_ERROR, float("nan")))

@@ -184,6 +184,56 @@ def test_what_is_not_here_is_not_run_and_not_green(proven: Patchq, tmp_path: Pat
     assert [(r["ruleId"], r["level"]) for r in results] == [("not-run", "note")]
 
 
+def test_one_more_proof_for_what_few_machines_have(proven: Patchq, tmp_path: Path) -> None:
+    """Judged beside the first, which a machine without that has all the same; mutants and the page ask the first."""
+    data = proven.patch_file("first").read_bytes()
+    on = b"\nProof-On: sm121 tests/stacks/up/test_far.py\nProof-On: sm121 tests/stacks/up/test_third.py\nProof:"
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", on))
+    assert "Proof: tests/stacks/up/test_far.py is not there" in proven.run("check").output
+    (proven.root / "tests" / "stacks" / "up" / "test_far.py").write_text(HONEST)
+    assert "proof" not in proven.run("check").output
+    junit = tmp_path / "j.xml"
+    out = proven.ok("test", "--prove", "--junit", str(junit))
+    assert "proven     up/first: " in out
+    assert "not run    up/first on sm121: needs sm121" in out
+    assert out.endswith("3 proven, 1 not run\n")
+    assert proven.ok("test", "--prove").count("(known)") == 6, "the results of the others are as they were"
+    found = json.loads(proven.ok("test", "first", "--prove", "--json"))["proofs"]
+    far = ["tests/stacks/up/test_far.py", "tests/stacks/up/test_third.py"]
+    assert [(p["patch"], p["on"], p["needs"], p["files"]) for p in found][1] == ("up/first", "sm121", ["sm121"], far)
+    suites = [s.get("name") for s in ElementTree.parse(junit).getroot()]
+    assert suites == ["up/first", "up/first on sm121", "up/second", "up/third"]
+    proven.ok("report", "--junit", str(tmp_path / "again.xml"))
+    assert (tmp_path / "again.xml").read_bytes() == junit.read_bytes()
+    mutants = json.loads(proven.ok("test", "first", "--mutate", "--json", "--at-most", "1"))["patches"]
+    assert [m["patch"] for m in mutants] == ["up/first"]
+
+
+def test_where_it_is_there_both_are_proven(proven: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = proven.patch_file("first").read_bytes()
+    on = b"\nProof-On: nvcc tests/stacks/up/test_far.py\nProof:"
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", on))
+    (proven.root / "tests" / "stacks" / "up" / "test_far.py").write_text("def test_nothing():\n    pass\n")
+    program = proven.root / "bin" / "nvcc"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho release 13.0\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    done = proven.run("test", "first", "--prove")
+    assert "proven     up/first: " in done.output
+    assert "not proven up/first on nvcc: passes without the patch" in done.output
+    assert done.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [("gb10 tests/stacks/up/test_first.py", "gb10 is unknown"), ("", "nothing")]
+)
+def test_what_it_is_for_is_checked(proven: Patchq, value: str, said: str) -> None:
+    data = proven.patch_file("first").read_bytes()
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", f"\nProof-On: {value}\nProof:".encode()))
+    assert f"Proof-On: {said}" in proven.run("check").output
+
+
 def test_a_failure_is_in_junit_and_sarif(proven: Patchq, tmp_path: Path) -> None:
     set_proof(proven, "first", "def test_it():\n    assert False, '\\x1b <b>&'\n")
     junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"

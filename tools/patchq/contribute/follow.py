@@ -195,7 +195,7 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     judged = {}
     if kept:
         names = [f"{done.upstream}/{s.patch}" for s in kept]
-        judged = {v.proof.name: v for v in verdicts(done.set_name, names)}
+        judged = {v.proof.name: v for v in verdicts(done.set_name, names) if not v.proof.on}
     rows = [_row(step, judged.get(f"{done.upstream}/{step.patch}")) for step in done.steps]
     pairs = []
     if kept:

@@ -19,7 +19,7 @@ NEEDS = ("nvcc", "sm90", "sm121")
 #: Bytes of a patch's header block, and of its message.
 MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
 #: Trailers that are for those who carry a patch; upstream has no use for them.
-OURS = ("Upstream-Status", "Topic", "Proof", "Needs", "Requires", "Build", "Upstream-Test", "Origin")
+OURS = ("Upstream-Status", "Topic", "Proof", "Proof-On", "Needs", "Requires", "Build", "Upstream-Test", "Origin")
 
 _TRAILER = re.compile(r"([A-Za-z0-9-]+)[ \t]*:")
 _FOLD = re.compile(r"\n[ \t]+")
@@ -76,6 +76,12 @@ class Header:
     def needs(self) -> tuple[str, ...]:
         """What its proof needs beyond a CPU: the words of ``Needs:``."""
         return tuple(word for value in self.values("Needs") for word in value.replace(",", " ").split())
+
+    @property
+    def proofs_on(self) -> tuple[tuple[str, str], ...]:
+        """More proofs, each with the one thing that it alone needs: ``Proof-On: sm90 PATH``."""
+        found = (value.partition(" ") for value in self.values("Proof-On"))
+        return tuple((need, path.strip()) for need, _, path in found)
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

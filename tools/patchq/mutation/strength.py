@@ -100,6 +100,7 @@ def mutate(
         planned = [
             (proof, *_cells(project, whole, proof, set_name, machine, budget))
             for proof in proofs_of(whole.stacks, patches)
+            if not proof.on
         ]
     found = []
     with warm() as forks:

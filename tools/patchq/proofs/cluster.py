@@ -94,7 +94,7 @@ def work(payload: dict[str, bytes], cell: Cell) -> CellResult:
         variant = variant_of(project, cell)
         if dict(variant.trees) != dict(cell.variant.trees):
             said = f"the worker's trees are {dict(variant.trees)}, not {dict(cell.variant.trees)}"
-            return CellResult(cell.proof.name, cell.variant.kind, ERROR, said=said, machine=this_machine().facts())
+            return CellResult(cell.proof.title, cell.variant.kind, ERROR, said=said, machine=this_machine().facts())
         return run_cell(project, replace(cell, variant=variant))
 
 

@@ -27,17 +27,26 @@ WITH, WITHOUT, MUTANT = "with", "without", "mutant"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A patch and the tests that prove it."""
+    """A patch and the tests that prove it.
+
+    :ivar on: of a proof beside the patch's first: what it alone needs, as ``Proof-On:`` says.
+    """
 
     upstream: str
     ref: str
     patch: str
     files: tuple[str, ...]
     needs: tuple[str, ...]
+    on: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.upstream}/{self.patch}"
+
+    @property
+    def title(self) -> str:
+        """Its name to people, who may see two of a patch."""
+        return f"{self.name} on {self.on}" if self.on else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +210,7 @@ def plan_cells(
 
 
 def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
-    """The proofs of stacks' patches, all or the named ones, in the stacks' order.
+    """The proofs of stacks' patches, all or the named ones, in the stacks' order; a patch's first ahead of its others.
 
     :raises UserError: for a patch that isn't there.
     """
@@ -209,8 +218,14 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
     found = []
     for stack in stacks:
         for name, header in stack.headers():
-            if not patches or (stack.pin.upstream, name) in chosen:
-                found.append(Proof(stack.pin.upstream, stack.pin.ref, name, header.values("Proof"), header.needs))
+            if patches and (stack.pin.upstream, name) not in chosen:
+                continue
+            of = (stack.pin.upstream, stack.pin.ref, name)
+            found.append(Proof(*of, header.values("Proof"), header.needs))
+            # By what it needs, so that what one machine lacks leaves the others' results as they are.
+            for need in dict.fromkeys(need for need, _ in header.proofs_on):
+                files = tuple(path for other, path in header.proofs_on if other == need)
+                found.append(Proof(*of, files, (*header.needs, need), need))
     return found
 
 

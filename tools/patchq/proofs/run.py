@@ -73,15 +73,15 @@ def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_
         "machine": machine.facts(), "trees": dict(variant.trees), "left_out": variant.left_out,
     }  # fmt: skip
     if missing:
-        return CellResult(proof.name, variant.kind, NOT_RUN, said=f"needs {', '.join(missing)}", **about)
+        return CellResult(proof.title, variant.kind, NOT_RUN, said=f"needs {', '.join(missing)}", **about)
     if not proof.files:
-        return CellResult(proof.name, variant.kind, ERROR, said="the patch names no Proof:", **about)
+        return CellResult(proof.title, variant.kind, ERROR, said="the patch names no Proof:", **about)
     start = time.monotonic()
     folder = checkout(project, variant, slot)
     tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
     seconds = round(time.monotonic() - start, 2)
     state, words = state_of(tests, said)
-    return CellResult(proof.name, variant.kind, state, tuple(tests), words, seconds, **about)
+    return CellResult(proof.title, variant.kind, state, tuple(tests), words, seconds, **about)
 
 
 def checkout(project: Project, variant: Variant, slot: int) -> Path:

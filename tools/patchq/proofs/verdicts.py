@@ -23,7 +23,8 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "proofs": [
             {
                 "patch": v.proof.name, "ref": v.proof.ref, "files": v.proof.files, "needs": v.proof.needs,
-                "state": v.state, "said": v.said, "command": v.command, "cells": [asdict(c) for c in v.cells],
+                "on": v.proof.on, "state": v.state, "said": v.said, "command": v.command,
+                "cells": [asdict(c) for c in v.cells],
             }
             for v in verdicts
         ],
@@ -38,7 +39,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
     found = []
     for p in body["proofs"]:
         upstream, _, name = p["patch"].partition("/")
-        proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]))
+        proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]), p.get("on", ""))
         cells = [result_of(c) for c in p["cells"]]
         known = tuple(c for c in cells if c is not None)
         if len(known) != len(cells):
@@ -50,10 +51,10 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
 def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
     """New verdicts and, of other patches, those older ones that were on the very same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
-    new = {v.proof.name for v in verdicts}
+    new = {v.proof.title for v in verdicts}
     kept = [
         v for v in older or ()
-        if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
+        if v.proof.title not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
     ]  # fmt: skip
     return [*verdicts, *kept]
 
@@ -72,7 +73,7 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
     for v in verdicts:
         cases = [_case(v, c) for c in v.cells]
         suite = ElementTree.SubElement(
-            root, "testsuite", name=v.proof.name, tests=str(len(cases)),
+            root, "testsuite", name=v.proof.title, tests=str(len(cases)),
             failures=str(sum(c.find("failure") is not None for c in cases)),
             skipped=str(sum(c.find("skipped") is not None for c in cases)), errors="0",
         )  # fmt: skip
@@ -84,7 +85,7 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
 
 def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
     case = ElementTree.Element(
-        "testcase", classname=verdict.proof.name, name=f"{cell.variant} the patch", time=f"{cell.seconds:.2f}"
+        "testcase", classname=verdict.proof.title, name=f"{cell.variant} the patch", time=f"{cell.seconds:.2f}"
     )
     wanted = "passed" if cell.variant == "with" else "failed"
     if cell.state == NOT_RUN:
@@ -128,7 +129,7 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
                     {
                         "ruleId": v.state.replace(" ", "-"),
                         "level": "note" if v.state == NOT_RUN else "error",
-                        "message": {"text": f"{v.proof.name}: {v.said}"},
+                        "message": {"text": f"{v.proof.title}: {v.said}"},
                         "locations": [
                             {"physicalLocation": {"artifactLocation": {"uri": stack_path.get(v.proof.name, "patches")}}}
                         ],

@@ -158,7 +158,7 @@ def gather(
     set_name = project.choose_set(set_name)
     notes: list[str] = []
     lines = _ledgers(project, notes)
-    by_patch = {v.proof.name: v for v in verdicts}
+    by_patch = {v.proof.name: v for v in verdicts if not v.proof.on}
     infos = list_patches(project, set_name=set_name)
     needs = _needs(project, set_name, len(infos), notes)
     dear = {f"{u}/{c.patch}": c for u in project.lock.upstreams for c in _costs(lines, u)}
@@ -171,7 +171,7 @@ def gather(
     measurements, damaged = read_measurements(project)
     measured = ledger_file(project).relative_to(project.layout.root).as_posix()
     notes += [f"{measured}:{p.number}: {p.said}" for p in damaged]
-    not_run = [(v.proof.name, v.said) for v in verdicts if v.state == NOT_RUN]
+    not_run = [(v.proof.title, v.said) for v in verdicts if v.state == NOT_RUN]
     known = set(by_patch)
     not_run += [(p.name, "no result of its proof here: `patchq test --prove`") for s in stacks for p in s.patches
                 if p.name not in known]  # fmt: skip

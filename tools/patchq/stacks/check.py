@@ -189,6 +189,10 @@ def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Pr
         found.append(("proof", "Proof: is missing", "name the test under tests/stacks/ that fails without the patch"))
     for proof in proofs:
         found += _check_proof(project, proof)
+    for need, proof in header.proofs_on:
+        if need not in NEEDS:
+            found.append(("proof", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path"))
+        found += _check_proof(project, proof)
     for test in header.values("Upstream-Test"):
         found += _check_upstream_test(project, upstream, test)
     for need in header.needs:

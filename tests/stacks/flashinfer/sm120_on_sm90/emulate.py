@@ -9,6 +9,7 @@ The kernel's source is the tree's own, but for what `collective()` changes and `
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,12 @@ sys.path.insert(0, str(HERE.parent))
 from moe_unit import COMMON_SOURCES, compiler_options, write_unit  # noqa: E402
 
 COLLECTIVE = "cutlass/gemm/collective/sm120_blockscaled_mma_array_tma.hpp"
+QUANTIZATION = ("tensorrt_llm/kernels/quantization.cuh", "tensorrt_llm/kernels/quantization_utils.cuh")
+# A branch for SM100 and newer, up to its end or its other branch.
+SM100_ONLY = re.compile(
+    r"__CUDA_ARCH__ >= 1000(?=.*?\n#(?:else|endif)\b)(?P<body>.*?)(?=\n#(?:else|endif)\b)", re.DOTALL
+)
+UNSUPPORTED = '#else\n  // static_assert(false, "not supported.");\n  return 0;'
 
 
 def collective(cutlass: Path, out: Path) -> None:
@@ -38,6 +45,28 @@ def collective(cutlass: Path, out: Path) -> None:
     target = out / "include" / COLLECTIVE
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text)
+
+
+def quantization(csrc: Path, out: Path) -> None:
+    """Copies of FlashInfer's quantizers whose branches for SM100 are SM90's too, with FP4 values from emulation.h.
+
+    :raises ValueError: if there is no such branch.
+    """
+
+    def opened(found: re.Match[str]) -> str:
+        # PTX of FP4, which SM90's assembler doesn't know.
+        return found[0] if "e2m1x2" in found["body"] else f"__CUDA_ARCH__ >= 900{found['body']}"
+
+    for name in QUANTIZATION:
+        source, target = csrc / "nv_internal" / name, out / "include" / name
+        if not source.exists():  # FlashInfer 0.6.1 has one file
+            continue
+        text, count = SM100_ONLY.subn(opened, source.read_text())
+        if not count:
+            raise ValueError(f"{name} has no branch for SM100")
+        text = text.replace(UNSUPPORTED, "#else\n  return cute::sm120_on_sm90::to_e2m1(array);")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
 
 
 def build(trees: Path, out: Path, launcher: str, tile: tuple[int, int], swap_ab: bool) -> Path:

@@ -12,6 +12,8 @@
 #undef SM100_SU4_DU8x16_x4_LDSM_N
 #include <cute/arch/mma_sm120.hpp>
 
+#include <cuda_fp4.h>
+
 namespace cute {
 
 // ldmatrix.m8n16.x4.b8x16.b4x16_p64: lane 8*i+r has the address of row r of matrix i, 16 values in 8
@@ -55,8 +57,28 @@ CUTE_HOST_DEVICE uint32_t e2m1_to_e4m3(uint32_t v) {
   return out;
 }
 
-// mma.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32 of E4M3 operands. Lane 4*r + {0, 1} has the
-// scales of rows r and r + 8 of A, lane 4*c that of column c of B.
+// Eight or sixteen values, as float or float2, rounded to E2M1: the first in the lowest bits.
+template <class T, size_t N>
+CUTE_HOST_DEVICE auto to_e2m1(T const (&values)[N]) {
+  constexpr size_t count = N * sizeof(T) / sizeof(float);
+  float const* const flat = reinterpret_cast<float const*>(values);
+  std::conditional_t<count == 16, uint64_t, uint32_t> out = 0;
+  CUTE_UNROLL
+  for (size_t i = 0; i < count; ++i)
+    out |= decltype(out)(__nv_cvt_float_to_fp4(flat[i], __NV_E2M1, cudaRoundNearest) & 15) << (4 * i);
+  return out;
+}
+
+// The lane that has the scale of a row of A, and of a column of B, in a block-scaled MMA of SM120. Those two and the
+// places of the results are checked against CuTe's MMA_Traits (test_sm120_on_sm90.py).
+CUTE_HOST_DEVICE constexpr int lane_of_sfa(int row) { return 4 * (row % 8) + row / 8; }
+CUTE_HOST_DEVICE constexpr int lane_of_sfb(int column) { return 4 * column; }
+
+// Row and column of a lane's results 0 to 3.
+CUTE_HOST_DEVICE constexpr int row_of(int lane, int result) { return lane / 4 + 8 * (result / 2); }
+CUTE_HOST_DEVICE constexpr int column_of(int lane, int result) { return 2 * (lane % 4) + result % 2; }
+
+// mma.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32 of E4M3 operands.
 CUTE_DEVICE void scaled_mma(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1,
                             uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1,
                             float c2, float c3, uint8_t sfa, uint8_t sfb) {
@@ -67,11 +89,10 @@ CUTE_DEVICE void scaled_mma(float& d0, float& d1, float& d2, float& d3, uint32_t
       : "=f"(p[0]), "=f"(p[1]), "=f"(p[2]), "=f"(p[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.f));
   int const lane = threadIdx.x % 32;
-  int const quad = lane & ~3, column = 2 * (lane % 4);
-  int const upper = __shfl_sync(0xffffffff, int(sfa), quad);
-  int const lower = __shfl_sync(0xffffffff, int(sfa), quad + 1);
-  int const left = __shfl_sync(0xffffffff, int(sfb), 4 * column);
-  int const right = __shfl_sync(0xffffffff, int(sfb), 4 * column + 4);
+  int const upper = __shfl_sync(0xffffffff, int(sfa), lane_of_sfa(row_of(lane, 0)));
+  int const lower = __shfl_sync(0xffffffff, int(sfa), lane_of_sfa(row_of(lane, 2)));
+  int const left = __shfl_sync(0xffffffff, int(sfb), lane_of_sfb(column_of(lane, 0)));
+  int const right = __shfl_sync(0xffffffff, int(sfb), lane_of_sfb(column_of(lane, 1)));
   d0 = c0 + ldexpf(p[0], upper + left - 254);
   d1 = c1 + ldexpf(p[1], upper + right - 254);
   d2 = c2 + ldexpf(p[2], lower + left - 254);
