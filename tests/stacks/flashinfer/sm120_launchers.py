@@ -12,8 +12,8 @@ import pytest
 import torch
 
 EMULATION = Path(__file__).parent / "sm120_on_sm90"
-#: Of one orientation: six shapes, with the finalize step and without.
-CASES = 12
+#: Of a tile in one orientation, with the finalize step and without.
+SHAPES = 6
 
 
 def need_sm90() -> None:
@@ -23,10 +23,11 @@ def need_sm90() -> None:
 
 
 def wrong_cases(
-    trees: Path, folder: Path, launcher: str, swap_ab: bool, tile: tuple[int, int] = (128, 128)
+    trees: Path, folder: Path, launcher: str, swap_ab: bool, tile: tuple[int, int] = (128, 128), **more: Any
 ) -> list[Any]:
-    """Cases of one orientation in which a value is further from float64's than BF16 explains, as the program tells them.
+    """Cases of a tile that couldn't be run, or in which a value is further from float64's than BF16 explains.
 
+    :param more: what else :func:`emulate.build` takes: ``nvfp4``, ``fusions``.
     :raises CalledProcessError: if a kernel isn't compiled.
     :raises RuntimeError: if the program doesn't come to its end.
     """
@@ -35,9 +36,9 @@ def wrong_cases(
     assert spec.loader
     emulate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(emulate)
-    program = emulate.build(trees, folder, launcher, tile, swap_ab)
+    program = emulate.build(trees, folder, launcher, tile, swap_ab, **more)
     done = subprocess.run([program], capture_output=True, text=True)
     cases = [json.loads(line) for line in done.stdout.splitlines()]
-    if len(cases) != CASES or any("wrong" not in case for case in cases):
-        raise RuntimeError(f"{len(cases)} of {CASES} cases; the last words: {(done.stdout + done.stderr)[-500:]}")
-    return [case for case in cases if case["wrong"]]
+    if len(cases) != SHAPES * len(more.get("fusions", (0, 0))) or any("case" not in case for case in cases):
+        raise RuntimeError(f"{len(cases)} cases; the last words: {(done.stdout + done.stderr)[-500:]}")
+    return [case for case in cases if case.get("wrong", 1)]

@@ -50,9 +50,9 @@ LANES = """
 #include <cute/atom/mma_traits_sm120.hpp>
 using namespace cute;
 using namespace cute::sm120_on_sm90;
-template <class A, class B>
+template <class Atom>
 int differ() {
-  using Traits = MMA_Traits<SM120::BLOCKSCALED::SM120_16x8x32_TN_VS<A, B, float, float_ue8m0_t, 32>>;
+  using Traits = MMA_Traits<Atom>;
   auto const [m, n, k] = typename Traits::Shape_MNK{};
   int found = 0;
   for (int i = 0; i < k; ++i) {
@@ -65,8 +65,12 @@ int differ() {
       found += typename Traits::CLayout{}(lane, v) != row_of(lane, v) + m * column_of(lane, v);
   return found;
 }
+template <class A, class B>
+using Mixed = SM120::BLOCKSCALED::SM120_16x8x32_TN_VS<A, B, float, float_ue8m0_t, 32>;
+using Fp4 = SM120::BLOCKSCALED::SM120_16x8x64_TN_VS<float_e2m1_t, float_e2m1_t, float, float_ue4m3_t, 16>;
 int main() {
-  std::printf("%d %d\\n", differ<float_e4m3_t, float_e2m1_t>(), differ<float_e2m1_t, float_e4m3_t>());
+  std::printf("%d %d %d\\n", differ<Mixed<float_e4m3_t, float_e2m1_t>>(), differ<Mixed<float_e2m1_t, float_e4m3_t>>(),
+              differ<Fp4>());
 }
 """
 
@@ -76,7 +80,7 @@ def test_scales_and_results_lie_in_the_lanes_that_cute_says(
     nvcc: Callable[..., subprocess.CompletedProcess[str]], cutlass_includes: list[str], tmp_path: Path
 ) -> None:
     """For each row, column and k of SM120's block-scaled MMA, by its MMA_Traits."""
-    assert run(nvcc, LANES, tmp_path, cutlass_includes) == "0 0\n"
+    assert run(nvcc, LANES, tmp_path, cutlass_includes) == "0 0 0\n"
 
 
 @pytest.mark.nvcc
@@ -84,7 +88,7 @@ def test_a_lane_that_is_another_one_is_seen(
     nvcc: Callable[..., subprocess.CompletedProcess[str]], cutlass_includes: list[str], tmp_path: Path
 ) -> None:
     other = LANES.replace("lane_of_sfa(row)", "lane_of_sfa(row) + 1")
-    assert run(nvcc, other, tmp_path, cutlass_includes) != "0 0\n"
+    assert run(nvcc, other, tmp_path, cutlass_includes) != "0 0 0\n"
 
 
 def test_quantizers_are_sm90s_too_but_for_fp4s_own_instructions(
@@ -145,6 +149,27 @@ def run(nvcc: Callable[..., subprocess.CompletedProcess[str]], text: str, folder
     done = nvcc(*options, "-o", str(program), str(source))
     assert done.returncode == 0, done.stderr
     return subprocess.run([program], capture_output=True, text=True, check=True).stdout
+
+
+def test_fp4_that_stays_packed_is_bytes_to_tma_alone(
+    trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the threads read of shared memory is as it was: the copy differs where TMA is told of A and B."""
+    monkeypatch.syspath_prepend(str(HERE))
+    emulate = __import__("emulate")
+    emulate.packed_collective(trees / "cutlass", tmp_path)
+    theirs = (trees / "cutlass" / "include" / emulate.COLLECTIVE).read_text().splitlines()
+    ours = (tmp_path / "include" / emulate.COLLECTIVE).read_text().splitlines()
+    added = [line for line in ours if "using TmaSmemLayout" in line or "using TmaTileShape" in line]
+    assert len(added) == 3
+    kept = [line for line in ours if line not in added]
+    changed = [(a.strip(), b.strip()) for a, b in zip(theirs, kept, strict=True) if a != b]
+    assert len(changed) == 2 * 10
+    assert not [b for _, b in changed if "SF" in b]
+    mma = next(i for i, line in enumerate(kept) if "CUTLASS_DEVICE void" in line and "mma(" in kept[i + 1])
+    after = next(i for i, line in enumerate(kept) if i > mma and line.startswith("  }"))
+    assert theirs[mma:after] == kept[mma:after]
+    sys.modules.pop("emulate")
 
 
 @pytest.mark.sm90

@@ -13,6 +13,7 @@
 #include <cute/arch/mma_sm120.hpp>
 
 #include <cuda_fp4.h>
+#include <cuda_fp8.h>
 
 namespace cute {
 
@@ -99,6 +100,49 @@ CUTE_DEVICE void scaled_mma(float& d0, float& d1, float& d2, float& d3, uint32_t
   d3 = c3 + ldexpf(p[3], lower + right - 254);
 }
 
+// The half2 of values 2 * pair and 2 * pair + 1 of eight that are packed in a register; zeros unless it is asked for.
+CUTE_DEVICE uint32_t e2m1_to_half2(uint32_t packed, int pair, bool asked) {
+  __half2_raw const raw = __nv_cvt_fp4x2_to_halfraw2(__nv_fp4x2_storage_t(packed >> (8 * pair)), __NV_E2M1);
+  return asked ? uint32_t(raw.x) | uint32_t(raw.y) << 16 : 0;
+}
+
+// A byte's scale of a lane, as UE4M3.
+CUTE_DEVICE float ue4m3_of(uint32_t scales, int block, int lane) {
+  uint32_t const byte = __shfl_sync(0xffffffff, scales, lane) >> (8 * block) & 0xff;
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t(byte), __NV_E4M3)));
+}
+
+// mma.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64 of E2M1 operands with UE4M3 scales. A lane has eight values of
+// a row in each of A's registers, from k = 8 * (lane % 4), the last two registers from 32 on: two lanes of four have a
+// block of 16. Half precision's MMA takes four of a lane's values at once, here those of one block, the others being 0.
+// Not inlined: a kernel has hundreds of them, and would take many minutes to compile.
+static __device__ __noinline__ void scaled_fp4_mma(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1, uint32_t a2,
+                                uint32_t a3, uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3,
+                                uint32_t sfa, uint32_t sfb) {
+  int const lane = threadIdx.x % 32;
+  float d[4] = {c0, c1, c2, c3};
+  CUTE_UNROLL
+  for (int block = 0; block < 4; ++block) {
+    bool const here = lane % 4 / 2 == block % 2;
+    uint32_t const upper = block < 2 ? a0 : a2, lower = block < 2 ? a1 : a3, right = block < 2 ? b0 : b1;
+    float p[4] = {};
+    CUTE_UNROLL
+    for (int pair = 0; pair < 4; pair += 2)
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+          "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+          : "+f"(p[0]), "+f"(p[1]), "+f"(p[2]), "+f"(p[3])
+          : "r"(e2m1_to_half2(upper, pair, here)), "r"(e2m1_to_half2(lower, pair, here)),
+            "r"(e2m1_to_half2(upper, pair + 1, here)), "r"(e2m1_to_half2(lower, pair + 1, here)),
+            "r"(e2m1_to_half2(right, pair, here)), "r"(e2m1_to_half2(right, pair + 1, here)));
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i)
+      d[i] += p[i] * (ue4m3_of(sfa, block, lane_of_sfa(row_of(lane, i))) *
+                      ue4m3_of(sfb, block, lane_of_sfb(column_of(lane, i))));
+  }
+  d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+}
+
 }  // namespace sm120_on_sm90
 
 namespace SM120::BLOCKSCALED {
@@ -135,6 +179,19 @@ struct SM120_16x8x32_TN_VS<float_e2m1_t, float_e4m3_t, float, float_ue8m0_t, 32>
     using namespace sm120_on_sm90;
     scaled_mma(d0, d1, d2, d3, e2m1_to_e4m3(a0), e2m1_to_e4m3(a1), e2m1_to_e4m3(a2),
                e2m1_to_e4m3(a3), b0, b1, c0, c1, c2, c3, sfa, sfb);
+  }
+};
+
+template <>
+struct SM120_16x8x64_TN_VS<float_e2m1_t, float_e2m1_t, float, float_ue4m3_t, 16> : EmulatedRegisters {
+  using SFARegisters = uint32_t[1];
+  using SFBRegisters = uint32_t[1];
+  CUTE_DEVICE static void fma(float& d0, float& d1, float& d2, float& d3, uint32_t const& a0,
+                              uint32_t const& a1, uint32_t const& a2, uint32_t const& a3,
+                              uint32_t const& b0, uint32_t const& b1, float const& c0,
+                              float const& c1, float const& c2, float const& c3,
+                              uint32_t const& sfa, uint32_t const& sfb) {
+    sm120_on_sm90::scaled_fp4_mma(d0, d1, d2, d3, a0, a1, a2, a3, b0, b1, c0, c1, c2, c3, sfa, sfb);
   }
 };
 

@@ -1,12 +1,14 @@
-// Runs the SM120 MXFP8 x MXFP4 grouped GEMM launcher on an SM90 GPU (emulation.h) and compares with a
-// float64 reference. Prints a JSON line per case; returns 1 if one is wrong.
-// Compiled with TILE_M, TILE_N (K is 128) and SWAP_AB, and linked with that launcher.
+// Runs the SM120 grouped GEMM launcher of MXFP8 x MXFP4, or of NVFP4, on an SM90 GPU (emulation.h) and compares with
+// a float64 reference. Prints a JSON line per case; returns 1 if one is wrong.
+// Compiled with TILE_M, TILE_N (K is 128), SWAP_AB and IS_NVFP4, with WITH_NONE and WITH_FINALIZE for what it is linked
+// with of that launcher.
 #include <cuda_fp4.h>
 #include <cuda_fp8.h>
 
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "cute/tensor.hpp"
@@ -17,7 +19,15 @@
 
 using Input = tensorrt_llm::kernels::cutlass_kernels::TmaWarpSpecializedGroupedGemmInput;
 using Fusion = Input::EpilogueFusion;
+#if IS_NVFP4
+using Scales = Input::NVFP4BlockScaledConfig;
+using Activation = __nv_fp4_e2m1;
+constexpr int kBlock = Input::NVFP4BlockScaleVectorSize;
+#else
 using Scales = Input::MXFPXBlockScaledConfig;
+using Activation = __nv_fp8_e4m3;
+constexpr int kBlock = Input::MXFPXBlockScaleVectorSize;
+#endif
 using bf16 = __nv_bfloat16;
 
 #define CHECK(call)                                                                     \
@@ -48,21 +58,28 @@ double e2m1(uint8_t bits) {
   return bits & 8 ? -values[bits & 7] : values[bits & 7];
 }
 
-// Rows of blocks of 32 values, each block with a scale, as written for the kernel.
+double scale_of(uint8_t bits) { return IS_NVFP4 ? e4m3(bits) : std::ldexp(1., bits - 127); }
+
+// Rows of blocks of values, each block with a scale, as written for the kernel.
 struct Operand {
   int64_t rows, k;
   std::vector<uint8_t> values;  // one per byte: E4M3, or E2M1 in the low bits
-  std::vector<uint8_t> scales;  // [rows, k / 32], UE8M0
+  std::vector<uint8_t> scales;  // [rows, k / kBlock], UE8M0, or UE4M3 for NVFP4
   bool fp4;
 
   double at(int64_t row, int64_t i) const {
     double const v = fp4 ? e2m1(values[row * k + i]) : e4m3(values[row * k + i]);
-    return std::ldexp(v, scales[row * (k / 32) + i / 32] - 127);
+    return v * scale_of(scales[row * (k / kBlock) + i / kBlock]);
   }
 
-  // 16 FP4 values are 8 bytes, then 8 that no one may read: they hold 0x77.
+  // 16 FP4 values are 8 bytes; for MXFP4 then 8 that no one may read: they hold 0x77.
   uint8_t* device_values() const {
     if (!fp4) return to_device(values);
+    if (IS_NVFP4) {
+      std::vector<uint8_t> pairs(values.size() / 2);
+      for (size_t i = 0; i < pairs.size(); ++i) pairs[i] = values[2 * i] | values[2 * i + 1] << 4;
+      return to_device(pairs);
+    }
     std::vector<uint8_t> slots(values.size(), 0x77);
     for (size_t i = 0; i < values.size(); i += 16)
       for (int j = 0; j < 8; ++j) slots[i + j] = values[i + 2 * j] | values[i + 2 * j + 1] << 4;
@@ -72,22 +89,26 @@ struct Operand {
   // In CUTLASS's layout, padded to whole atoms with scales that would be seen if they were used.
   template <class Layout>
   uint8_t* device_scales(Layout const& layout) const {
-    int64_t const padded = (rows + 127) / 128 * 128 * ((k / 32 + 3) / 4 * 4);
-    std::vector<uint8_t> out(std::max<int64_t>(padded, 1), 0xfe);
+    int64_t const blocks = k / kBlock, padded = (rows + 127) / 128 * 128 * ((blocks + 3) / 4 * 4);
+    std::vector<uint8_t> out(std::max<int64_t>(padded, 1), IS_NVFP4 ? 0x7e : 0xfe);
     for (int64_t row = 0; row < rows; ++row)
-      for (int64_t block = 0; block < k / 32; ++block)
-        out[layout(int(row), int(block * 32), 0)] = scales[row * (k / 32) + block];
+      for (int64_t block = 0; block < blocks; ++block)
+        out[layout(int(row), int(block * kBlock), 0)] = scales[row * blocks + block];
     return to_device(out);
   }
 };
 
 Operand random_operand(int64_t rows, int64_t k, bool fp4, int range, std::mt19937& random) {
-  Operand found{rows, k, std::vector<uint8_t>(rows * k), std::vector<uint8_t>(rows * k / 32), fp4};
+  Operand found{rows, k, std::vector<uint8_t>(rows * k), std::vector<uint8_t>(rows * k / kBlock), fp4};
   for (auto& v : found.values) {
     v = fp4 ? random() % 16 : random() % 256;
     if (!fp4 && (v & 127) == 127) v ^= 1;  // not NaN
   }
-  for (auto& s : found.scales) s = 127 - range + random() % (2 * range + 1);
+  for (auto& s : found.scales) {
+    // UE8M0 has exponents alone; of UE4M3 all fractions, and as many exponents as it has.
+    int const most = IS_NVFP4 ? std::min(range, 6) : range, exponent = int(random() % (2 * most + 1)) - most;
+    s = IS_NVFP4 ? (7 + exponent) << 3 | random() % 8 : 127 + exponent;
+  }
   return found;
 }
 
@@ -123,7 +144,7 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
   std::vector<int64_t> offsets;
   int64_t total = 0;
   for (int m : tokens) {
-    acts.push_back(random_operand(m, k, false, range, random));
+    acts.push_back(random_operand(m, k, IS_NVFP4, range, random));
     weights.push_back(random_operand(n, k, true, range, random));
     // As moe_kernels does: swapped, the weights' rows are the first dimension.
     auto const [first, second] = SWAP_AB ? std::pair{n, m} : std::pair{m, n};
@@ -168,7 +189,7 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
   }
 
   Input input{};
-  input.fpX_block_scaling_type = Input::FpXBlockScalingType::MXFPX;
+  input.fpX_block_scaling_type = IS_NVFP4 ? Input::FpXBlockScalingType::NVFP4 : Input::FpXBlockScalingType::MXFPX;
   input.swap_ab = SWAP_AB;
   input.shape_info = {groups, to_device(shapes), nullptr};
   input.ptr_act = to_device(ptr_act);
@@ -194,16 +215,23 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
 
   using Tile = cute::Shape<cute::Int<TILE_M>, cute::Int<TILE_N>, cute::Int<128>>;
   using Cluster = cute::Shape<cute::Int<1>, cute::Int<1>, cute::Int<1>>;
+#ifdef WITH_NONE
+  constexpr Fusion kFirst = Fusion::NONE;
+#else
+  constexpr Fusion kFirst = Fusion::FINALIZE;
+#endif
   auto launch = [&](size_t* workspace) {
     namespace oss = tensorrt_llm::kernels::cutlass_kernels_oss;
     using Tag = tensorrt_llm::cutlass_extensions::EpilogueOpDefault;
-    auto* const run =
-        finalize ? &oss::tma_warp_specialized_generic_moe_gemm_kernelLauncher<
-                       cutlass::arch::Sm120, __nv_fp8_e4m3, __nv_fp4_e2m1, bf16, void, Tag,
-                       Fusion::FINALIZE, Tile, Cluster, true, false, false, SWAP_AB>
-                 : &oss::tma_warp_specialized_generic_moe_gemm_kernelLauncher<
-                       cutlass::arch::Sm120, __nv_fp8_e4m3, __nv_fp4_e2m1, bf16, void, Tag,
-                       Fusion::NONE, Tile, Cluster, true, false, false, SWAP_AB>;
+    auto* run = &oss::tma_warp_specialized_generic_moe_gemm_kernelLauncher<
+        cutlass::arch::Sm120, Activation, __nv_fp4_e2m1, bf16, void, Tag, kFirst, Tile, Cluster, !IS_NVFP4, false, false,
+        SWAP_AB>;
+#if defined(WITH_NONE) && defined(WITH_FINALIZE)
+    if (finalize)
+      run = &oss::tma_warp_specialized_generic_moe_gemm_kernelLauncher<
+          cutlass::arch::Sm120, Activation, __nv_fp4_e2m1, bf16, void, Tag, Fusion::FINALIZE, Tile, Cluster, !IS_NVFP4,
+          false, false, SWAP_AB>;
+#endif
     run(input, groups, sm_count, cudaStream_t{}, nullptr, workspace, {}, {});
   };
   launch(&input.gemm_workspace_size);
@@ -211,7 +239,8 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
   try {
     launch(nullptr);
   } catch (std::exception const& error) {
-    std::printf("{\"case\": \"%s\", \"error\": \"%s\"}\n", name, error.what());
+    std::string const said(error.what());  // a line, then the stack
+    std::printf("{\"case\": \"%s\", \"error\": \"%s\"}\n", name, said.substr(0, said.find('\n')).c_str());
     return false;
   }
   CHECK(cudaDeviceSynchronize());
@@ -258,10 +287,10 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
   }
   if (!total) wrong = 0;
   std::printf(
-      "{\"case\": \"%s\", \"tile\": \"%dx%dx128\", \"swap_ab\": %s, \"finalize\": %s, \"groups\": %d, "
+      "{\"case\": \"%s\", \"format\": \"%s\", \"tile\": \"%dx%dx128\", \"swap_ab\": %s, \"finalize\": %s, \"groups\": %d, "
       "\"tokens\": %ld, \"n\": %d, \"k\": %d, \"wrong\": %ld, \"worst_of_bound\": %.3f, "
       "\"relative_error\": %.3e, \"workspace\": %zu}\n",
-      name, TILE_M, TILE_N, SWAP_AB ? "true" : "false", finalize ? "true" : "false", groups,
+      name, IS_NVFP4 ? "NVFP4" : "MXFP8 x MXFP4", TILE_M, TILE_N, SWAP_AB ? "true" : "false", finalize ? "true" : "false", groups,
       long(total), n, k, long(wrong), worst, total ? std::sqrt(square / total_square) : 0.,
       input.gemm_workspace_size);
   std::fflush(stdout);
@@ -271,6 +300,12 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
 int main() {
   bool good = true;
   for (bool finalize : {false, true}) {
+#ifndef WITH_NONE
+    if (!finalize) continue;
+#endif
+#ifndef WITH_FINALIZE
+    if (finalize) continue;
+#endif
     good &= run_case("one token", {1}, 256, 256, 2, finalize, 1);
     good &= run_case("ragged, empty experts", {0, 1, 7, 0, 128, 129, 33, 0}, 384, 512, 2, finalize, 2);
     good &= run_case("300 tokens, wide scales", {300, 17, 64}, 256, 384, 12, finalize, 3);

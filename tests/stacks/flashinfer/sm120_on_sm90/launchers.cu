@@ -1,6 +1,5 @@
 // Linked in front of the launchers of FlashInfer's SM120 module where it is built for sm_90a (module.py): before
-// each launch the weights are unpacked, as SM90's TMA can't do that on the way to shared memory (emulation.h), and
-// what the module asks of the device is answered as an SM121 would: its version, and what shared memory a block has.
+// each launch the weights are unpacked, as SM90's TMA can't do that on the way to shared memory (emulation.h).
 //
 // LAUNCHERS, defined by module.py, is a list of LAUNCHER(number, "symbol"), one per kernel.
 #include <map>
@@ -14,9 +13,6 @@ namespace {
 using Input = tensorrt_llm::kernels::cutlass_kernels::TmaWarpSpecializedGroupedGemmInput;
 using Shape = Input::ProblemShape::UnderlyingProblemShape;
 using Cluster = cute::Shape<int32_t, int32_t, cute::_1>;
-
-// What a block of SM120 may have; SM90's has 232448.
-constexpr int kSharedMemory = 101376;
 
 #define CHECK(call)                                                                       \
   do {                                                                                    \
@@ -83,23 +79,3 @@ Input unpacked(Input input, cudaStream_t stream) {
                      cluster, fallback);                                                                             \
   }
 LAUNCHERS
-
-extern "C" {
-
-cudaError_t __real_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
-cudaError_t __wrap_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaError_t const status = __real_cudaDeviceGetAttribute(value, attribute, device);
-  if (status != cudaSuccess) return status;
-  if (attribute == cudaDevAttrComputeCapabilityMajor) *value = 12;
-  if (attribute == cudaDevAttrComputeCapabilityMinor) *value = 1;
-  if (attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin) *value = kSharedMemory;
-  return status;
-}
-
-cudaError_t __real_cudaFuncSetAttribute(void const* function, cudaFuncAttribute attribute, int value);
-cudaError_t __wrap_cudaFuncSetAttribute(void const* function, cudaFuncAttribute attribute, int value) {
-  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize && value > kSharedMemory) return cudaErrorInvalidValue;
-  return __real_cudaFuncSetAttribute(function, attribute, value);
-}
-
-}  // extern "C"

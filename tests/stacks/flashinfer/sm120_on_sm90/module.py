@@ -5,7 +5,8 @@
 SITE is a folder with the patched flashinfer package in it, `pip install --target SITE --no-deps
 dist/gb10/flashinfer_python-*.whl` for one. Takes nvcc, and no GPU. The specifications are FlashInfer's own, of the
 MoE module for MXFP4 and of the quantizers that come before it; what is changed of them is the target, what SM90
-lacks (emulation.h, `emulate.collective`, `quantization`), and that each launch goes through launchers.cu.
+lacks (emulation.h, `emulate.collective`, `quantization`), and that each launch goes through launchers.cu, and what is asked of the device
+through device.cu.
 DIR then has NAME/NAME.so of each, which FlashInfer takes from `flashinfer/data/aot` instead of compiling.
 """
 
@@ -61,11 +62,12 @@ def for_sm90(command: str, overlay: Path) -> list[str]:
 
 
 def digest_of(*paths: Path) -> str:
-    """What a unit is compiled from beside FlashInfer's own sources: files, and all of folders."""
+    """What a unit is compiled from: files, and all of folders but what is generated or built there."""
     found = hashlib.sha256()
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            found.update(file.read_bytes() if file.is_file() else b"")
+            if file.is_file() and not {"aot", "cutlass_instantiations"} & set(file.parts):
+                found.update(str(file.relative_to(path)).encode() + file.read_bytes())
     return found.hexdigest()[:12]
 
 
@@ -118,10 +120,11 @@ def build(spec: Any, overlay: Path, objects: Path, out: Path, jobs: int) -> Path
         header.parent.mkdir(parents=True, exist_ok=True)
         header.write_text(f"#define LAUNCHERS {listed}\n")
         unit = next(c for c in commands if "generated" in shlex.join(c[:3]))
-        unit = [str(HERE / "launchers.cu") if word == unit[2] else word for word in unit]
-        own = objects / digest_of(HERE / "launchers.cu", header)
-        own.mkdir(exist_ok=True)
-        linked.append(compile_unit([*unit, "-include", str(header)], own))
+        for source in ("launchers.cu", "device.cu"):
+            own = objects / digest_of(HERE / source, header)
+            own.mkdir(exist_ok=True)
+            command = [str(HERE / source) if word == unit[2] else word for word in unit]
+            linked.append(compile_unit([*command, "-include", str(header)], own))
         wrapped += symbols
     target = out / spec.name / f"{spec.name}.so"
     link(linked, list(spec.extra_ldflags or ()), wrapped, target)
@@ -151,7 +154,7 @@ def main() -> None:
     data = site / "flashinfer" / "data"
     collective(data / "cutlass", overlay)
     quantization(data / "csrc", overlay)
-    objects = work / "objects" / digest_of(overlay, HERE / "emulation.h")
+    objects = work / "objects" / digest_of(overlay, HERE / "emulation.h", data)
     objects.mkdir(parents=True, exist_ok=True)
     for spec in specifications():
         build(spec, overlay / "include", objects, out, given.jobs)
