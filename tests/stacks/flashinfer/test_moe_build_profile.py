@@ -1,16 +1,17 @@
-"""SM120's MoE module for MXFP4 alone: a few units, under a name of its own; all others are as they were.
+"""SM120's MoE module for MXFP4 alone: a few units, under a name of its own; a call takes the module of its dtypes.
 
 The real JIT specifications and generated sources. What it takes to compile them: benchmarks/moe_build.py.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,32 +69,134 @@ def test_the_full_module_is_the_default_and_as_it_was(moe_module: Make, trees: P
     assert made in [full for full, _ in COUNTS]
 
 
-def test_what_it_leaves_out_is_refused_before_anything_is_built(
-    moe_module: Make, upstream_import: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moe_module(**{PROFILE: "mxfp4_minimal"})
-    core = upstream_import("flashinfer.fused_moe.core")
-    capability(monkeypatch, core, (12, 1))
+@pytest.fixture
+def call(
+    moe_module: Make, upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[SimpleNamespace]:
+    """Call the real cutlass_fused_moe with some dtypes on some GPU, as far as the module that it takes.
 
-    def build(*_: object) -> object:
-        raise RuntimeError("built")
+    ``loaded`` are the modules that were compiled or loaded, in order; ``there(spec)`` is where a compiled one lies.
+    """
+    moe_module()
+    core, jit = upstream_import("flashinfer.fused_moe.core"), upstream_import("flashinfer.jit.fused_moe")
+    env, specs = upstream_import("flashinfer.jit.env"), upstream_import("flashinfer.jit.core")
+    monkeypatch.setattr(env, "FLASHINFER_JIT_DIR", tmp_path / "jit")
+    monkeypatch.setattr(env, "FLASHINFER_AOT_DIR", tmp_path / "aot")
+    monkeypatch.setattr(jit, "is_cuda_version_at_least", lambda _: True)
+    loaded: list[str] = []
 
-    monkeypatch.setattr(core, "get_cutlass_fused_moe_module", build)
+    class Taken(Exception):
+        """The call came to the module of this name."""
 
-    def call(x: torch.dtype, weight: torch.dtype) -> str:
+    def build_and_load(spec: Any) -> Any:
+        def init(*_: object) -> None:
+            raise Taken(spec.name)
+
+        loaded.append(spec.name)
+        return SimpleNamespace(set_deepgemm_jit_include_dirs=lambda _: None, init=init)
+
+    monkeypatch.setattr(specs.JitSpec, "build_and_load", build_and_load)
+
+    def forget() -> None:
+        for value in (*vars(core).values(), *vars(jit).values()):
+            if isinstance(value, functools._lru_cache_wrapper):
+                value.cache_clear()
+
+    def takes(x: torch.dtype, weight: torch.dtype, gpu: tuple[int, int] = (12, 1)) -> str:
+        capability(monkeypatch, core, gpu)
         rows = torch.zeros(1, 128, dtype=x)
         experts = torch.zeros(1, 256, 8, dtype=weight)
         index, scales = torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, 1)
         try:
             core.cutlass_fused_moe(rows, index, scales, experts, experts, torch.bfloat16, [], enable_pdl=False)
-        except (NotImplementedError, RuntimeError) as error:
+        except (Taken, NotImplementedError, ValueError) as error:
             return str(error)
         return ""
 
-    assert call(torch.float8_e4m3fn, torch.long) == "built"
-    assert "mxfp4_minimal leaves out" in call(torch.bfloat16, torch.bfloat16)
-    capability(monkeypatch, core, (9, 0))
-    assert call(torch.bfloat16, torch.bfloat16) == "built", "another architecture looked at the profile"
+    def ahead(folder: str, name: str) -> None:
+        library = tmp_path / folder / name / f"{name}.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+
+    forget()
+    yield SimpleNamespace(takes=takes, loaded=loaded, ahead=ahead, core=core)
+    forget()
+
+
+MXFP4 = (torch.float8_e4m3fn, torch.long)
+#: Dtypes that the module for MXFP4 alone leaves out; the last three have one of MXFP4's two.
+OTHERS = [
+    (torch.bfloat16, torch.bfloat16),
+    (torch.uint8, torch.uint8),
+    (torch.float8_e4m3fn, torch.float8_e4m3fn),
+    (torch.bfloat16, torch.long),
+    (torch.float8_e5m2, torch.long),
+]
+FULL, MINIMAL = "fused_moe_120", "fused_moe_120_mxfp4min"
+
+
+@pytest.mark.parametrize("gpu", [(12, 0), (12, 1)])
+@pytest.mark.parametrize("profile", [None, "auto"])
+def test_a_call_takes_the_module_of_its_dtypes(
+    call: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, profile: str | None, gpu: tuple[int, int]
+) -> None:
+    if profile:
+        monkeypatch.setenv(f"FLASHINFER_{PROFILE}", profile)
+    assert call.takes(*MXFP4, gpu) == MINIMAL
+    assert [call.takes(*dtypes, gpu) for dtypes in OTHERS] == [FULL] * len(OTHERS)
+    assert call.takes(*MXFP4, gpu) == MINIMAL, "the full module was needed once, and is taken since"
+    assert call.loaded == [MINIMAL, FULL], "each is loaded once, and none that isn't needed"
+
+
+@pytest.mark.parametrize("folder", ["aot", "jit"])
+def test_a_full_module_that_is_there_is_taken(call: SimpleNamespace, folder: str) -> None:
+    """From a package that was compiled ahead, or compiled by another process."""
+    call.ahead(folder, FULL)
+    assert call.takes(*MXFP4) == FULL
+    assert call.takes(torch.bfloat16, torch.bfloat16) == FULL
+    assert call.loaded == [FULL]
+
+
+@pytest.mark.parametrize("folder", ["aot", "jit"])
+def test_but_not_where_both_are(call: SimpleNamespace, folder: str) -> None:
+    call.ahead("aot", FULL)
+    call.ahead(folder, MINIMAL)
+    assert call.takes(*MXFP4) == MINIMAL
+    assert call.takes(torch.bfloat16, torch.bfloat16) == FULL
+
+
+@pytest.mark.parametrize("there", [None, MINIMAL])
+def test_full_is_full_for_all(call: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, there: str | None) -> None:
+    if there:
+        call.ahead("jit", there)
+    monkeypatch.setenv(f"FLASHINFER_{PROFILE}", "full")
+    assert [call.takes(*dtypes) for dtypes in (MXFP4, *OTHERS)] == [FULL] * (1 + len(OTHERS))
+    assert call.loaded == [FULL]
+
+
+@pytest.mark.parametrize("there", [None, FULL])
+def test_what_the_minimal_one_leaves_out_is_refused_before_anything_is_built(
+    call: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, there: str | None
+) -> None:
+    if there:
+        call.ahead("jit", there)
+    monkeypatch.setenv(f"FLASHINFER_{PROFILE}", "mxfp4_minimal")
+    for dtypes in OTHERS:
+        assert "mxfp4_minimal leaves out" in call.takes(*dtypes)
+    assert call.loaded == []
+    assert call.takes(*MXFP4) == MINIMAL
+    assert call.loaded == [MINIMAL]
+
+
+@pytest.mark.parametrize(("gpu", "name"), [((9, 0), "fused_moe_90"), ((10, 0), "fused_moe_100")])
+@pytest.mark.parametrize("profile", [None, "mxfp4_minimal", "tiny"])
+def test_other_architectures_dont_look_at_it(
+    call: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, profile: str | None, gpu: tuple[int, int], name: str
+) -> None:
+    if profile:
+        monkeypatch.setenv(f"FLASHINFER_{PROFILE}", profile)
+    assert [call.takes(*dtypes, gpu) for dtypes in (MXFP4, *OTHERS)] == [name] * (1 + len(OTHERS))
+    assert call.loaded == [name]
 
 
 def test_a_profile_that_isnt_one_is_an_error(moe_module: Make) -> None:
