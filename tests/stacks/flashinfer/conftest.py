@@ -33,7 +33,7 @@ def moe_module(
     if hasattr(env, "FLASHINFER_GEN_SRC_DIR"):  # where v0.7.2 puts them, below the user's home
         monkeypatch.setattr(env, "FLASHINFER_GEN_SRC_DIR", tmp_path / "generated")
     context = SimpleNamespace(
-        get_nvcc_flags_list=lambda supported_major_versions: ["-gencode=arch=compute_121f,code=sm_121f"]
+        get_nvcc_flags_list=lambda supported_major_versions, **_: ["-gencode=arch=compute_121f,code=sm_121f"]
     )
     monkeypatch.setattr(module, "current_compilation_context", context)
     monkeypatch.setattr(upstream_import("flashinfer.jit.core"), "check_cuda_arch", lambda: None)

@@ -41,6 +41,7 @@ def capability(monkeypatch: pytest.MonkeyPatch, core: ModuleType, found: tuple[i
     if hasattr(core, "get_compute_capability"):  # it and what comes after want a tensor on a GPU
         monkeypatch.setattr(core, "get_compute_capability", lambda *_: found)
         monkeypatch.setattr(torch.cuda, "device", lambda *_: nullcontext())
+        monkeypatch.setattr(core, "device_support_pdl", lambda *_: False)
 
 
 def test_the_minimal_module_holds_mxfp4_alone(moe_module: Make) -> None:
@@ -88,12 +89,19 @@ def call(
     class Taken(Exception):
         """The call came to the module of this name."""
 
-    def build_and_load(spec: Any) -> Any:
-        def init(*_: object) -> None:
-            raise Taken(spec.name)
+    class Module:
+        def __init__(self, name: str) -> None:
+            self.name = name
 
+        def init(self, *_: object) -> None:
+            raise Taken(self.name)
+
+        def __getattr__(self, _: str) -> Any:
+            return lambda *_: None
+
+    def build_and_load(spec: Any) -> Module:
         loaded.append(spec.name)
-        return SimpleNamespace(set_deepgemm_jit_include_dirs=lambda _: None, init=init)
+        return Module(spec.name)
 
     monkeypatch.setattr(specs.JitSpec, "build_and_load", build_and_load)
 
@@ -119,7 +127,7 @@ def call(
         library.touch()
 
     forget()
-    yield SimpleNamespace(takes=takes, loaded=loaded, ahead=ahead, core=core)
+    yield SimpleNamespace(taken=Taken, takes=takes, loaded=loaded, ahead=ahead, core=core)
     forget()
 
 
@@ -146,6 +154,46 @@ def test_a_call_takes_the_module_of_its_dtypes(
     assert [call.takes(*dtypes, gpu) for dtypes in OTHERS] == [FULL] * len(OTHERS)
     assert call.takes(*MXFP4, gpu) == MINIMAL, "the full module was needed once, and is taken since"
     assert call.loaded == [MINIMAL, FULL], "each is loaded once, and none that isn't needed"
+
+
+def test_v0_7_2s_other_entries_take_the_same(call: SimpleNamespace, upstream_import: Load) -> None:
+    """The size of a workspace, and the runners of its MoE layers."""
+    assert call.takes(*MXFP4) == MINIMAL
+    if not hasattr(call.core, "cutlass_fused_moe_workspace_size"):
+        return
+
+    def workspace(x: torch.dtype, weight: torch.dtype) -> str:
+        with pytest.raises(call.taken) as taken:
+            call.core.cutlass_fused_moe_workspace_size(
+                1, 128, 128, 1, 1, x_dtype=x, weight_dtype=weight, device=torch.device("cuda", 0)
+            )
+        return str(taken.value)
+
+    runners = upstream_import("flashinfer.fused_moe.runners")
+    base = runners._CutlassRunnerBase
+
+    def runner(x: torch.dtype, weight: torch.dtype) -> set[str]:
+        names = set()
+        for kind in vars(runners).values():
+            if not (isinstance(kind, type) and issubclass(kind, base) and hasattr(kind, "_weight_dtype")):
+                continue
+            if (kind._x_dtype, kind._weight_dtype) != (x, weight):
+                continue
+            made = object.__new__(kind)
+            made.device, made._device_arch, made._enable_pdl = torch.device("cuda", 0), 121, False
+            made._use_fused_finalize = True
+            made.config = SimpleNamespace(routing=SimpleNamespace(top_k=1), activation=SimpleNamespace(type=3))
+            with pytest.raises(call.taken) as taken:
+                made._build()
+            names.add(str(taken.value))
+        return names
+
+    assert workspace(*MXFP4) == MINIMAL
+    assert runner(*MXFP4) == {MINIMAL}
+    bf16 = (torch.bfloat16, torch.bfloat16)
+    assert workspace(*bf16) == FULL
+    assert runner(*bf16) == {FULL}
+    assert call.loaded == [MINIMAL, FULL]
 
 
 @pytest.mark.parametrize("folder", ["aot", "jit"])
