@@ -19,6 +19,11 @@ import torch
 
 Load = Callable[[str], ModuleType]
 Make = Callable[..., Any]
+EQUIVALENT_MUTANTS = {
+    "6487f16552": "asked for its truth only: None is as False",
+    "7af3834808": "the generator asks for the profile itself, and makes the same module",
+    "f4a28ef083": "all of SM120's grouped kernels with FP8 activations have FP4 weights",
+}
 PROFILE = "FUSED_MOE_BUILD_PROFILE"
 #: Generated sources of the full module, and kernels for MXFP4: v0.6.1's and v0.7.2.post1's.
 COUNTS = [(62, 8), (68, 24)]
@@ -203,6 +208,28 @@ def test_a_full_module_that_is_there_is_taken(call: SimpleNamespace, folder: str
     assert call.takes(*MXFP4) == FULL
     assert call.takes(torch.bfloat16, torch.bfloat16) == FULL
     assert call.loaded == [FULL]
+
+
+def test_a_process_keeps_the_module_that_it_took(call: SimpleNamespace) -> None:
+    """Its tactics were tuned, and its graphs captured, with that one."""
+    call.ahead("jit", FULL)
+    assert call.takes(*MXFP4) == FULL
+    call.ahead("jit", MINIMAL)
+    assert call.takes(*MXFP4) == FULL
+    assert call.loaded == [FULL]
+
+
+@pytest.mark.parametrize("mxfp4_only", [None, False, True])
+def test_a_fast_build_is_asked_for_apart(moe_module: Make, upstream_import: Load, mxfp4_only: bool | None) -> None:
+    moe_module()
+    generate = upstream_import("flashinfer.jit.fused_moe").gen_cutlass_fused_moe_sm120_module
+    given = {} if mxfp4_only is None else {"mxfp4_only": mxfp4_only}
+    try:
+        fast = [generate(use_fast_build=fast, **given) for fast in (False, True)]
+    except TypeError:
+        pytest.fail("nobody can ask for one of the modules")
+    assert ["-DFAST_BUILD" in spec.extra_cflags for spec in fast] == [False, True]
+    assert {spec.name for spec in fast} == {MINIMAL if mxfp4_only else FULL}
 
 
 @pytest.mark.parametrize("folder", ["aot", "jit"])

@@ -58,9 +58,12 @@ def log(upstream_import: Load) -> Iterator[list[str]]:
             said.append(f"{record.levelname} {record.getMessage()}")
 
     handler, root = Handler(), logging.getLogger("vllm")
+    level = root.level
     forget(logger)
     root.addHandler(handler)
+    root.setLevel(logging.INFO)  # newer releases configure it later
     yield said
+    root.setLevel(level)
     root.removeHandler(handler)
 
 

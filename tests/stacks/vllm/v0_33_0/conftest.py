@@ -13,6 +13,7 @@ import torch
 Load = Callable[[str], ModuleType]
 QUANTIZATION = "vllm.model_executor.layers.quantization"
 KERNELS = "vllm.model_executor.kernels.linear"
+ORACLE = "vllm.model_executor.layers.fused_moe.oracle.mxfp4"
 VALUES = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 
 
@@ -91,30 +92,40 @@ def quant_config(upstream_import: Load, parse: Callable[..., Any], config: Any) 
 
 
 @pytest.fixture
-def moe_backend(
+def moe_config(
     upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
-    """The name of the backend that vLLM's oracle selects for gpt-oss's experts on a GPU, or why it refuses."""
+) -> Callable[..., Any]:
+    """vLLM's configuration of gpt-oss's experts, on a GPU that it sees, with FlashInfer's CUTLASS MoE there."""
     configs = upstream_import("vllm.model_executor.layers.fused_moe.config")
-    oracle = upstream_import("vllm.model_executor.layers.fused_moe.oracle.mxfp4")
+    oracle = upstream_import(ORACLE)
     activation = upstream_import("vllm.model_executor.layers.fused_moe.activation").MoEActivation.SWIGLUOAI
     experts = "vllm.model_executor.layers.fused_moe.experts"
     modules = [f"{experts}.{n}" for n in ("flashinfer_cutlass_moe", "marlin_moe", "gpt_oss_triton_kernels_moe")]
-    modules = [*modules, oracle.__name__]
+    modules = [*modules, oracle.__name__, "vllm.utils.flashinfer"]
     for name in modules:
         upstream_import(name)
 
-    def select(wanted: str, capability: tuple[int, int] = (12, 1)) -> str:
+    def make(wanted: str, capability: tuple[int, int] = (12, 1)) -> Any:
         device(*capability, *(n for n in modules if hasattr(upstream_import(n), "current_platform")))
         monkeypatch.setattr(upstream_import(modules[0]), "has_flashinfer_cutlass_fused_moe", lambda: True)
-        asked = configs.FusedMoEConfig(
+        return configs.FusedMoEConfig(
             num_experts=128, experts_per_token=4, hidden_dim=2880, intermediate_size=2880, num_local_experts=128,
             num_logical_experts=128, moe_parallel_config=configs.FusedMoEParallelConfig.make_no_parallel(),
             activation=activation, in_dtype=torch.bfloat16, device="cpu", max_num_tokens=512, moe_backend=wanted,
             routing_method=configs.RoutingMethodType.Renormalize,
         )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
+def moe_backend(upstream_import: Load, moe_config: Callable[..., Any]) -> Callable[..., str]:
+    """The name of the backend that vLLM's oracle selects for gpt-oss's experts on a GPU, or why it refuses."""
+    oracle = upstream_import(ORACLE)
+
+    def select(wanted: str, capability: tuple[int, int] = (12, 1)) -> str:
         try:
-            found, _ = oracle.select_mxfp4_moe_backend(asked)
+            found, _ = oracle.select_mxfp4_moe_backend(moe_config(wanted, capability))
         except (ValueError, NotImplementedError) as error:
             return f"refused: {error}"
         return str(found.name)
