@@ -50,12 +50,14 @@ def gen_norm_module(head):
 WANTED = """version = 1
 distribution = "flashinfer-jit-cache"
 package = "flashinfer_jit_cache"
+minutes = 7.5
 [[modules]]
 call = "jit.norm.gen_norm_module"
 args = [64]
 [[modules]]
 call = "jit.moe.gen_not_there"
 on = ["sm_90"]
+gib = 9
 """
 
 
@@ -124,7 +126,9 @@ def test_kernels_are_built_once_found_and_verified(flashinfer: Patchq, tmp_path:
     assert done.returncode == 0, done.stderr
     assert "jit-cache" not in (flashinfer.layout.dist / "default" / "requirements.txt").read_text()
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={site} FLASHINFER_WORKSPACE_BASE={tmp_path}/home exec {sys.executable} "$@"\n'
+    )
     python.chmod(0o755)
     code = (
         "import ctypes, flashinfer_jit_cache as f; print(f.__version__); "
@@ -141,11 +145,15 @@ def test_kernels_are_built_once_found_and_verified(flashinfer: Patchq, tmp_path:
     assert f"flashinfer-jit-cache {told['version']}: patched" in out
     assert "unpatched sources" not in out
     told = flashinfer.run("doctor", "--python", str(python)).output
+    assert "compiler takes" not in told
     assert "all 1 modules for sm_121f are there" in told
     (site / "flashinfer_jit_cache" / "jit_cache" / "norm" / "norm.so").write_bytes(b"other")
     out = flashinfer.fails(1, "verify-installed", "--python", str(python))
     assert "flashinfer_jit_cache/jit_cache/norm/norm.so" in out
-    assert "flashinfer-jit-cache isn't as it was built" in flashinfer.run("doctor", "--python", str(python)).output
+    told = flashinfer.run("doctor", "--python", str(python)).output
+    assert "flashinfer-jit-cache isn't as it was built" in told
+    assert "one compiler takes up to 9 GiB, all of them took 7.5 minutes of one processor; kept in " in told
+    assert f"{tmp_path / 'home'}/.cache/flashinfer" in told
 
 
 def test_only_what_a_patch_changes_is_compiled_again(flashinfer: Patchq) -> None:

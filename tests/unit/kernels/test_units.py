@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from patchq.environment.installed import Package
 from patchq.errors import BuildError, FormatError, UserError
 from patchq.formats import toml
 from patchq.kernels import linking
 from patchq.kernels.cache import Cache, headers_in
 from patchq.kernels.compiling import Budget, Tally, Unit, compile_units
+from patchq.kernels.left import judge_left
 from patchq.kernels.toolchain import Toolchain
 from patchq.kernels.wanted import arch_list, parse_wanted
 
@@ -192,6 +195,8 @@ def test_depfiles() -> None:
             "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nrefs = 'v1'",
             "are no refs",
         ),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nminutes = -1", "is no time"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nminutes = true", "is no time"),
         ("version = 1\nmore = 1", "more means nothing"),
         ("[", "kernels/x.toml"),
     ],
@@ -214,6 +219,42 @@ def test_this_projects_own() -> None:
     assert arch_list("sm_121f") == "12.1f"
     with pytest.raises(UserError, match="is no architecture"):
         arch_list("gb10")
+
+
+def kernels_wheel(folder: Path, *names: str) -> Package:
+    """An installed wheel with some of the two modules of a project."""
+    about = {"arch": "sm_121f", "wanted": ["norm", "moe"], "modules": [{"name": name} for name in names]}
+    (folder / "kernels.json").write_text(json.dumps(about))
+    return Package("flashinfer-jit-cache", "patched", "1", str(folder), "", (), ())
+
+
+@pytest.mark.parametrize("minutes", [0, 42])
+def test_what_still_compiles_what_it_takes_and_where_it_is_kept(tmp_path: Path, minutes: int) -> None:
+    text = f"""version = 1
+distribution = "flashinfer-jit-cache"
+package = "flashinfer_jit_cache"
+minutes = {minutes}
+[[modules]]
+call = "jit.norm.gen_norm_module"
+[[modules]]
+call = "jit.moe.gen_moe_module"
+gib = 9
+"""
+    wanted = parse_wanted(text.encode(), "kernels/flashinfer.toml")
+    cost = "; one compiler takes up to 9 GiB"
+    cost += ", all of them took 42 minutes of one processor" if minutes else ""
+    cost += "; kept in /home/me/.cache/flashinfer"
+
+    def said(*packages: Package) -> tuple[str, str]:
+        found = judge_left("flashinfer", wanted, packages, "/home/me/.cache/flashinfer")
+        return found.level, found.said
+
+    first = "no wheel of them is installed: 2 generators' modules compile when they are first used"
+    assert said() == ("note", first + cost)
+    some = kernels_wheel(tmp_path, "norm")
+    assert said(some) == ("note", "1 of 2 modules for sm_121f still compile: moe" + cost)
+    every = kernels_wheel(tmp_path, "norm", "moe")
+    assert said(every) == ("ok", "all 2 modules for sm_121f are there; nothing of them compiles")
 
 
 def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> None:

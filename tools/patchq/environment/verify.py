@@ -26,12 +26,14 @@ class Verdict:
     """What was found in the environment of ``python``; ``ok`` only if nothing is wrong.
 
     ``differences`` are the environment's own: what runs at each start.
+    ``cache`` is where its FlashInfer keeps what it compiles.
     """
 
     python: str
     packages: tuple[Package, ...]
     notes: tuple[str, ...]
     differences: tuple[Difference, ...] = ()
+    cache: str = ""
 
     @property
     def ok(self) -> bool:
@@ -79,7 +81,10 @@ def verify(
         seen = [with_problem(p, several) for p in seen]
     differences = judge_startup(told, start["finders"])
     notes = [*_notes(told, seen), *(d.said for d in differences if d.level == "note")]
-    return Verdict(printable(told["python"]), tuple(seen), tuple(map(printable, notes)), tuple(differences))
+    return Verdict(
+        printable(told["python"]), tuple(seen), tuple(map(printable, notes)), tuple(differences),
+        printable(told["jit_cache"]["folder"]),
+    )  # fmt: skip
 
 
 def interpreter(python: str) -> str:

@@ -40,12 +40,16 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a kernels wheel holds: ``distribution`` and ``package`` are those that upstream looks for."""
+    """What a kernels wheel holds: ``distribution`` and ``package`` are those that upstream looks for.
+
+    :ivar minutes: of one processor, that compiling all of them took; 0 where nobody measured.
+    """
 
     distribution: str
     package: str
     env: Mapping[str, str]
     modules: tuple[Module, ...]
+    minutes: float = 0
 
     def on(self, arch: str, ref: str) -> tuple[Module, ...]:
         """The modules for an architecture, at a ref of upstream's."""
@@ -82,7 +86,7 @@ def parse_wanted(data: bytes, name: str) -> Wanted:
         raw = toml.loads(data)
         if raw.get("version") != 1:
             raise ValueError("version is not 1")
-        _only(raw, {"version", "distribution", "package", "env", "modules"})
+        _only(raw, {"version", "distribution", "package", "env", "minutes", "modules"})
         for key, pattern in (("distribution", r"[a-z0-9][a-z0-9-]*"), ("package", r"[a-z_][a-z0-9_]*")):
             if not isinstance(raw.get(key), str) or not re.fullmatch(pattern, raw[key]):
                 raise ValueError(f"{key} is no name")
@@ -91,10 +95,13 @@ def parse_wanted(data: bytes, name: str) -> Wanted:
             raise ValueError("env holds more than FLASHINFER_… texts")
         if tools := sorted(filter(_TOOL.search, env)):
             raise ValueError(f"env's {tools[0]} is for a compiler: it could name a program")
+        minutes = raw.get("minutes", 0)
+        if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not 0 <= minutes <= 100_000:
+            raise ValueError(f"minutes = {minutes!r} is no time")
         modules = tuple(_module(m) for m in raw.get("modules", ()))
         if not modules:
             raise ValueError("it names no modules")
-        return Wanted(raw["distribution"], raw["package"], env, modules)
+        return Wanted(raw["distribution"], raw["package"], env, modules, float(minutes))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise FormatError(f"{name}: {error}", hint="docs/reference/formats.md says what it holds") from None
 

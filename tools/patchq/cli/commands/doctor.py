@@ -56,7 +56,9 @@ def command(
         from patchq.kernels.left import judge_left
         from patchq.kernels.wanted import every_wanted
 
-        found += [judge_left(name, wanted, verdict.packages) for name, wanted in every_wanted(project).items()]
+        found += [
+            judge_left(name, wanted, verdict.packages, verdict.cache) for name, wanted in every_wanted(project).items()
+        ]
     bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
     if as_json:
         emit("doctor", {
