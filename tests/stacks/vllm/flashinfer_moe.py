@@ -20,7 +20,10 @@ MXFP4 = (torch.float8_e4m3fn, torch.long)
 def recorded(
     load: Callable[[str], ModuleType], trees: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> Iterator[SimpleNamespace]:
-    """``events`` is what was compiled and loaded, in order; ``ahead(name)`` has compiled it already."""
+    """``events`` is what was compiled and loaded, in order, ``asked`` the modules that vLLM asked for.
+
+    ``ahead(name)`` has compiled one already.
+    """
     monkeypatch.syspath_prepend(str(trees / "cutlass" / "python"))
     variables = ("SM120_MOE_LAUNCHER", "SM120_MOE_TILES", "FUSED_MOE_BUILD_PROFILE", "DISABLE_JIT")
     for name in variables:
@@ -77,8 +80,23 @@ def recorded(
 
     forget()
     # Its name has what it is compiled for.
-    chosen = jit.gen_cutlass_fused_moe_sm120_module(mxfp4_only=True).name
+    generate, asked = jit.gen_cutlass_fused_moe_sm120_module, []
+    chosen = generate(mxfp4_only=True).name
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        spec = generate(*args, **kwargs)
+        asked.append(spec.name)
+        return spec
+
+    monkeypatch.setattr(jit, "gen_cutlass_fused_moe_sm120_module", noted)
     yield SimpleNamespace(
-        events=events, ahead=ahead, called=called, older=older, specs=specs, mxfp4=chosen, jit_dir=folder / "jit_dir"
+        events=events,
+        asked=asked,
+        ahead=ahead,
+        called=called,
+        older=older,
+        specs=specs,
+        mxfp4=chosen,
+        jit_dir=folder / "jit_dir",
     )
     forget()

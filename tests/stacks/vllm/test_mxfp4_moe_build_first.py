@@ -34,9 +34,12 @@ def method(upstream_import: Load, device: Callable[..., Any], monkeypatch: pytes
     )
     monkeypatch.setattr(module, "get_current_vllm_config", lambda: config)
     monkeypatch.setattr(module, "get_marlin_input_dtype", lambda _: None)
+    last: list[tuple[int, int]] = []
 
     def make(capability: tuple[int, int] = (12, 1), backend: str = "SM100_FI_MXFP4_MXFP8_CUTLASS") -> Any:
-        device(*capability, MXFP4, "vllm.utils.flashinfer")
+        if last != [capability]:  # it forgets what was asked for the last one
+            device(*capability, MXFP4, "vllm.utils.flashinfer")
+            last[:] = [capability]
         monkeypatch.setattr(module, "get_mxfp4_backend", lambda _: module.Mxfp4Backend[backend])
         experts = object.__new__(layer.FusedMoE)
         experts.__dict__["moe_config"] = SimpleNamespace(
@@ -57,7 +60,7 @@ def test_it_is_compiled_and_loaded_once_before_there_are_weights(
     method: Callable[..., Any], flashinfer: SimpleNamespace, log: list[str], capability: tuple[int, int]
 ) -> None:
     made = method(capability)
-    name = flashinfer.mxfp4
+    name, asked = flashinfer.mxfp4, len(flashinfer.asked)
     assert name != FULL
     assert flashinfer.events == [("compile", name), ("load", name)]
     (line,) = [said for said in log if "ompil" in said]
@@ -68,6 +71,7 @@ def test_it_is_compiled_and_loaded_once_before_there_are_weights(
     assert type(method(capability)) is type(made)
     if capability == (12, 1):
         flashinfer.called()
+    assert len(flashinfer.asked) == asked, "a second layer asks for it again"
     assert flashinfer.events == [("compile", name), ("load", name)], "a second layer, or the forward, loads it again"
 
 
