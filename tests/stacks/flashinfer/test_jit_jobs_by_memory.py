@@ -1,6 +1,7 @@
 """ninja's jobs are what memory allows where that is less than ninja's own number; else nothing changes.
 
-The real `run_ninja` with a program in ninja's place that says its usage, notes what it is asked for and builds nothing.
+The real modules' builds with a program in ninja's place that says its usage, notes what it is asked for and builds
+nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from typing import Any
 import pytest
 
 Load = Callable[[str], ModuleType]
+Make = Callable[..., Any]
 EQUIVALENT_MUTANTS = {
     "67203f0ee9": "the larger of two numbers, whichever comes first",
     "61b2e32a2a": "the larger of two numbers, whichever comes first",
     "bf4fde178a": "one byte allows as many jobs as none does",
 }
 GIB = 1 << 30
-#: How many GiB a compiler is counted with.
-EACH = 9
+#: How many GiB a compiler of most modules is counted with, and one of the fused MoE's.
+EACH, MOE = 3, 9
 NINJA = """#!/bin/sh
 case "$*" in
 -h) echo "  -f FILE  specify input build file [default=build.ninja]" >&2
@@ -46,7 +48,10 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
     ``asked()`` is the -j of each build, "" without one; ``said`` are FlashInfer's lines.
     """
-    cpp_ext, core = upstream_import("flashinfer.jit.cpp_ext"), upstream_import("flashinfer.jit.core")
+    env, core = upstream_import("flashinfer.jit.env"), upstream_import("flashinfer.jit.core")
+    monkeypatch.setattr(env, "FLASHINFER_JIT_DIR", tmp_path / "jit")
+    monkeypatch.setattr(core, "check_cuda_arch", lambda: None)
+    monkeypatch.setattr(getattr(core, "JitSpecNvcc", core.JitSpec), "write_ninja", lambda _: None)
     for name in ("MAX_JOBS", "FLASHINFER_JIT_PREBUILD_MAX_JOBS"):
         monkeypatch.delenv(name, raising=False)
     files: dict[str, str] = {}
@@ -65,6 +70,8 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(f"{record.levelname} {record.getMessage()}")  # type: ignore[method-assign]
+    # v0.7.2 also says which module it builds.
+    handler.addFilter(lambda record: "Building JIT module" not in record.getMessage())
     core.logger._print_once.cache_clear()
     core.logger.addHandler(handler)
     log = tmp_path / "asked"
@@ -90,27 +97,38 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         (programs / "ninja").write_text(NINJA.format(usage=usage, log=log))
         (programs / "ninja").chmod(0o755)
 
-    def build(**kwargs: Any) -> str:
-        """What the build is asked to run at a time."""
-        log.unlink(missing_ok=True)
-        cpp_ext.run_ninja(tmp_path / "work", tmp_path / "build.ninja", False, **kwargs)
+    def asked(folder: str, file: str) -> str:
+        """What the one build was asked to run at a time."""
         (line,) = log.read_text().splitlines()
         words = line.split()
-        assert words[:3] == ["-v", "-C", str(tmp_path / "work")]
-        assert words[3:5] == ["-f", str(tmp_path / "build.ninja")]
+        assert words[:3] == ["-v", "-C", str(tmp_path / "jit" / folder)]
+        assert words[3:5] == ["-f", str(tmp_path / "jit" / file)]
         assert words[5:] == [] or (words[5] == "-j" and len(words) == 7), line
         return words[6] if words[5:] else ""
 
-    yield SimpleNamespace(memory=memory, build=build, said=said)
+    norm = core.gen_jit_spec("norm", [tmp_path / "norm.cu"])
+
+    def build(spec: Any = norm) -> str:
+        """Build a module, most of them where none is named."""
+        log.unlink(missing_ok=True)
+        spec.build(verbose=False, need_lock=False)
+        return asked(spec.name, f"{spec.name}/build.ninja")
+
+    def build_all(*specs: Any) -> str:
+        """Build several at once, as ahead of time."""
+        log.unlink(missing_ok=True)
+        core.build_jit_specs([norm, *specs])
+        return asked("", "tmp/flashinfer_jit.ninja")
+
+    yield SimpleNamespace(memory=memory, build=build, build_all=build_all, said=said)
     core.logger.removeHandler(handler)
 
 
 @pytest.mark.parametrize(
-    ("gib", "jobs"),
-    [(100, 11), (99, 11), (98.9, 10), (55, 6), (EACH * 2, 2), (EACH * 2 - 0.1, 1), (EACH, 1), (8, 1), (0.5, 1)],
+    ("gib", "jobs"), [(65.9, 21), (55, 18), (33, 11), (EACH * 2, 2), (EACH * 2 - 0.1, 1), (EACH, 1), (2, 1), (0.5, 1)]
 )
 def test_jobs_are_what_memory_allows_and_never_none(machine: SimpleNamespace, gib: float, jobs: int) -> None:
-    """A GB10 has 20 cores, for which ninja runs 22 jobs: 198 GiB of compilers at the worst, of 119."""
+    """A GB10 has 20 cores, for which ninja runs 22 jobs."""
     machine.memory(gib)
     assert machine.build() == str(jobs)
     (line,) = machine.said
@@ -122,23 +140,40 @@ def test_jobs_are_what_memory_allows_and_never_none(machine: SimpleNamespace, gi
     assert machine.said == [line], "said with each module"
 
 
-@pytest.mark.parametrize(("gib", "jobs"), [(EACH * 22, 22), (EACH * 23, 22), (999, 22), (EACH * 3, 3), (EACH, 1)])
-def test_with_enough_ninja_chooses_as_it_did(machine: SimpleNamespace, gib: float, jobs: int) -> None:
+@pytest.mark.parametrize(
+    ("gib", "jobs", "less"),
+    [(EACH * 22, 22, "21"), (EACH * 22 + 1, 22, ""), (999, 22, ""), (EACH * 3, 3, "2"), (EACH, 1, "")],
+)
+def test_with_enough_ninja_chooses_as_it_did(machine: SimpleNamespace, gib: float, jobs: int, less: str) -> None:
     machine.memory(gib, jobs=jobs)
     assert machine.build() == ""
+    assert machine.said == []
     machine.memory(gib - 0.1, jobs=jobs)
-    assert machine.build() == ({22: "21", 3: "2", 1: ""}[jobs] if gib <= EACH * 22 else "")
+    assert machine.build() == less
+
+
+@pytest.mark.parametrize("profile", ["full", "mxfp4_minimal"])
+def test_the_fused_moes_compilers_take_more(moe_module: Make, machine: SimpleNamespace, profile: str) -> None:
+    """SM120's, of a GB10's 119 GiB without the weights, and with them."""
+    moe = moe_module(FUSED_MOE_BUILD_PROFILE=profile)
+    for gib, jobs in ((MOE * 22, ""), (MOE * 22 - 0.1, "21"), (115, "12"), (50, "5"), (MOE, "1"), (8, "1")):
+        machine.memory(gib)
+        assert machine.build(moe) == jobs
+    machine.memory(50)
+    assert machine.build() == "16"
+    assert machine.build_all() == "16"
+    assert machine.build_all(moe) == "5", "the largest of those that are built at once"
 
 
 @pytest.mark.parametrize(
     ("gib", "limit", "used", "jobs"),
     [
-        (999, str(64 * GIB), 28, "4"),  # what the container may have, less what it has
-        (20, str(64 * GIB), 28, "2"),  # the system has less
-        (None, str(64 * GIB), 28, "4"),
+        (999, str(64 * GIB), 52, "4"),  # what the container may have, less what it has
+        (7, str(64 * GIB), 52, "2"),  # the system has less
+        (None, str(64 * GIB), 52, "4"),
         (999, str(64 * GIB), 80, "1"),
         (999, "max", 80, ""),
-        (20, "max", 80, "2"),
+        (7, "max", 80, "2"),
         (None, None, 0, ""),  # no such files: another system
         (None, "max", 0, ""),
     ],
@@ -152,29 +187,36 @@ def test_a_containers_limit_counts_too(
 
 
 def test_max_jobs_holds_whatever_memory_there_is(machine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    for gib in (8, 999):
-        machine.memory(gib)
-        monkeypatch.setenv("MAX_JOBS", "16")
-        assert machine.build() == "16"
-    assert machine.said == []
-    machine.memory(20)
-    assert machine.build() == "16"
-    monkeypatch.setenv("MAX_JOBS", "many")
-    assert machine.build() == "2", "what is no number isn't one"
-
-
-def test_so_does_a_callers_number(machine: SimpleNamespace, upstream_import: Load) -> None:
-    machine.memory(20)
+    machine.memory(7)
     assert machine.build() == "2"
-    run_ninja = upstream_import("flashinfer.jit.cpp_ext").run_ninja
-    if "max_jobs" in inspect.signature(run_ninja).parameters:  # not in v0.6.1
-        assert machine.build(max_jobs=16) == "16"
+    machine.said.clear()
+    monkeypatch.setenv("MAX_JOBS", "16")
+    for gib in (2, 7, 999):
+        machine.memory(gib)
+        assert machine.build() == machine.build_all() == "16"
+    assert machine.said == []
+    monkeypatch.setenv("MAX_JOBS", "many")
+    machine.memory(10)
+    assert machine.build() == "3", "what is no number isn't one"
+
+
+def test_so_does_a_callers_number(
+    machine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, upstream_import: Load
+) -> None:
+    """Ahead of time v0.7.2 has a variable of its own."""
+    machine.memory(7)
+    assert machine.build_all() == "2"
+    monkeypatch.setenv("FLASHINFER_JIT_PREBUILD_MAX_JOBS", "16")
+    if "max_jobs" in inspect.signature(upstream_import("flashinfer.jit.cpp_ext").run_ninja).parameters:
+        assert machine.build_all() == "16"
+        machine.memory(999)
+        assert machine.build_all() == "16"
 
 
 def test_a_ninja_that_doesnt_say_its_number_chooses(machine: SimpleNamespace) -> None:
-    machine.memory(20)
+    machine.memory(7)
     assert machine.build() == "2"
-    machine.memory(20, jobs=None)
+    machine.memory(7, jobs=None)
     assert machine.build() == ""
 
 
