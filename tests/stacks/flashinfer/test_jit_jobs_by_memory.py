@@ -26,6 +26,7 @@ EQUIVALENT_MUTANTS = {
     "67203f0ee9": "the larger of two numbers, whichever comes first",
     "61b2e32a2a": "the larger of two numbers, whichever comes first",
     "bf4fde178a": "one byte allows as many jobs as none does",
+    "0335cbd1b8": "one byte allows as many jobs as none does",
 }
 GIB = 1 << 30
 #: How many GiB a compiler of most modules is counted with, and one of the fused MoE's.
@@ -79,7 +80,9 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
 
-    def memory(gib: float | None, limit: str | None = None, used: float = 0, jobs: int | None = 22) -> None:
+    def memory(
+        gib: float | None, limit: str | None = None, used: float = 0, jobs: int | None = 22, v1: bool = False
+    ) -> None:
         files.clear()
         if gib is not None:
             kib = int(gib * GIB) // 1024
@@ -91,8 +94,13 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             ]
             files["/proc/meminfo"] = "".join(f"{line}\n" for line in lines)
         if limit is not None:
-            files["/sys/fs/cgroup/memory.max"] = f"{limit}\n"
-            files["/sys/fs/cgroup/memory.current"] = f"{int(used * GIB)}\n"
+            names = (
+                ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")
+                if v1
+                else ("memory.max", "memory.current")
+            )
+            for name, value in zip(names, (limit, int(used * GIB)), strict=True):
+                files[f"/sys/fs/cgroup/{name}"] = f"{value}\n"
         usage = USAGE.format(jobs=jobs) if jobs is not None else ":"
         (programs / "ninja").write_text(NINJA.format(usage=usage, log=log))
         (programs / "ninja").chmod(0o755)
@@ -184,6 +192,20 @@ def test_a_containers_limit_counts_too(
     machine.memory(gib, limit, used)
     assert machine.build() == jobs
     assert bool(machine.said) is bool(jobs)
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "jobs"), [(64 * GIB, 52, "4"), (64 * GIB, 80, "1"), (999 * GIB, 52, ""), (2**63 - 4096, 52, "11")]
+)
+def test_so_does_that_of_the_older_cgroups_in_v0_7_2(
+    machine: SimpleNamespace, upstream_import: Load, limit: int, used: float, jobs: str
+) -> None:
+    """Its own measure of memory knows them; a number near the largest is no limit."""
+    machine.memory(7)
+    assert machine.build() == "2"
+    if hasattr(upstream_import("flashinfer.jit.core"), "JitSpecNvcc"):
+        machine.memory(33 if limit > 2**60 else None, str(limit), used, v1=True)
+        assert machine.build() == jobs
 
 
 def test_max_jobs_holds_whatever_memory_there_is(machine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
