@@ -285,7 +285,6 @@ def main() -> int:
         env = {
             **os.environ,
             "FLASHINFER_SM120_MOE_LAUNCHER": launcher,
-            "FLASHINFER_FUSED_MOE_BUILD_PROFILE": "mxfp4_minimal",
         }
         command = [sys.executable, __file__, "--one", "--tokens", given.tokens, "--repeats", str(given.repeats)]
         done = subprocess.run(command, env=env, capture_output=True, text=True)

@@ -286,12 +286,13 @@ bool run_case(char const* name, std::vector<int> const& tokens, int n, int k, in
     worst = std::max(worst, error / std::max(bound[i], 1e-300));
   }
   if (!total) wrong = 0;
+  auto const number = [](double value) { return std::isfinite(value) ? value : 1e99; };  // as JSON has no others
   std::printf(
       "{\"case\": \"%s\", \"format\": \"%s\", \"tile\": \"%dx%dx128\", \"swap_ab\": %s, \"finalize\": %s, \"groups\": %d, "
       "\"tokens\": %ld, \"n\": %d, \"k\": %d, \"wrong\": %ld, \"worst_of_bound\": %.3f, "
       "\"relative_error\": %.3e, \"workspace\": %zu}\n",
       name, IS_NVFP4 ? "NVFP4" : "MXFP8 x MXFP4", TILE_M, TILE_N, SWAP_AB ? "true" : "false", finalize ? "true" : "false", groups,
-      long(total), n, k, long(wrong), worst, total ? std::sqrt(square / total_square) : 0.,
+      long(total), n, k, long(wrong), number(worst), total ? number(std::sqrt(square / total_square)) : 0.,
       input.gemm_workspace_size);
   std::fflush(stdout);
   return wrong == 0;
