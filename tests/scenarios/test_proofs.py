@@ -187,9 +187,9 @@ def test_what_is_not_here_is_not_run_and_not_green(proven: Patchq, tmp_path: Pat
 def test_one_more_proof_for_what_few_machines_have(proven: Patchq, tmp_path: Path) -> None:
     """Judged beside the first, which a machine without that has all the same; mutants and the page ask the first."""
     data = proven.patch_file("first").read_bytes()
-    on = b"\nProof-On: sm121 tests/stacks/up/test_far.py\nProof-On: sm121 tests/stacks/up/test_third.py\nProof:"
+    on = b"\nProof-On: sm121 tests/stacks/up/test_far.py\nProof-On: sm121\ttests/stacks/up/test_third.py\nProof:"
     proven.patch_file("first").write_bytes(data.replace(b"\nProof:", on))
-    assert "Proof: tests/stacks/up/test_far.py is not there" in proven.run("check").output
+    assert "Proof-On: tests/stacks/up/test_far.py is not there" in proven.run("check").output
     (proven.root / "tests" / "stacks" / "up" / "test_far.py").write_text(HONEST)
     assert "proof" not in proven.run("check").output
     junit = tmp_path / "j.xml"
@@ -209,7 +209,7 @@ def test_one_more_proof_for_what_few_machines_have(proven: Patchq, tmp_path: Pat
     assert [m["patch"] for m in mutants] == ["up/first"]
 
 
-def test_where_it_is_there_both_are_proven(proven: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is_there_both_are_proven(proven: Patchq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data = proven.patch_file("first").read_bytes()
     on = b"\nProof-On: nvcc tests/stacks/up/test_far.py\nProof:"
     proven.patch_file("first").write_bytes(data.replace(b"\nProof:", on))
@@ -223,6 +223,36 @@ def test_where_it_is_there_both_are_proven(proven: Patchq, monkeypatch: pytest.M
     assert "proven     up/first: " in done.output
     assert "not proven up/first on nvcc: passes without the patch" in done.output
     assert done.exit_code == 5
+    # Where there is one place for a patch, it has what isn't as it should be.
+    page = tmp_path / "page.html"
+    proven.ok("report", "--html", str(page))
+    assert "passes without the patch: the proof can" in page.read_text()
+    # What the headers no longer name is gone from what is kept, too.
+    proven.patch_file("first").write_bytes(data)
+    assert proven.ok("test", "first", "--prove").endswith("1 proven\n")
+    assert "on nvcc" not in proven.ok("report")
+
+
+def test_one_file_for_both_is_run_for_each(proven: Patchq) -> None:
+    """What is kept of the first is no result on a machine that isn't there, nor the other way round."""
+    proven.ok("test", "first", "--prove")
+    data = proven.patch_file("first").read_bytes()
+    on = b"\nProof-On: sm121 tests/stacks/up/test_first.py\nProof:"
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", on))
+    assert "Proof-On: tests/stacks/up/test_first.py is named twice" in proven.run("check").output
+    for _ in range(2):
+        out = proven.ok("test", "first", "--prove")
+        assert "proven     up/first: " in out
+        assert "not run    up/first on sm121: needs sm121" in out
+
+
+@pytest.mark.parametrize(
+    "value", ["nvcc", "", "nvcc ../out.py", "sm121 /etc/hostname", "sm121 tests/stacks/../../x.py"]
+)
+def test_what_names_no_proof_is_run_nowhere(proven: Patchq, value: str) -> None:
+    data = proven.patch_file("first").read_bytes()
+    proven.patch_file("first").write_bytes(data.replace(b"\nProof:", f"\nProof-On: {value}\nProof:".encode()))
+    assert "names no proof" in proven.fails(1, "test", "first")
 
 
 @pytest.mark.parametrize(

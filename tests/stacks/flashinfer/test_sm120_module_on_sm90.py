@@ -99,3 +99,18 @@ def test_what_units_are_compiled_from_is_known_by_content(module: ModuleType, tm
     assert module.digest_of(tmp_path) == first, "what the generator makes is made of the rest"
     (tmp_path / "csrc" / "a.cu").write_text("two")
     assert module.digest_of(tmp_path) != first
+    below = tmp_path / "aot" / "data"
+    below.mkdir(parents=True)
+    (below / "a.cu").write_text("one")
+    assert module.digest_of(below) != module.digest_of(tmp_path / "csrc" / "cutlass_instantiations")
+
+
+def test_an_object_is_of_its_source(module: ModuleType, tmp_path: Path) -> None:
+    """Generated sources keep their names when the generator writes something else."""
+    source = tmp_path / "a.cpp"
+    source.write_text("int one;")
+    command = ["g++", "-c", str(source)]
+    first = module.compile_unit(command, tmp_path)
+    assert module.compile_unit(command, tmp_path) == first
+    source.write_text("int two;")
+    assert b"two" in module.compile_unit(command, tmp_path).read_bytes()

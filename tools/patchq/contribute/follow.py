@@ -22,6 +22,7 @@ from patchq.git import person
 from patchq.project.project import Project
 from patchq.project.refs import newest_release, older_first, pin_at
 from patchq.proofs.judge import Verdict
+from patchq.proofs.verdicts import by_patch
 from patchq.sources.forge import Forge, Pull
 from patchq.stacks.rangediff import CHANGED, compare
 from patchq.system.paths import LOCK_NAME, ref_to_folder
@@ -195,7 +196,7 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     judged = {}
     if kept:
         names = [f"{done.upstream}/{s.patch}" for s in kept]
-        judged = {v.proof.name: v for v in verdicts(done.set_name, names) if not v.proof.on}
+        judged = by_patch(verdicts(done.set_name, names))
     rows = [_row(step, judged.get(f"{done.upstream}/{step.patch}")) for step in done.steps]
     pairs = []
     if kept:

@@ -79,9 +79,9 @@ class Header:
 
     @property
     def proofs_on(self) -> tuple[tuple[str, str], ...]:
-        """More proofs, each with the one thing that it alone needs: ``Proof-On: sm90 PATH``."""
-        found = (value.partition(" ") for value in self.values("Proof-On"))
-        return tuple((need, path.strip()) for need, _, path in found)
+        """More proofs, each with what it alone needs: ``Proof-On: sm90 PATH``; a part that isn't there is empty."""
+        found = ([*value.split(None, 1), "", ""] for value in self.values("Proof-On"))
+        return tuple(dict.fromkeys((words[0], words[1].strip()) for words in found))
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from patchq.environment.machine import Machine
+from patchq.errors import UserError
+from patchq.formats.header import NEEDS
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import leave_out
@@ -212,7 +214,7 @@ def plan_cells(
 def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
     """The proofs of stacks' patches, all or the named ones, in the stacks' order; a patch's first ahead of its others.
 
-    :raises UserError: for a patch that isn't there.
+    :raises UserError: for a patch that isn't there, or a ``Proof-On:`` that names none.
     """
     chosen = {(stack.pin.upstream, name) for stack, name in (find_patch(stacks, name) for name in patches)}
     found = []
@@ -223,6 +225,10 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
             of = (stack.pin.upstream, stack.pin.ref, name)
             found.append(Proof(*of, header.values("Proof"), header.needs))
             # By what it needs, so that what one machine lacks leaves the others' results as they are.
+            for need, path in header.proofs_on:
+                if need not in NEEDS or PurePosixPath(path).parts[:2] != ("tests", "stacks") or ".." in path.split("/"):
+                    said = f"{stack.pin.upstream}/{name}: Proof-On: {need} {path}".rstrip()
+                    raise UserError(f"{said} names no proof", hint="patchq check")
             for need in dict.fromkeys(need for need, _ in header.proofs_on):
                 files = tuple(path for other, path in header.proofs_on if other == need)
                 found.append(Proof(*of, files, (*header.needs, need), need))
@@ -245,6 +251,7 @@ def result_key(project: Project, proof: Proof, variant: Variant, machine: Machin
     for path in proof_inputs(project, files):
         digest.update(path.relative_to(project.layout.root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     body = [RESULT_VERSION, dict(sorted(variant.trees.items())), proof.files, digest.hexdigest(), machine.facts()]
+    body += [proof.needs] if proof.on else []  # the patch's first proof may be the same files, and needs less
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 

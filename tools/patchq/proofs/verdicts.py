@@ -51,12 +51,22 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
 def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
     """New verdicts and, of other patches, those older ones that were on the very same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
-    new = {v.proof.title for v in verdicts}
+    new = {v.proof.name for v in verdicts}  # all proofs of a patch are run together
     kept = [
         v for v in older or ()
-        if v.proof.title not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
+        if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
     ]  # fmt: skip
     return [*verdicts, *kept]
+
+
+def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
+    """What a patch comes to in one place: its first proof's verdict, or another's that isn't as it should be."""
+    found: dict[str, Verdict] = {}
+    for v in sorted(verdicts, key=lambda v: bool(v.proof.on)):
+        here = found.setdefault(v.proof.name, v)
+        if here.ok and not v.ok and v.state != NOT_RUN:
+            found[v.proof.name] = v
+    return found
 
 
 def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:

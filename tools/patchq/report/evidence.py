@@ -21,6 +21,7 @@ from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
 from patchq.proofs.judge import NOT_RUN, Verdict
+from patchq.proofs.verdicts import by_patch
 from patchq.report.ahead import RETIRED, Ahead, Cell, count, decision, is_retired
 from patchq.report.bench import ledger_file, read_measurements, read_targets
 from patchq.stacks.deps import dependencies
@@ -158,21 +159,21 @@ def gather(
     set_name = project.choose_set(set_name)
     notes: list[str] = []
     lines = _ledgers(project, notes)
-    by_patch = {v.proof.name: v for v in verdicts if not v.proof.on}
+    verdict_of = by_patch(verdicts)
     infos = list_patches(project, set_name=set_name)
     needs = _needs(project, set_name, len(infos), notes)
     dear = {f"{u}/{c.patch}": c for u in project.lock.upstreams for c in _costs(lines, u)}
     stacks = []
     for found, stack in zip(status(project, set_name), project.stacks(set_name), strict=True):
         views = tuple(
-            _view(project, stack, info, by_patch, needs, dear) for info in infos if info.upstream == found.upstream
+            _view(project, stack, info, verdict_of, needs, dear) for info in infos if info.upstream == found.upstream
         )
         stacks.append(StackView(found.upstream, found.ref, found.state, found.worktree, found.tree, views))
     measurements, damaged = read_measurements(project)
     measured = ledger_file(project).relative_to(project.layout.root).as_posix()
     notes += [f"{measured}:{p.number}: {p.said}" for p in damaged]
     not_run = [(v.proof.title, v.said) for v in verdicts if v.state == NOT_RUN]
-    known = set(by_patch)
+    known = set(verdict_of)
     not_run += [(p.name, "no result of its proof here: `patchq test --prove`") for s in stacks for p in s.patches
                 if p.name not in known]  # fmt: skip
     matrices = tuple(

@@ -166,7 +166,7 @@ def _check_message(header: Header) -> list[_Problem]:
     trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
     if not body or body == trailers:
         found.append(("why", "the message doesn't say why", "write why, for a reader who has never seen the fork"))
-    told = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Origin:"))]
+    told = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Proof-On:", "Origin:"))]
     if any(SELF.search(line) for line in told):
         found.append(("self-reference", "the message names patchq", "say it in upstream's words"))
     if mail_safe(header.message) != header.message:
@@ -188,11 +188,15 @@ def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Pr
     if not proofs:
         found.append(("proof", "Proof: is missing", "name the test under tests/stacks/ that fails without the patch"))
     for proof in proofs:
-        found += _check_proof(project, proof)
+        found += _check_proof(project, proof, "Proof:")
+    named = list(proofs)
     for need, proof in header.proofs_on:
         if need not in NEEDS:
             found.append(("proof", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path"))
-        found += _check_proof(project, proof)
+        if proof in named:
+            found.append(("proof", f"Proof-On: {proof} is named twice", "each proof once, by what it needs"))
+        found += _check_proof(project, proof, "Proof-On:")
+        named.append(proof)
     for test in header.values("Upstream-Test"):
         found += _check_upstream_test(project, upstream, test)
     for need in header.needs:
@@ -213,16 +217,16 @@ def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Pr
     return found
 
 
-def _check_proof(project: Project, proof: str) -> list[_Problem]:
+def _check_proof(project: Project, proof: str, trailer: str) -> list[_Problem]:
     path = proof.split("::")[0]
     try:
-        inside = check_inside(path, "Proof:")
+        inside = check_inside(path, trailer)
     except PatchqError as error:
         return [("proof", error.message, error.hint)]
     if inside.parts[:2] != ("tests", "stacks"):
-        return [("proof", f"Proof: {proof} is not below tests/stacks/", "proofs live there")]
+        return [("proof", f"{trailer} {proof} is not below tests/stacks/", "proofs live there")]
     if not (project.layout.root / inside).is_file():
-        return [("proof", f"Proof: {proof} is not there", "write it, or mend the path")]
+        return [("proof", f"{trailer} {proof} is not there", "write it, or mend the path")]
     return []
 
 

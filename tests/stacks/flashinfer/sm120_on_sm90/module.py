@@ -66,15 +66,17 @@ def digest_of(*paths: Path) -> str:
     found = hashlib.sha256()
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file() and not {"aot", "cutlass_instantiations"} & set(file.parts):
-                found.update(str(file.relative_to(path)).encode() + file.read_bytes())
+            below = file.relative_to(path)
+            if file.is_file() and not {"aot", "cutlass_instantiations"} & set(below.parts):
+                found.update(str(below).encode() + file.read_bytes())
     return found.hexdigest()[:12]
 
 
 def compile_unit(command: list[str], folder: Path) -> Path:
-    """The object of a command, made once."""
-    name = Path(command[command.index("-c") + 1]).name
-    found = folder / f"{name}.{hashlib.sha256(shlex.join(command).encode()).hexdigest()[:12]}.o"
+    """The object of a command and the source that it names, made once."""
+    source = Path(command[command.index("-c") + 1])
+    name, made_of = source.name, shlex.join(command).encode() + source.read_bytes()
+    found = folder / f"{name}.{hashlib.sha256(made_of).hexdigest()[:12]}.o"
     if not found.exists():
         made = found.with_suffix(".part.o")
         subprocess.run([*command, "-o", str(made)], check=True)
