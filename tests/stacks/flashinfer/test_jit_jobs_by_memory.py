@@ -47,7 +47,8 @@ USAGE = 'echo "  -j N     run N jobs in parallel (0 means infinity) [default={jo
 def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SimpleNamespace]:
     """A machine with as much memory as a test says, and with a ninja that runs as many jobs.
 
-    ``asked()`` is the -j of each build, "" without one; ``said`` are FlashInfer's lines.
+    ``build()`` and ``build_all()`` are the -j of a build, "" without one; ``said`` are FlashInfer's lines since the
+    last ``start()``, with which nothing was said yet and only what it names is compiled.
     """
     env, core = upstream_import("flashinfer.jit.env"), upstream_import("flashinfer.jit.core")
     monkeypatch.setattr(env, "FLASHINFER_JIT_DIR", tmp_path / "jit")
@@ -81,7 +82,12 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
 
     def memory(
-        gib: float | None, limit: str | None = None, used: float = 0, jobs: int | None = 22, v1: bool = False
+        gib: float | None,
+        limit: str | None = None,
+        used: float = 0,
+        jobs: int | None = 22,
+        v1: bool = False,
+        stat: str | None = None,
     ) -> None:
         files.clear()
         if gib is not None:
@@ -101,6 +107,8 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
             )
             for name, value in zip(names, (limit, int(used * GIB)), strict=True):
                 files[f"/sys/fs/cgroup/{name}"] = f"{value}\n"
+        if stat is not None:
+            files[f"/sys/fs/cgroup/{'memory/' * v1}memory.stat"] = stat
         usage = USAGE.format(jobs=jobs) if jobs is not None else ":"
         (programs / "ninja").write_text(NINJA.format(usage=usage, log=log))
         (programs / "ninja").chmod(0o755)
@@ -128,7 +136,16 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         core.build_jit_specs([norm, *specs])
         return asked("", "tmp/flashinfer_jit.ninja")
 
-    yield SimpleNamespace(memory=memory, build=build, build_all=build_all, said=said)
+    def start(*compiled: Any) -> None:
+        said.clear()
+        core.logger._print_once.cache_clear()
+        for library in (tmp_path / "jit").rglob("*.so"):
+            library.unlink()
+        for spec in compiled:
+            spec.jit_library_path.parent.mkdir(parents=True, exist_ok=True)
+            spec.jit_library_path.touch()
+
+    yield SimpleNamespace(memory=memory, build=build, build_all=build_all, said=said, start=start, norm=norm)
     core.logger.removeHandler(handler)
 
 
@@ -194,6 +211,51 @@ def test_a_containers_limit_counts_too(
     assert bool(machine.said) is bool(jobs)
 
 
+def statistics(active: float, inactive: float, v1: bool = False) -> str:
+    """A cgroup's memory.stat with so many GiB of page cache; in v1 the files of its children are in the totals alone."""
+    values = {"anon": 9, "file": 9, "inactive_anon": 9, "active_anon": 9}
+    values |= {"inactive_file": int(inactive * GIB), "active_file": int(active * GIB), "unevictable": 9}
+    lines = [f"{name} {9 if v1 else value}\n" for name, value in values.items()]
+    return "".join([*lines, *(f"total_{name} {value}\n" for name, value in values.items() if v1)])
+
+
+#: A byte more than 52 GiB: of 64 GiB, a byte less is left than four compilers take.
+USED = 52 + 1 / GIB
+CACHES = [
+    (10, 20 + 1 / GIB, "14"),  # 42 GiB: what a checkpoint was read into gives way
+    (30, 0, "13"),
+    (0, 30, "13"),
+    (30, 40, "21"),  # no more than the container has in use
+    (0, 1 / GIB, "4"),
+    (0, 0, "3"),
+]
+
+
+@pytest.mark.parametrize(("active", "inactive", "jobs"), CACHES)
+def test_a_containers_page_cache_gives_way(machine: SimpleNamespace, active: float, inactive: float, jobs: str) -> None:
+    machine.memory(999, str(64 * GIB), USED, stat=statistics(active, inactive))
+    assert machine.build() == jobs
+    machine.memory(7, str(64 * GIB), USED, stat=statistics(active, inactive))
+    assert machine.build() == "2", "the system has less"
+
+
+@pytest.mark.parametrize(
+    "stat",
+    [
+        None,
+        "",
+        "active_file 7\n",
+        "inactive_file 7\n",
+        "active_file 7\ninactive_file many\n",
+        "active_file 7\ninactive_file\n",
+        "total_active_file 7\ntotal_inactive_file 7\n",
+    ],
+)
+def test_where_it_isnt_told_all_thats_used_counts(machine: SimpleNamespace, stat: str | None) -> None:
+    machine.memory(999, str(64 * GIB), USED, stat=stat)
+    assert machine.build() == "3"
+
+
 @pytest.mark.parametrize(
     ("limit", "used", "jobs"), [(64 * GIB, 52, "4"), (64 * GIB, 80, "1"), (999 * GIB, 52, ""), (2**63 - 4096, 52, "11")]
 )
@@ -206,6 +268,32 @@ def test_so_does_that_of_the_older_cgroups_in_v0_7_2(
     if hasattr(upstream_import("flashinfer.jit.core"), "JitSpecNvcc"):
         machine.memory(33 if limit > 2**60 else None, str(limit), used, v1=True)
         assert machine.build() == jobs
+
+
+@pytest.mark.parametrize(("active", "inactive", "jobs"), CACHES)
+def test_so_does_their_page_cache(
+    machine: SimpleNamespace, upstream_import: Load, active: float, inactive: float, jobs: str
+) -> None:
+    machine.memory(7)
+    assert machine.build() == "2"
+    if hasattr(upstream_import("flashinfer.jit.core"), "JitSpecNvcc"):
+        for stat, those in ((statistics(active, inactive, v1=True), jobs), (statistics(active, inactive), "3")):
+            machine.memory(999, str(64 * GIB), USED, v1=True, stat=stat)
+            assert machine.build() == those
+
+
+def test_nothing_is_said_where_all_is_compiled(machine: SimpleNamespace, moe_module: Make) -> None:
+    """A start with modules that earlier ones compiled; ninja still gets the number, for what was edited."""
+    norm, moe = machine.norm, moe_module(FUSED_MOE_BUILD_PROFILE="full")
+    machine.memory(20)
+    for compiled, said in (((), 1), ((moe,), 1), ((norm,), 0), ((norm, moe), 0)):
+        machine.start(*compiled)
+        assert machine.build() == "6"
+        assert len(machine.said) == said
+    for compiled, said in (((), 1), ((moe,), 1), ((norm,), 1), ((norm, moe), 0)):
+        machine.start(*compiled)
+        assert machine.build_all(moe) == "2"
+        assert len(machine.said) == said
 
 
 def test_max_jobs_holds_whatever_memory_there_is(machine: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
