@@ -27,6 +27,9 @@ EQUIVALENT_MUTANTS = {
     "61b2e32a2a": "the larger of two numbers, whichever comes first",
     "bf4fde178a": "one byte allows as many jobs as none does",
     "0335cbd1b8": "one byte allows as many jobs as none does",
+    "9f586978fd": "the larger of two numbers, whichever comes first",
+    "b4415698ef": "one byte allows as many jobs as none does",
+    "8adbbe9e22": "as a number, max is refused, and the older cgroups are asked just so",
 }
 GIB = 1 << 30
 #: How many GiB a compiler of most modules is counted with, and one of the fused MoE's.
@@ -257,7 +260,15 @@ def test_where_it_isnt_told_all_thats_used_counts(machine: SimpleNamespace, stat
 
 
 @pytest.mark.parametrize(
-    ("limit", "used", "jobs"), [(64 * GIB, 52, "4"), (64 * GIB, 80, "1"), (999 * GIB, 52, ""), (2**63 - 4096, 52, "11")]
+    ("limit", "used", "jobs"),
+    [
+        (64 * GIB, 52, "4"),
+        (64 * GIB, 80, "1"),
+        (999 * GIB, 52, ""),
+        (2**63 - 4096, 52, "11"),
+        (2**60, 2**30 - 12, "11"),
+        (2**60 - 1, 2**30 - 12, "3"),
+    ],
 )
 def test_so_does_that_of_the_older_cgroups_in_v0_7_2(
     machine: SimpleNamespace, upstream_import: Load, limit: int, used: float, jobs: str
@@ -266,7 +277,7 @@ def test_so_does_that_of_the_older_cgroups_in_v0_7_2(
     machine.memory(7)
     assert machine.build() == "2"
     if hasattr(upstream_import("flashinfer.jit.core"), "JitSpecNvcc"):
-        machine.memory(33 if limit > 2**60 else None, str(limit), used, v1=True)
+        machine.memory(33 if limit >= 2**60 else None, str(limit), used, v1=True)
         assert machine.build() == jobs
 
 
