@@ -43,6 +43,6 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[Package, ...], cac
 
 def _cost(wanted: Wanted, cache: str) -> str:
     """What compiling them takes, and where the result is kept."""
-    most = max(module.gib for module in wanted.modules)
+    most = max((module.gib for module in wanted.modules), default=0)
     time = f", all of them took {wanted.minutes:g} minutes of one processor" if wanted.minutes else ""
     return f"; one compiler takes up to {most:g} GiB{time}; kept in {cache}"

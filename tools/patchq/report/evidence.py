@@ -203,12 +203,12 @@ def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
 
 
 def _view(
-    project: Project, stack: Stack, info: PatchInfo, by_patch: Mapping[str, Verdict],
+    project: Project, stack: Stack, info: PatchInfo, verdict_of: Mapping[str, Verdict],
     needs: Mapping[str, tuple[str, ...]], dear: Mapping[str, Cost],
 ) -> PatchView:  # fmt: skip
     name = f"{info.upstream}/{info.name}"
     when = 0 if info.problem else stack.load(info.name)[0].author.when
-    verdict = by_patch.get(name)
+    verdict = verdict_of.get(name)
     since = time.strftime("%Y-%m-%d", time.gmtime(when)) if when else ""
     return PatchView(
         info, since, int((time.time() - when) // 86400) if when else 0,
