@@ -207,15 +207,6 @@ def test_importing_a_module_imports_nothing_above_it(path: Path, after_import: d
         assert floor(room_of(other.removeprefix("patchq."))) <= floor(room_of(module_of(path))), other
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_files_and_functions_are_small(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= 400
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is over 60 lines"
-
-
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_import_the_command_line_alone(option: str) -> None:
     """No verb, no package below it: both answer as fast as click does."""
