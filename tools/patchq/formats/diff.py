@@ -102,6 +102,7 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
         raise Unsupported("its last line has no end")
     at, end = 0, len(lines)
     while at < end and not lines[at].startswith(_STARTS):
+        _refuse_damaged(lines[at], at, where)
         at += 1
     if at == end:
         if any(lines) and not _is_signature(lines, 0):
@@ -125,11 +126,26 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
             while at < end and not lines[at].startswith(b"diff --git "):
                 at += 1
         found.append(file)
+    for number in range(at, end):
+        _refuse_damaged(lines[number], number, where)
     if at < end and not _is_signature(lines, at):
         raise Unsupported(f"line {at + 1} is none of a diff's")
     if only_git:
         raise Unsupported(only_git, found if only_git == _BINARY else None)
     return found
+
+
+#: A diff's own line behind blanks or marks of quotation: a mail program has damaged it, and git skips it.
+_DAMAGED = re.compile(rb"[ \t>]+(?:diff --git \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|GIT binary patch)")
+
+
+def _refuse_damaged(line: bytes, at: int, where: str) -> None:
+    """:raises FormatError: for a line of a diff that git would skip as text."""
+    if _DAMAGED.match(line):
+        raise FormatError(
+            f"{where}: line {at + 1} of its diff is indented or quoted, and git would skip it: {show_path(line[:60])}",
+            hint="take away what stands before it, on this line and those of its hunks",
+        )
 
 
 _BINARY = "a binary patch"

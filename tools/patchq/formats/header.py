@@ -16,6 +16,7 @@ from patchq.errors import FormatError
 STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied", "Inactive-Upstream")
 NEEDS = ("nvcc", "sm90", "sm121")
 
+_IMPORT = "adopt it with `patchq import`, which rewrites it"
 #: Bytes of a patch's header block, and of its message.
 MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
 #: Trailers that are for those who carry a patch; upstream has no use for them.
@@ -28,8 +29,13 @@ _GENERATED = ("Signed-off-by: ", "(cherry picked from commit ")
 #: What git takes for a blank; Python's own notion has 25 more, which belong to a text.
 BLANKS = " \t\r\n"
 _BLANK_RUN = re.compile(f"[{BLANKS}]+")
+#: Lines of a diff that git leaves in a message: unindented, they are the rest of a diff whose header is damaged.
+_DIFF_LINES = (
+    r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|\+\+\+ \S|GIT binary patch\s*$|index [0-9a-f]{7,40}\.\.[0-9a-f]{7,40}"
+    r"|(?:old|new|new file|deleted file) mode \d{6}\s*$|similarity index \d+%"
+)
 #: git's mailinfo.c: patchbreak(), and what starts a next mail of an mbox.
-_CUTS = re.compile(r"diff -|Index: |---(?: [^ \t\r]|[ \t\r]*$)|From .*\d:\d\d")
+_CUTS = re.compile(r"diff -|Index: |---(?: [^ \t\r]|[ \t\r]*$)|From .*\d:\d\d|" + _DIFF_LINES)
 #: What git takes for a header where a message's text begins; after any other line no more.
 _IN_BODY = re.compile(r"(?:From|Date|Subject):|\[PATCH\](?:[ \t\r\n]|$)|>From[ \t\r\n]", re.IGNORECASE)
 
@@ -226,18 +232,36 @@ def mail_safe(message: str) -> str:
 def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Split a patch file into header block, message and diff, without decoding anything.
 
-    The diff starts where ``git am`` would start it.
+    The parts end where git's ``mailinfo`` ends them. The header ends at the first line that is no
+    header: an empty line, or one with blanks only, or text. The diff starts where ``git am``
+    starts it. If the header has CRLF line ends, a program has converted the whole file; then each
+    line loses its CR, as in ``git am`` without ``--keep-cr``.
     """
-    head, gap, rest = data.partition(b"\n\n")
-    if not gap:
-        head, rest = data, b""
+    if data.partition(b"\n")[0].endswith(b"\r"):
+        data = data.replace(b"\r\n", b"\n")
+    end = _header_end(data)
+    head, rest = data[:end].rstrip(b"\n"), data[end:]
     at = _DIFF_START.search(b"\n" + rest)
     if at is None:
         return head, rest, b""
     return head, rest[: at.start()], rest[at.start() :]
 
 
+def _header_end(data: bytes) -> int:
+    """Return the offset of the first byte behind the header block."""
+    match = _HEADER_BLOCK.match(data)
+    return match.end() if match else 0
+
+
+#: git's mailinfo.c: is_rfc2822_header() with continued lines. A line that starts with a blank continues the
+#: one above it, even if there is nothing else in it.
+_HEADER_BLOCK = re.compile(rb"(?:(?:>?From |[!-9;-~]+:)[^\n]*(?:\n[ \t][^\n]*)*(?:\n|$))*")
 _DIFF_START = re.compile(rb"\n(?=diff -|Index: |---(?: [^ \t\r\n]|[ \t\r]*\n))")
+_STRAY_DIFF = re.compile(rb"^(?:" + _DIFF_LINES.encode() + rb")", re.MULTILINE)
+#: git's mailsplit.c: is_from_line(), the start of another mail.
+_NEXT_MAIL = re.compile(rb"^From [^\n]*\d:\d\d", re.MULTILINE)
+_ONE_LINE_ENCODINGS = ("", "7bit", "8bit", "binary")
+_CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
 
 
 def parse(data: bytes, where: str) -> tuple[Header, bytes]:
@@ -246,7 +270,7 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     :param where: what to call it in an error.
     :raises FormatError: if it isn't a ``git format-patch`` mail in UTF-8.
     """
-    hint = "adopt it with `patchq import`, which rewrites it"
+    hint = _IMPORT
     if not data.startswith(b"From "):
         raise FormatError(f"{where} is not a git format-patch mail", hint=hint)
     head, body, diff = split_mail(data)
@@ -256,7 +280,9 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
             f"{MOST_HEAD} and {MOST_MESSAGE} are the most",
             hint="shorten it",
         )
+    _check_parts(data, body, diff, where=where)
     fields = _fields(head, where)
+    _check_fields(fields, where)
     try:
         author = _ident(fields["from"], fields["date"])
         subject = clean_subject(_decoded(fields["subject"]))
@@ -270,22 +296,77 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     return Header(author, clean_message(f"{subject}\n\n{message}")), diff
 
 
+def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
+    """Refuse a file that holds more than one mail, or a part of the diff in its message.
+
+    :raises FormatError: naming the line.
+    """
+    if match := _NEXT_MAIL.search(body) or _NEXT_MAIL.search(diff):
+        raise FormatError(
+            f"{where}:{_line_of(data, match[0])}: another mail begins here; a patch file is one mail",
+            hint="`patchq import` makes a patch of each mail",
+        )
+    if not diff and not data.endswith(b"\n"):
+        raise FormatError(
+            f"{where} ends in the middle of a line, and has no diff: it was cut short", hint="restore the file"
+        )
+    start = decode(body.lstrip(b"\n")[:100])
+    if _IN_BODY.match(start):
+        raise FormatError(
+            f"{where}: its message begins with {start.splitlines()[0]!r}, which `git am` takes for a header",
+            hint=_IMPORT,
+        )
+    if match := _STRAY_DIFF.search(body):
+        raise FormatError(
+            f"{where}:{_line_of(data, match[0])}: a part of a diff without the header of its file",
+            hint="put back its `diff --git` line, or indent the line if it belongs to the message",
+        )
+
+
+def _line_of(data: bytes, text: bytes) -> int:
+    """Return the number of the first line, from 1, that begins with ``text``."""
+    at = 0 if data.startswith(text) else data.find(b"\n" + text) + 1
+    return data.count(b"\n", 0, at) + 1
+
+
+def _check_fields(fields: dict[str, str], where: str) -> None:
+    """Refuse a mail whose body is encoded, and one whose trailers ended up in its header.
+
+    :raises FormatError: naming the header line.
+    """
+    encoding = fields.get("content-transfer-encoding", "").lower()
+    if encoding not in _ONE_LINE_ENCODINGS:
+        raise FormatError(f"{where}: its text is encoded ({encoding})", hint=_IMPORT)
+    kind = fields.get("content-type", "")
+    charset = _CHARSET.search(kind)
+    if kind and not kind.lower().startswith("text/plain"):
+        raise FormatError(f"{where}: its Content-Type is {kind.split(';')[0]}", hint=_IMPORT)
+    if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise FormatError(f"{where}: its charset is {charset[1]}", hint=_IMPORT)
+    for key in ("signed-off-by", *(name.lower() for name in OURS)):
+        if key in fields:
+            raise FormatError(
+                f"{where}: {key}: is in the mail header, where `git am` ignores it",
+                hint="put an empty line below Subject:",
+            )
+
+
 def _fields(head: bytes, where: str) -> dict[str, str]:
     try:
         lines = head.decode().split("\n")[1:]
     except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{where} is not UTF-8: {error}", hint="adopt it with `patchq import`, which rewrites it"
-        ) from None
+        raise FormatError(f"{where} is not UTF-8: {error}", hint=_IMPORT) from None
     fields: dict[str, str] = {}
     key = ""
     for line in lines:
         if line[:1] in (" ", "\t") and key:
-            fields[key] += "\n" + line
-        else:
-            key, _, value = line.partition(":")
-            key = key.lower()
-            fields.setdefault(key, value.strip(BLANKS))
+            fields[key] = (fields[key] + "\n" + line).rstrip(BLANKS)
+            continue
+        key, _, value = line.partition(":")
+        key = key.lower()
+        if key in fields and key in ("from", "date", "subject"):
+            raise FormatError(f"{where} has two {key.title()}: lines", hint="remove one of them")
+        fields.setdefault(key, value.strip(BLANKS))
     return fields
 
 
@@ -315,7 +396,7 @@ def _ident(sender: str, date: str) -> Ident:
     name = name.strip(BLANKS)
     if name[:1] == name[-1:] == '"' and len(name) > 1:
         name = re.sub(r"\\(.)", r"\1", name[1:-1])
-    when = _DATE.fullmatch(date.strip())
+    when = _DATE.fullmatch(" ".join(date.split()))
     if not when or when[2] not in _MONTHS:
         raise ValueError(f"Date: {date!r} is not an RFC 2822 date")
     from calendar import timegm
