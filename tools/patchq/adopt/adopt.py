@@ -16,7 +16,8 @@ from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
-from patchq.stacks.export import Entry, Exported, slug, unique, write_stack
+from patchq.stacks.export import Exported, slug, unique, write_stack
+from patchq.stacks.reconcile import Entry
 
 #: What ``--author`` is for those who adopt their own.
 ME = "me"

@@ -49,7 +49,8 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
 from patchq.project.stack import State, ledger_path, load_stack, pin_key
-from patchq.stacks.export import Entry, write_stack
+from patchq.stacks.export import write_stack
+from patchq.stacks.reconcile import Entry
 from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME, check_name
 

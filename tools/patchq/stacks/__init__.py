@@ -11,6 +11,8 @@ __all__ = [
     "fix",
     "memtree",
     "rangediff",
+    "reconcile",
+    "refit",
     "reorder",
     "siblings",
     "views",

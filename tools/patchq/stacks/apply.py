@@ -47,17 +47,20 @@ def apply(
     *,
     set_name: str = "",
     to: str = "",
+    before: str = "",
     offline: bool = False,
 ) -> list[StackResult]:
-    """Apply the stacks of a set, all or the named ones, up to patch ``to``.
+    """Apply the stacks of a set, all or the named ones.
 
+    :param to: the last patch to apply of its stack.
+    :param before: apply its stack up to the patch below this one.
     :raises ConflictError: if a patch of any stack doesn't apply; nothing has moved then.
     :raises EditedTreeError: if a worktree holds work that isn't in its stack.
     """
     with project.locked("apply"):
         set_name = project.choose_set(set_name)
         stacks = project.stacks(set_name, names)
-        stop = _find_stop(stacks, to)
+        stop = _find_stop(stacks, to, before)
         parents = {u.into[0] for s in stacks if (u := project.lock.upstreams[s.pin.upstream]).into}
         missing = [p for p in parents if names and p not in names and not project.worktree(p).exists]
         if missing:
@@ -70,18 +73,19 @@ def apply(
             heads = {name: look.head for name, look in zip(trees, looks, strict=True)}
         bases = bases_of(project, stacks, states, offline)
         plans = [
-            plan(project, stack, base, states[stack.pin.upstream], set_name, stop.get(stack.pin.upstream, ""))
+            plan(project, stack, base, states[stack.pin.upstream], set_name, count=stop.get(stack.pin.upstream))
             for stack, base in zip(stacks, bases, strict=True)
         ]
         _perform(project, plans, heads)
     return [p.result for p in plans]
 
 
-def _find_stop(stacks: Sequence[Stack], to: str) -> dict[str, str]:
-    if not to:
+def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
+    """Return how many patches to apply of the stack that has the named one."""
+    if not to and not before:
         return {}
-    stack, name = find_patch(list(stacks), to)
-    return {stack.pin.upstream: name}
+    stack, name = find_patch(list(stacks), to or before)
+    return {stack.pin.upstream: stack.names.index(name) + bool(to)}
 
 
 def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
@@ -100,12 +104,15 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
     return [known[s.pin.upstream] for s in stacks]
 
 
-def plan(project: Project, stack: Stack, base: Base, before: State | None, set_name: str, to: str = "") -> Plan:
-    """Commits for a stack, in the store only; what is unchanged since ``before`` is reused.
+def plan(
+    project: Project, stack: Stack, base: Base, before: State | None, set_name: str, *, count: int | None = None
+) -> Plan:
+    """Make commits for a stack, in the store only; what is unchanged since ``before`` is reused.
 
+    :param count: how many patches, from the bottom; None for all.
     :raises ConflictError: for the first patch that doesn't apply.
     """
-    names = stack.names[: stack.names.index(to) + 1] if to else stack.names
+    names = stack.names[:count]
     reused = _reuse(stack, names, base, before)
     fresh: list[Remembered] = []
     incoming: list[Incoming] = []

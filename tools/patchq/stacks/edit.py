@@ -20,7 +20,8 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
 from patchq.stacks.apply import bases_of, current, plan
-from patchq.stacks.export import Entry, Exported, write_stack
+from patchq.stacks.export import Exported, take_edits, write_stack
+from patchq.stacks.reconcile import Entry, entries_of
 from patchq.stacks.reorder import reorder
 from patchq.system import fsio
 from patchq.system.paths import check_name
@@ -43,20 +44,27 @@ def user_ident(project: Project, author: str = "") -> Ident:
 
 
 def new(
-    project: Project, upstream: str, name: str, *, message: str = "", topic: str = "", proof: str = "",
-    author: str = "", signoff: bool = False,
-) -> Exported:  # fmt: skip
-    """Make a patch of what was edited in the worktree, on top of the stack; empty if nothing was.
+    project: Project,
+    upstream: str,
+    name: str,
+    *,
+    message: str = "",
+    topic: str = "",
+    proof: str = "",
+    author: str = "",
+    signoff: bool = False,
+    allow_empty: bool = False,
+) -> Exported:
+    """Make a patch of what was edited in the worktree, on top of the applied patches.
 
-    :raises UserError: for a name that is taken or isn't one.
+    :param allow_empty: make one that changes nothing if nothing was edited.
+    :raises UserError: for a name that is taken or isn't one, or if nothing was edited.
     """
     check_name(name, "a patch")
     with project.locked("new"):
         stack, state = current(project, upstream)
         if name in stack.names:
             raise UserError(f"{upstream} has a patch {name} already", hint=f"`patchq export --amend {name}` adds to it")
-        if len(state.patches) < len(stack.names):
-            raise UserError(f"{upstream} is not wholly applied", hint=f"`patchq apply {upstream}`")
         worktree = project.worktree(upstream)
         head = worktree.head()
         if head != state.tip:
@@ -64,14 +72,16 @@ def new(
                 f"{upstream}: the worktree has commits that are not in the stack",
                 hint=f"`patchq export {upstream}` first",
             )
+        tree = worktree.snapshot()
+        if tree == state.tree and not allow_empty:
+            raise UserError(
+                f"{upstream}: nothing was edited, so {name} would change nothing",
+                hint=f"edit files in {worktree.path} first, or `--allow-empty`",
+            )
         ident = user_ident(project, author)
         text = with_trailers(message or name.replace("-", " ").capitalize(), topic, proof, ident if signoff else None)
-        tree = worktree.snapshot()
-        commits = [*_entries(project.store, state), Entry(name, _info(project.store, tree, state.tip, ident, text))]
-        change = Change("new", f"new {upstream}/{name}")
-        result = write_stack(project, change, stack, state, commits, head, adopt=True)
-        project.journal.perform(change)
-        return result
+        entries = [*entries_of(project.store, state), Entry(name, _info(project.store, tree, state.tip, ident, text))]
+        return take_edits(project, stack, state, head, entries, Change("new", f"new {upstream}/{name}"))
 
 
 def with_trailers(message: str, topic: str, proof: str, signer: Ident | None) -> str:
@@ -87,11 +97,6 @@ def with_trailers(message: str, topic: str, proof: str, signer: Ident | None) ->
 def _info(store: Git, tree: TreeId, parent: CommitId, author: Ident, message: str) -> CommitInfo:
     commit = store.commit_tree(tree, [parent], author, mail_safe(message))
     return CommitInfo(commit, tree, (parent,), author, message)
-
-
-def _entries(store: Git, state: State) -> list[Entry]:
-    commits = store.log(f"{state.base}..{state.tip}") if state.patches else []
-    return [Entry(p.applied.name, c) for p, c in zip(state.patches, commits, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
     head = worktree.refuse_edits(before.tip if before else None).head if same else worktree.head()
     base = bases_of(project, [stack], {upstream: before}, offline)[0]
     state = plan(project, stack, base, before, set_name).after
-    return Loaded(stack, state, _entries(project.store, state), head, same and head is not None)
+    return Loaded(stack, state, entries_of(project.store, state), head, same and head is not None)
 
 
 def _rewrite(project: Project, loaded: Loaded, entries: Sequence[Entry], change: Change, moved: str) -> Exported:
@@ -156,7 +161,8 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
         try:
             loaded = load(project, stack, set_name)
         except ConflictError as error:
-            if all(c.patch != name for c in error.conflicts):
+            broken = [stack.names.index(c.patch) for c in error.conflicts if c.patch in stack.names]
+            if not broken or stack.names.index(name) < min(broken):
                 raise
             rest = [n for n in stack.names if n != name]
             change.files[stack.relative(project.layout, name)] = None
@@ -164,7 +170,12 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
             _note_withdrawn(project, change, stack, name, "", why)
             project.journal.perform(change)
             return Exported(
-                stack.pin.upstream, (), (), (name,), len(rest), ("it did not apply; the others are as they were",)
+                stack.pin.upstream,
+                (),
+                (),
+                (name,),
+                len(rest),
+                ("the stack did not apply from there on; the other files are as they were",),
             )
         [gone] = [e for e in loaded.entries if e.name == name]
         _note_withdrawn(project, change, stack, name, gone.commit.commit, why)

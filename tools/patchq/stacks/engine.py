@@ -146,9 +146,7 @@ class Engine:
         return ConflictError(
             f"{self.upstream}: {first.patch} doesn't apply: {first.path}: {first.reason}; nothing was changed",
             conflicts,
-            hint=hint
-            or f"`patchq apply {self.upstream} --to PATCH` stops before it; change the file in the worktree, "
-            f"`patchq new`, then `patchq drop {first.patch}`",
+            hint=hint or f"`patchq apply {self.upstream} --fix {first.patch}` makes edits of it, for you to finish",
         )
 
     # By git

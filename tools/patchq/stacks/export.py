@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
+from patchq.errors import Conflict, ConflictError, EditedTreeError, FormatError, UserError
 from patchq.formats.header import Header, mail_safe
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.series import SUFFIX
@@ -16,22 +17,16 @@ from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
+from patchq.git.worktree import branch_of
 from patchq.names import AppliedPatch, CommitId
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
 from patchq.stacks.apply import add_move, current
+from patchq.stacks.reconcile import Entry, entries_of, reconcile, split_series
 from patchq.system import fsio
 
 _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A commit that is to be a patch of this name (empty: one is to be found)."""
-
-    name: str
-    commit: CommitInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +68,14 @@ def unique(name: str, taken: Sequence[str]) -> str:
 def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
     """Write the worktree's commits back to the stack.
 
-    :param amend: the patch that uncommitted edits are folded into.
+    What changed on disk since the stack was applied is merged in. Patches after the last applied
+    one stay as they are.
+
+    :param amend: the patch that uncommitted edits are folded into; the first one that isn't applied is replaced by
+        them, under its author and message.
     :raises EditedTreeError: if there are edits and ``amend`` doesn't say where they belong.
-    :raises ConflictError: if a fixup can't be folded into its patch.
+    :raises ConflictError: if a fixup can't be folded into its patch, or a merge with the files on disk conflicts.
+    :raises UserError: if the files on disk and the worktree changed the same patch.
     """
     with project.locked("export"):
         stack, state = current(project, upstream)
@@ -88,35 +88,81 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
         assert head
         if status.untracked and not amend:
             project.say(f"{upstream}: not in any patch: {', '.join(status.untracked[:5])}")
-        if len(state.patches) < len(stack.names):
-            raise UserError(
-                f"{upstream} is applied only up to {state.patches[-1].applied.name if state.patches else 'its base'}",
-                hint=f"`patchq apply {upstream}` first; export writes whole stacks",
-            )
         commits = _commits(project.store, state, head, upstream)
-        adopted = False
-        if amend:
-            if amend not in stack.names:
-                raise UserError(f"no patch {amend} in {upstream}", hint=f"`patchq list {upstream}` names them")
-            tree = worktree.snapshot()
-            if tree == project.store.tree_of([head])[0]:
-                raise UserError(f"{upstream}: there are no edits to put into {amend}", hint="edit the worktree first")
-            subject = stack.load(amend)[0].subject
-            author, message = commits[-1].author, f"fixup! {subject}\n"
-            fixup = project.store.commit_tree(tree, [head], author, message)
-            commits.append(CommitInfo(fixup, tree, (head,), author, message))
-            adopted = True
-        entries = fold(project.store, upstream, state.base, name_commits(stack, state, commits))
-        if adopted and entries and entries[-1].commit.tree != commits[-1].tree:
+        entries = name_commits(project.store, stack, state, commits)
+        if not amend:
+            found = reconcile(project, stack, state, entries, edits=False)
+            folded = fold(project.store, upstream, state.base, found.entries)
+            change = Change("export", f"export {upstream}")
+            result = write_stack(project, change, stack, state, folded, head, rest=found.rest)
+            project.journal.perform(change)
+            return result
+        entries.append(_amendment(project, stack, state, amend, head))
+        return take_edits(project, stack, state, head, entries, Change("export", f"export {upstream}"))
+
+
+def _amendment(project: Project, stack: Stack, state: State, name: str, head: CommitId) -> Entry:
+    """Make a commit of the worktree's edits: a fixup of a patch, or the first patch that isn't applied."""
+    upstream = stack.pin.upstream
+    if name not in stack.names:
+        raise UserError(f"no patch {name} in {upstream}", hint=f"`patchq list {upstream}` names them")
+    front, rest = split_series(stack, state)
+    if name in rest[1:]:
+        raise UserError(
+            f"{upstream}: {name} is not applied, nor is {rest[0]} before it",
+            hint=f"`patchq apply {upstream} --fix {name}` applies what comes before it",
+        )
+    tree = project.worktree(upstream).snapshot()
+    if tree == project.store.tree_of([head])[0]:
+        raise UserError(f"{upstream}: there are no edits to put into {name}", hint="edit the worktree first")
+    header = stack.load(name)[0]
+    author, message = header.author, header.message
+    if name in front:
+        message = f"fixup! {header.subject}\n"
+    commit = project.store.commit_tree(tree, [head], author, message)
+    return Entry("" if name in front else name, CommitInfo(commit, tree, (head,), author, message))
+
+
+def take_edits(
+    project: Project, stack: Stack, state: State, head: CommitId, entries: Sequence[Entry], change: Change
+) -> Exported:
+    """Write a stack whose last entry is made of the worktree's edits.
+
+    If the stack changed on disk, the edits become a commit of the worktree first, by an operation
+    of its own: the worktree then moves on as one without edits, and a kill in between leaves them
+    in that commit.
+    """
+    upstream, edits = stack.pin.upstream, entries[-1].commit
+    found = reconcile(project, stack, state, entries, edits=all_applied(state, entries[:-1]))
+    folded = fold(project.store, upstream, state.base, found.entries)
+    rest = tuple(name for name in found.rest if name != entries[-1].name)
+    tip_tree = folded[-1].commit.tree
+    if not found.merged:
+        if tip_tree != edits.tree:
             raise ConflictError(
-                f"{upstream}: the edits can't be put into {amend} without changing what the stack gives",
-                [Conflict(upstream, amend, "", "folded tree differs")],
+                f"{upstream}: the edits can't be put there without changing what the stack gives",
+                [Conflict(upstream, entries[-1].name, "", "folded tree differs")],
                 hint="make a patch of them: `patchq new`",
             )
-        change = Change("export", f"export {upstream}")
-        result = write_stack(project, change, stack, state, entries, head, adopt=adopted)
+        result = write_stack(project, change, stack, state, folded, head, rest=rest, adopt=True)
         project.journal.perform(change)
         return result
+    result = write_stack(project, change, stack, state, folded, edits.commit, rest=rest)
+    project.journal.perform(
+        Change(
+            change.verb,
+            f"commit the edits of {upstream}",
+            refs=[(branch_of(upstream), head, edits.commit)],
+            trees=[TreeMove(upstream, head, edits.commit, True)],
+        )
+    )
+    project.journal.perform(change)
+    return replace(result, notes=(*result.notes, "merged with the stack on disk, which changed since it was applied"))
+
+
+def all_applied(state: State, entries: Sequence[Entry]) -> bool:
+    """Return whether the entries are the applied patches themselves."""
+    return [e.commit.commit for e in entries] == [p.applied.commit for p in state.patches]
 
 
 def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[CommitInfo]:
@@ -139,15 +185,19 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
     return commits
 
 
-def name_commits(stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[Entry]:
+def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[Entry]:
     """Find each commit's patch: by id, else by author and date (they survive amending), else by subject.
 
-    A commit that matches none is new, and named after its subject.
+    The applied patches are compared as they were applied, whatever lies on disk now. A patch that
+    isn't applied is found by author, date and subject only. A commit that matches none is new, and
+    named after its subject.
     """
     by_commit = {p.applied.commit: p.applied.name for p in state.patches}
     named: dict[CommitId, str] = {c.commit: by_commit[c.commit] for c in commits if c.commit in by_commit}
-    left = [n for n in stack.names if n not in named.values()]
-    headers = {n: stack.load(n)[0] for n in left}
+    headers: dict[str, Header] = {}
+    if len(named) < len(commits):
+        headers = {e.name: Header(e.commit.author, e.commit.message) for e in entries_of(store, state)}
+    left = [name for name in headers if name not in named.values()]
     for same in (_same_author_and_subject, _same_author, _same_subject):
         for commit in commits:
             if commit.commit in named or _FOLD.match(commit.message):
@@ -156,7 +206,13 @@ def name_commits(stack: Stack, state: State, commits: Sequence[CommitInfo]) -> l
             if found:
                 named[commit.commit] = found[0]
                 left.remove(found[0])
-    taken = [*stack.names]
+    for name in split_series(stack, state)[1] if len(named) < len(commits) else ():
+        with suppress(FormatError):
+            header = stack.load(name)[0]
+            same_commits = [c for c in commits if c.commit not in named and _same_author_and_subject(header, c)]
+            if same_commits:
+                named[same_commits[0].commit] = name
+    taken = list(dict.fromkeys([*stack.names, *by_commit.values()]))
     entries = []
     for commit in commits:
         name = named.get(commit.commit, "")
@@ -235,6 +291,7 @@ def write_stack(
     entries: Sequence[Entry],
     head: CommitId | None,
     *,
+    rest: Sequence[str] = (),
     adopt: bool = False,
     move: bool = True,
     made: Collection[str] = (),
@@ -242,6 +299,7 @@ def write_stack(
     """Plan the patch files, series, state and worktree for a stack of these commits.
 
     :param head: where the worktree is now.
+    :param rest: patches after these; their files stay as they are.
     :param adopt: the files hold the new tip already, as edits.
     :param move: take the worktree along (it is at the old tip).
     :param made: names of patches whose entries are commits in their places already, with the diff that they had:
@@ -271,6 +329,7 @@ def write_stack(
             (written if before is not None else added).append(applied.name)
         remembered.append(remember(stack, applied, mail))
     names = [a.name for a in done]
+    names += [name for name in rest if name not in names]
     kept = set(names)
     removed = [n for n in stack.names if n not in kept]
     for name in removed:

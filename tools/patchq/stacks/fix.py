@@ -12,7 +12,8 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import find_patch, load_stack
 from patchq.stacks.edit import load, user_ident
-from patchq.stacks.export import Entry, Exported, write_stack
+from patchq.stacks.export import Exported, write_stack
+from patchq.stacks.reconcile import Entry
 
 
 @dataclass(frozen=True, slots=True)

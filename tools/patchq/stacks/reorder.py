@@ -12,7 +12,7 @@ from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.stacks.export import Entry
+from patchq.stacks.reconcile import Entry
 
 _REF = b"refs/patchq/scratch/reorder"
 #: Fewer in a row are merged like their neighbours: each import is a pack of its own in the store.

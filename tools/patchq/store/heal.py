@@ -131,11 +131,11 @@ def _replay(project: Project, upstream: str) -> str:
     if not state or not pin:
         return f"{upstream}: not applied as the lock has it"
     stack = load_stack(project.layout, pin)
-    last = state.patches[-1].applied.name if state.patches else ""
-    if last and last not in stack.names:
+    applied = tuple(p.applied.name for p in state.patches)
+    if stack.names[: len(applied)] != applied:
         return f"{upstream}: its stack was changed since it was applied"
     try:
-        plan(project, stack, Base(pin, state.base, state.source), None, state.set_name, last)
+        plan(project, stack, Base(pin, state.base, state.source), None, state.set_name, count=len(applied))
     except PatchqError as error:
         return f"{upstream}: its patches can't be replayed: {error.message}"
     return f"{upstream}: its patches' commits were written again"

@@ -6,24 +6,33 @@ import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import StackResult
 
 
 @click.command("apply")
 @click.argument("names", nargs=-1)
-@click.option("--to", default="", metavar="PATCH", help="Stop after this patch.")
+@click.option("--to", default="", metavar="PATCH", help="Last patch to apply.")
+@click.option("--fix", default="", metavar="PATCH", help="Patch to put into the worktree with fuzz, as edits.")
 @click.option(
     "--from-bundle", "bundle", type=click.Path(path_type=Path), metavar="FILE", help="Of a bundle, without a network."
 )
 @set_option
 @offline_option
 @json_option
-def command(names: tuple[str, ...], to: str, bundle: Path | None, set_name: str, offline: bool, as_json: bool) -> None:
+def command(
+    names: tuple[str, ...], to: str, fix: str, bundle: Path | None, set_name: str, offline: bool, as_json: bool
+) -> None:
     """Apply the stacks, all of them or none.
 
     One commit a patch in .patchq/trees, exactly: never with fuzz. Only what changed is done again.
     """
     from patchq.stacks.apply import apply
 
+    if fix:
+        if to or bundle or len(names) > 1:
+            raise click.UsageError("--fix takes one patch, and goes with neither --to nor --from-bundle")
+        _fix(f"{names[0]}/{fix}" if names else fix, set_name=set_name, offline=offline, as_json=as_json)
+        return
     if bundle:
         from patchq.store.bundle import apply_bundle
 
@@ -35,18 +44,7 @@ def command(names: tuple[str, ...], to: str, bundle: Path | None, set_name: str,
     else:
         results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
     if as_json:
-        emit("apply", {"stacks": [
-            {
-                "upstream": r.upstream, "ref": r.ref, "source": r.source, "base": r.base, "tip": r.tip, "tree": r.tree,
-                "changed": r.changed, "total": r.total,
-                "patches": [
-                    {"name": p.name, "commit": p.commit, "outcome": p.outcome,
-                     "offsets": [{"path": o.path, "hunk": o.hunk, "lines": o.lines} for o in p.offsets]}
-                    for p in r.patches
-                ],
-            }
-            for r in results
-        ]})  # fmt: skip
+        emit("apply", {"stacks": [_stack(r) for r in results]})
         return
     for r in results:
         plural = "patch" if r.total == 1 else "patches"
@@ -56,3 +54,46 @@ def command(names: tuple[str, ...], to: str, bundle: Path | None, set_name: str,
         for p in r.patches:
             for o in p.offsets:
                 echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
+
+
+def _stack(result: StackResult) -> dict[str, object]:
+    patches = []
+    for patch in result.patches:
+        offsets = [{"path": o.path, "hunk": o.hunk, "lines": o.lines} for o in patch.offsets]
+        patches.append({"name": patch.name, "commit": patch.commit, "outcome": patch.outcome, "offsets": offsets})
+    return {
+        "upstream": result.upstream,
+        "ref": result.ref,
+        "source": result.source,
+        "base": result.base,
+        "tip": result.tip,
+        "tree": result.tree,
+        "changed": result.changed,
+        "total": result.total,
+        "patches": patches,
+    }
+
+
+def _fix(patch: str, *, set_name: str, offline: bool, as_json: bool) -> None:
+    from patchq.stacks.refit import refit
+
+    found = refit(open_project(as_json), patch, set_name=set_name, offline=offline)
+    if as_json:
+        fix = {
+            "upstream": found.upstream,
+            "patch": found.patch,
+            "worktree": found.worktree,
+            "edited": list(found.edited),
+            "rejected": list(found.rejected),
+            "difference": found.difference,
+        }
+        emit("apply", {"stacks": [_stack(r) for r in found.applied], "fix": fix})
+        return
+    echo(f"{found.upstream}: applied the patches before {found.patch}; its changes are edits in {found.worktree}")
+    for path in found.edited:
+        echo(f"  edited: {path}")
+    for path in found.rejected:
+        echo(f"  fits nowhere, make it by hand: {path}")
+    if found.difference:
+        echo(found.difference)
+    echo(f"next: look at the edits, finish them, then `patchq export {found.upstream} --amend {found.patch}`")

@@ -13,18 +13,35 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.option("--proof", default="", metavar="PATH", help="Its Proof:, a test under tests/stacks/.")
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
 @click.option("--signoff", "-s", is_flag=True, help="Sign off as its author.")
+@click.option("--allow-empty", is_flag=True, help="Make a patch that changes nothing.")
 @json_option
 def command(
-    upstream: str, name: str, message: str, topic: str, proof: str, author: str, signoff: bool, as_json: bool
+    upstream: str,
+    name: str,
+    message: str,
+    topic: str,
+    proof: str,
+    author: str,
+    signoff: bool,
+    allow_empty: bool,
+    as_json: bool,
 ) -> None:
     """Make a patch of your edits.
 
-    Of everything edited and added in the worktree of UPSTREAM, on top of its stack; an empty one
-    where nothing was.
+    The patch holds everything edited and added in the worktree of UPSTREAM. It goes on top of the
+    applied patches; those after them stay behind it.
     """
     from patchq.stacks.edit import new
 
     result = new(
-        open_project(as_json), upstream, name, message=message, topic=topic, proof=proof, author=author, signoff=signoff
+        open_project(as_json),
+        upstream,
+        name,
+        message=message,
+        topic=topic,
+        proof=proof,
+        author=author,
+        signoff=signoff,
+        allow_empty=allow_empty,
     )
     show_exported(result, as_json, "new")

@@ -1,0 +1,216 @@
+"""Merge a worktree's commits with a stack whose files changed since it was applied.
+
+A colleague's change arrives on disk (`git pull`) while the worktree still has the old stack. The
+verbs that write the stack merge three ways: the applied stack, the files on disk, the worktree.
+What both sides changed is refused; an older version is never written over a newer one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import ConflictError, UserError
+from patchq.git.objects import CommitInfo
+from patchq.git.replay import pick
+from patchq.git.repository import Git
+from patchq.names import CommitId, TreeId
+from patchq.project.project import Project
+from patchq.project.stack import Stack, State, pin_key
+from patchq.sources.pins import Base
+from patchq.stacks.apply import plan
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A commit that is to become the patch ``name``; an empty name is found later."""
+
+    name: str
+    commit: CommitInfo
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reconciled:
+    """The stack to write.
+
+    :ivar entries: the applied part, in order.
+    :ivar rest: patches on disk that come after the last applied one; their files stay as they are.
+    :ivar merged: the files on disk had changed, so the entries are not the worktree's own commits.
+    """
+
+    entries: tuple[Entry, ...]
+    rest: tuple[str, ...]
+    merged: bool
+
+
+def entries_of(store: Git, state: State) -> list[Entry]:
+    """Return the applied patches with their commits."""
+    commits = store.log(f"{state.base}..{state.tip}") if state.patches else []
+    return [Entry(p.applied.name, commit) for p, commit in zip(state.patches, commits, strict=True)]
+
+
+def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
+    """Split the series into what the worktree has applied, and the patches after that.
+
+    A patch that a colleague put between applied ones belongs to the first part.
+    """
+    applied = {p.applied.name for p in state.patches}
+    end = max((n for n, name in enumerate(stack.names, 1) if name in applied), default=0)
+    return list(stack.names[:end]), list(stack.names[end:])
+
+
+def reconcile(project: Project, stack: Stack, state: State, worktree: Sequence[Entry], *, edits: bool) -> Reconciled:
+    """Merge the worktree's patches with those on disk.
+
+    :param worktree: the patches as the worktree's commits have them; fixups are still apart.
+    :param edits: the last entry is made of uncommitted edits, and the others are as applied.
+    :raises UserError: if both sides changed a patch or the order, or the pin is another one now.
+    :raises ConflictError: if a patch on disk doesn't apply, or one doesn't merge onto those below it.
+    """
+    upstream = stack.pin.upstream
+    hint = _aside(project, upstream, state.tip, edits=edits)
+    if state.pin_key != pin_key(stack.pin):
+        raise UserError(
+            f"{upstream} {stack.pin.ref} is pinned to another commit than the applied one",
+            hint=hint,
+        )
+    front, rest = split_series(stack, state)
+    changed = _changed_on_disk(stack, state, front)
+    if not changed and front == [p.applied.name for p in state.patches]:
+        return Reconciled(entries=tuple(worktree), rest=tuple(rest), merged=False)
+    base = Base(stack.pin, state.base, state.source)
+    disk = _planned(project, stack, base, state, front)
+    applied = entries_of(project.store, state)
+    chosen = _choose(project, stack, applied, disk, worktree, changed_on_disk=changed, hint=hint)
+    entries = _carry(project.store, upstream, state.base, chosen, hint=hint)
+    return Reconciled(entries=tuple(entries), rest=tuple(rest), merged=True)
+
+
+def _changed_on_disk(stack: Stack, state: State, front: Sequence[str]) -> set[str]:
+    """Return the applied patches whose files have another content now."""
+    before = {p.applied.name: p.sha256 for p in state.patches}
+    return {name for name in front if name in before and hashlib.sha256(stack.read(name)).hexdigest() != before[name]}
+
+
+def _planned(project: Project, stack: Stack, base: Base, state: State, front: Sequence[str]) -> list[Entry]:
+    if not front:
+        return []
+    after = plan(project, stack, base, state, state.set_name, count=len(front)).after
+    return entries_of(project.store, after)
+
+
+def _choose(
+    project: Project,
+    stack: Stack,
+    applied: Sequence[Entry],
+    disk: Sequence[Entry],
+    worktree: Sequence[Entry],
+    *,
+    changed_on_disk: set[str],
+    hint: str,
+) -> list[Entry]:
+    """Choose each patch's version and the order, from both sides' changes since ``applied``."""
+    before = {e.name: e for e in applied}
+    there = {e.name: e for e in disk}
+    here = {e.name: e for e in worktree if e.name}
+    changed_here = _changed(project.store, before, here)
+    both = []
+    for name in before:
+        gone_there, gone_here = name not in there, name not in here
+        touched_there = name in changed_on_disk or gone_there
+        touched_here = name in changed_here or gone_here
+        if touched_there and touched_here and not (gone_there and gone_here):
+            both.append(name)
+    both += [name for name in here if name in there and name not in before]
+    if both:
+        raise UserError(
+            f"{stack.pin.upstream}: {', '.join(both)} changed both on disk and in the worktree since it was applied",
+            hint=hint,
+        )
+    gone = {name for name in before if name not in there or name not in here}
+    order = _merge_orders(before=list(before), disk=list(there), worktree=list(here))
+    if order is None:
+        raise UserError(
+            f"{stack.pin.upstream}: the order of the patches changed both on disk and in the worktree",
+            hint=hint,
+        )
+    chosen = []
+    for name in order:
+        if name not in gone:
+            chosen.append(here[name] if name in changed_here or name not in there else there[name])
+    # Fixups come last; they are folded afterwards.
+    return chosen + [e for e in worktree if not e.name]
+
+
+def _changed(store: Git, before: dict[str, Entry], here: dict[str, Entry]) -> set[str]:
+    """Return the patches that the worktree's commits changed: the diff, the message or the author."""
+    others = [name for name, e in here.items() if name in before and e.commit.commit != before[name].commit.commit]
+    ours = store.patch_ids_of([here[name].commit.commit for name in others])
+    theirs = store.patch_ids_of([before[name].commit.commit for name in others])
+    found = set()
+    for name, new, old in zip(others, ours, theirs, strict=True):
+        one, other = here[name].commit, before[name].commit
+        if new != old or one.message != other.message or one.author != other.author:
+            found.add(name)
+    return found
+
+
+def _merge_orders(*, before: list[str], disk: list[str], worktree: list[str]) -> list[str] | None:
+    """Merge two orders of the same patches; what one side added stays behind its neighbour.
+
+    :returns: None if both sides moved patches.
+    """
+    kept = [name for name in before if name in disk and name in worktree]
+    on_disk = [name for name in disk if name in kept]
+    in_worktree = [name for name in worktree if name in kept]
+    if on_disk in (kept, in_worktree):
+        return _with_added(worktree, disk, before)
+    if in_worktree == kept:
+        return _with_added(disk, worktree, before)
+    return None
+
+
+def _with_added(order: list[str], other: Sequence[str], before: Sequence[str]) -> list[str]:
+    """Put what only ``other`` has behind the patch that it follows there."""
+    found = list(order)
+    for at, name in enumerate(other):
+        if name in found or name in before:
+            continue
+        above = [n for n in other[:at] if n in found]
+        found.insert(found.index(above[-1]) + 1 if above else 0, name)
+    return found
+
+
+def _carry(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry], *, hint: str) -> list[Entry]:
+    """Carry each patch onto the one below it, in the store."""
+    parents = [e.commit.parents[0] for e in entries]
+    trees = dict(zip(parents, store.tree_of(parents), strict=True)) if parents else {}
+    onto: TreeId = store.tree_of([base])[0]
+    tip, found = base, []
+    for entry in entries:
+        name = entry.name or entry.commit.message.split("\n", 1)[0]
+        try:
+            onto = pick(store, upstream, name, trees[entry.commit.parents[0]], entry.commit.tree, onto)
+        except ConflictError as error:
+            error.message = f"{error.message}; the stack changed on disk since it was applied"
+            error.hint = hint
+            raise
+        parents_now = (tip,)
+        tip = store.commit_tree(onto, [tip], entry.commit.author, entry.commit.message)
+        found.append(Entry(entry.name, replace(entry.commit, commit=tip, tree=onto, parents=parents_now)))
+    return found
+
+
+def _aside(project: Project, upstream: str, tip: CommitId, *, edits: bool) -> str:
+    """Return the commands that put the stack on disk under the worktree's own work."""
+    tree = f"git -C {project.worktree(upstream).path}"
+    if edits:
+        return (
+            f"`{tree} stash -u && patchq apply {upstream} && {tree} stash pop`, resolve what conflicts, and run the "
+            "command again"
+        )
+    return (
+        f"`{tree} branch -f mine && {tree} reset --hard {tip} && patchq apply {upstream} && "
+        f"{tree} cherry-pick {tip}..mine`, resolve what conflicts, and run the command again"
+    )

@@ -1,0 +1,124 @@
+"""Put a patch that doesn't apply into the worktree, as edits to be finished by hand.
+
+git applies each hunk with less context than it has (fuzz), which :mod:`patchq.stacks.engine`
+never does: the result is a proposal. It becomes the patch by ``export --amend``, which keeps its
+author and message.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats import diff
+from patchq.git.worktree import Worktree
+from patchq.names import StackResult, show_path
+from patchq.project.project import Project
+from patchq.project.stack import find_patch
+from patchq.stacks.apply import apply
+from patchq.system import fsio, runner
+
+_REJECTED = ".rej"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refit:
+    """What of a patch is in the worktree now.
+
+    :ivar edited: paths that the patch's hunks changed.
+    :ivar rejected: files, relative to the project, with the hunks that fit nowhere; each has the changed path's name.
+    :ivar difference: unified diff from the patch as it is written to what the worktree holds of it.
+    """
+
+    upstream: str
+    patch: str
+    applied: tuple[StackResult, ...]
+    worktree: str
+    edited: tuple[str, ...]
+    rejected: tuple[str, ...]
+    difference: str
+
+
+def refit(project: Project, patch: str, *, set_name: str = "", offline: bool = False) -> Refit:
+    """Apply what comes before a patch, and put the patch into the worktree as edits.
+
+    :raises EditedTreeError: if the worktree holds edits already.
+    :raises ConflictError: if a patch before it doesn't apply.
+    :raises UserError: if its file holds no diff that git can read.
+    """
+    set_name = project.choose_set(set_name)
+    stack, name = find_patch(project.stacks(set_name), patch)
+    upstream = stack.pin.upstream
+    _, text = stack.load(name)
+    applied = apply(project, [upstream], set_name=set_name, before=f"{upstream}/{name}", offline=offline)
+    with project.locked("apply"):
+        worktree = project.worktree(upstream)
+        worktree.refuse_edits(applied[0].tip, untracked=True)
+        _apply_with_fuzz(worktree, text, name)
+        rejected = _put_aside(project, worktree, name)
+        edited = worktree.status()
+        now = worktree.git.run("diff", "--full-index", "--no-ext-diff", "HEAD")
+        return Refit(
+            upstream=upstream,
+            patch=name,
+            applied=tuple(applied),
+            worktree=str(worktree.path),
+            edited=(*edited.edited, *edited.untracked),
+            rejected=tuple(rejected),
+            difference=_compare(text, now),
+        )
+
+
+def _apply_with_fuzz(worktree: Worktree, text: bytes, name: str) -> None:
+    argv = ["apply", "--reject", "--recount", "--whitespace=nowarn", f"-C{_least_context(text, name)}", "-"]
+    try:
+        worktree.git.run(*argv, data=text, ok_codes=(0, 1))
+    except runner.CommandError as error:
+        raise UserError(
+            f"{name} can't be put into the worktree: {error.said}",
+            hint=f"make the change in {worktree.path}, then `patchq export {worktree.upstream} --amend {name}`",
+        ) from None
+
+
+def _least_context(text: bytes, name: str) -> int:
+    """Return how many lines of context must match on each side of a change.
+
+    None are needed where every hunk removes a line, which then says where it belongs. A hunk that
+    only adds would fit anywhere.
+    """
+    try:
+        files = diff.parse(text, name)
+    except diff.Unsupported:
+        return 1
+    only_adds = any(len(hunk.old) == hunk.context for file in files for hunk in file.hunks)
+    return 1 if only_adds else 0
+
+
+def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:
+    """Move the hunks that git rejected out of the worktree; return where they are."""
+    folder = project.layout.private / "rejected" / worktree.upstream / name
+    if folder.exists():
+        fsio.remove_folder(folder)
+    listed = worktree.git.run("ls-files", "--others", "-z").split(b"\0")
+    found = []
+    for path in (os.fsdecode(p) for p in listed if p.endswith(_REJECTED.encode())):
+        target = folder / Path(path)
+        fsio.make_folder(target.parent)
+        fsio.rename(worktree.path / path, target)
+        found.append(target.relative_to(project.layout.root).as_posix())
+    return found
+
+
+def _compare(before: bytes, after: bytes) -> str:
+    """Return a unified diff of two diffs, without the ids of their blobs."""
+    sides = [_lines(before), _lines(after)]
+    return "\n".join(difflib.unified_diff(*sides, "the patch", "the worktree", lineterm="", n=3))
+
+
+def _lines(text: bytes) -> Sequence[str]:
+    lines = (show_path(line) for line in text.split(b"\n"))
+    return [line for line in lines if not line.startswith("index ")]
