@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -216,9 +217,19 @@ class Worktree:
             hint=f"move that file out of {self.path} and run the command again",
         )
 
-    def rehearse(self, old: CommitId | None, new: CommitId) -> None:
+    def can_move(self, old: CommitId, new: CommitId) -> bool:
+        """Return whether :meth:`checkout` would go through as the files are now."""
+        self.git.run("update-index", "--refresh", ok_codes=(0, 1))
+        try:
+            self.git.run("read-tree", "-n", "-m", "-u", old, new)
+        except runner.CommandError:
+            return False
+        return True
+
+    def rehearse(self, old: CommitId | None, new: CommitId, *, adopted: bool = False) -> None:
         """Check that :meth:`checkout` will go through, before anything else of a change moves.
 
+        :param adopted: the files hold ``old`` as edits, and the index will be moved there first.
         :raises EditedTreeError: if a file that nobody committed is in the way.
         :raises FormatError: if ``new`` has a path that git, here or on another system, doesn't write out.
         """
@@ -228,6 +239,10 @@ class Worktree:
             nowhere = {"GIT_INDEX_FILE": str(self.store.folder / "index.none")}
             with writable.told(self.upstream):
                 self.store.run("read-tree", "-n", new, env=nowhere, config=writable.PROTECTED)
+            return
+        if adopted:
+            with self._index_at(old) as env, writable.told(self.upstream):
+                self.git.run("read-tree", "-n", "-m", "-u", old, new, env=env, config=writable.PROTECTED)
             return
         try:
             with writable.told(self.upstream):
@@ -240,6 +255,15 @@ class Worktree:
                 self.git.run("read-tree", "-n", "-m", "-u", old, new)
             except runner.CommandError as error:
                 raise self._in_the_way(error) from None
+
+    @contextmanager
+    def _index_at(self, commit: CommitId) -> Iterator[dict[str, str]]:
+        """Make a temporary index of a commit whose files the worktree holds; yield the variable that names it."""
+        with fsio.temporary_folder() as folder:
+            env = {"GIT_INDEX_FILE": str(folder / "index")}
+            self.git.run("read-tree", commit, env=env)
+            self.git.run("update-index", "--refresh", ok_codes=(0, 1), env=env)
+            yield env
 
     def _attach(self) -> None:
         """Check out the branch by name, and put the links of nested upstreams in place."""

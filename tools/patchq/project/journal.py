@@ -11,15 +11,16 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from patchq.errors import EditedTreeError, FormatError, PatchqError, StateError, UserError
+from patchq.formats.header import Ident
 from patchq.git.repository import Git
-from patchq.git.worktree import Worktree
+from patchq.git.worktree import Worktree, branch_of
 from patchq.names import CommitId
 from patchq.system import fsio
 from patchq.system.paths import Layout, check_inside
@@ -27,6 +28,8 @@ from patchq.system.paths import Layout, check_inside
 VERSION = 1
 #: Operations that can be undone; older ones are forgotten.
 KEEP = 200
+#: Refs of commits that keep what ``undo`` had handed back and could not leave in the files.
+KEPT = "refs/patchq/kept/"
 _DIGEST, _ID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
@@ -76,6 +79,7 @@ class Journal:
         self.layout, self.store, self.worktree = layout, store, worktree
         self.folder = layout.private / "journal"
         self.pending = self.folder / "pending.json"
+        self._handed = self.folder / "handed-back.json"
 
     def perform(self, change: Change, *, undoes: str = "") -> None:
         """Carry out ``change``. After the pending record is written it will happen."""
@@ -83,9 +87,10 @@ class Journal:
         change.refs = [m for m in change.refs if m[1] != m[2]]
         if change.empty:
             return
+        adopted = {tree.new for tree in change.trees if tree.adopt}
         for tree in change.trees:
             if tree.new and not tree.adopt:
-                self.worktree(tree.upstream).rehearse(tree.old, tree.new)
+                self.worktree(tree.upstream).rehearse(tree.old, tree.new, adopted=tree.old in adopted)
         for name in change.files:
             self._check_place(name, "this command")
         kept: dict[Path, bytes] = {}
@@ -133,7 +138,7 @@ class Journal:
         if not record.get("given_up"):
             record["files"] = {p: ends[::-1] for p, ends in record["files"].items()}
             record["refs"] = [(ref, new, old) for ref, old, new in record["refs"]]
-            record["trees"] = [(upstream, new, old, adopt) for upstream, old, new, adopt in record["trees"]]
+            record["trees"] = [(up, new, old, adopt) for up, old, new, adopt in reversed(record["trees"])]
         for path in edited:
             del record["files"][path]
         fsio.write_atomic(self.pending, fsio.dump_json({**record, "given_up": True}))
@@ -150,8 +155,9 @@ class Journal:
             for path, (before, after) in self._owned(files):
                 self._check_unchanged(path, before, after)
         back = bool(record.get("given_up"))
+        kept = {CommitId(new) for ref, _, new in record["refs"] if ref.startswith(KEPT) and new}
         for tree in trees:
-            self._move_tree(tree, resumed=resumed, back=back)
+            self._move_tree(tree, resumed=resumed, back=back, kept=tree.old in kept)
         if trees:  # git syncs no file that it checks out
             fsio.sync_file_system(self.layout.private)
         self.store.update_refs(moves)
@@ -161,7 +167,8 @@ class Journal:
         fsio.write_all({path: data for path, data in contents.items() if data is not None})
         self._finish(record)
 
-    def _move_tree(self, tree: TreeMove, *, resumed: bool, back: bool) -> None:
+    def _move_tree(self, tree: TreeMove, *, resumed: bool, back: bool, kept: bool) -> None:
+        """Move a worktree; with ``kept``, a ref of this change keeps the commit that it is at."""
         worktree = self.worktree(tree.upstream)
         if resumed:
             worktree.mend()
@@ -169,7 +176,7 @@ class Journal:
             if back and tree.old:
                 worktree.withdraw(tree.old)
             else:
-                worktree.remove()
+                worktree.remove(force=kept and worktree.exists and self._holds(worktree, tree.old))
             return
         if tree.old is None:
             worktree.create(tree.new)
@@ -179,6 +186,10 @@ class Journal:
             worktree.resume(tree.old, tree.new, back=back)
         else:
             worktree.checkout(tree.old, tree.new)
+
+    def _holds(self, worktree: Worktree, commit: CommitId | None) -> bool:
+        """Return whether a worktree's files are a commit's."""
+        return commit is not None and worktree.snapshot(pass_over=True) == self.store.tree_of([commit])[0]
 
     def _check_unchanged(self, path: str, before: str | None, after: str | None) -> None:
         if self._digest(path) not in (before, after):
@@ -274,24 +285,54 @@ class Journal:
         if link and link != self.layout.root:
             raise StateError(f"{who} would write through the symbolic link {link}: {name}", hint=f"remove {link}")
 
-    def _holds_what_undo_left(self, number: str, tree: TreeMove) -> bool:
-        """Whether all edits of a worktree are what undoing later operations has made edits again.
-
-        They stay in the files: git moves what is beside them, and refuses what isn't.
-        """
-        undone = sorted(p for p in (self.folder / "operations").glob("*.undone") if p.stem > number)
-        left = [CommitId(old) for p in undone for up, old, _, adopt in self._read(p)["trees"]
-                if adopt and up == tree.upstream]  # fmt: skip
-        worktree = self.worktree(tree.upstream)
-        if not left or worktree.head() != tree.old or worktree.status(untracked=False).busy:
+    def _handed_back(self, worktree: Worktree) -> bool:
+        """Return whether a worktree is as the last ``undo`` left it, with what it handed back."""
+        found = self._known_handed_back().get(worktree.upstream)
+        if found is None or worktree.status(untracked=False).busy:
             return False
+        return bool(found == [worktree.head(), worktree.snapshot(pass_over=True)])
+
+    def _known_handed_back(self) -> dict[str, Any]:
+        data = fsio.read_or_none(self._handed)
+        return dict(fsio.load_state(data, self._handed, VERSION)["worktrees"]) if data is not None else {}
+
+    def _note_handed_back(self, upstreams: Iterable[str]) -> None:
+        """Remember how ``undo`` left worktrees. A kill before this only makes the next ``undo`` stricter."""
+        worktrees = self._known_handed_back()
+        for upstream in upstreams:
+            worktree = self.worktree(upstream)
+            if worktree.exists:
+                worktrees[upstream] = [worktree.head(), worktree.snapshot(pass_over=True)]
+        fsio.write_atomic(self._handed, fsio.dump_json({"version": VERSION, "worktrees": worktrees}))
+
+    def _way_back(self, tree: TreeMove) -> tuple[list[TreeMove], CommitId | None]:
+        """Return how a worktree gets back, and the commit that keeps what can't stay in its files.
+
+        Edits and commits that the ``undo`` before has handed back never block: they stay in the
+        files where git can leave them there, otherwise a commit keeps them.
+
+        :raises EditedTreeError: if it holds anything else of the user's.
+        """
+        if tree.old is None:
+            return [tree], None
+        worktree, head = self.worktree(tree.upstream), self.worktree(tree.upstream).head()
+        if head is None or not self._handed_back(worktree):
+            worktree.refuse_edits(tree.old)
+            return [tree], None
+        if tree.adopt:
+            return [TreeMove(tree.upstream, head, tree.new, True)], None
+        if head == tree.old and tree.new is not None and worktree.can_move(head, tree.new):
+            return [tree], None
         files = worktree.snapshot(pass_over=True)
-        paths = self.store.run("diff-tree", "-r", "-z", "--name-only", f"{tree.old}^{{tree}}", files).split(b"\0")[:-1]
-        return self.store.list_tree(files, paths) == self.store.list_tree(left[-1], paths) if paths else True
+        if files == self.store.tree_of([head])[0]:
+            return [TreeMove(tree.upstream, head, tree.new)], None if head == tree.old else head
+        kept = self.store.commit_tree(files, [head], _nobody(), "Edits handed back\n")
+        return [TreeMove(tree.upstream, head, kept, True), TreeMove(tree.upstream, kept, tree.new)], kept
 
-    def undo(self) -> str:
-        """Take back the newest operation; returns its summary.
+    def undo(self) -> tuple[str, list[CommitId]]:
+        """Take back the newest operation.
 
+        :returns: its summary, and commits that keep edits or commits which earlier ``undo`` had handed back.
         :raises UserError: if there is none.
         :raises EditedTreeError: if what it wrote was changed since.
         """
@@ -299,29 +340,43 @@ class Journal:
         if found is None:
             raise UserError("there is nothing to undo", hint="`patchq status` shows where things stand")
         number, record = found
+        trees: list[TreeMove] = []
+        kept: list[CommitId] = []
+        for upstream, old, new, adopt in reversed(record["trees"]):
+            moves, commit = self._way_back(TreeMove(upstream, new, old, adopt))
+            trees += moves
+            kept += [commit] if commit else []
+        # A worktree's first move begins where its branch is now.
+        branches = {branch_of(tree.upstream): tree for tree in reversed(trees)}
+        moved = []
         refs = self.store.refs("refs")
-        for ref, _, new in record["refs"]:
-            if refs.get(ref) != new:
+        for ref, old, new in record["refs"]:
+            now = refs.get(ref)
+            own = branches.get(ref)
+            if now != new and not (own and now == own.old):
                 raise EditedTreeError(
                     f"{ref} was moved since `{record['verb']}`; nothing was undone",
                     hint="`patchq export` writes new commits to the stack, and that can be undone",
                 )
+            moved.append((ref, now, old))
+        moved += [(f"{KEPT}{commit}", refs.get(f"{KEPT}{commit}"), commit) for commit in kept]
         for path, (_, after) in self._owned(record["files"]):
             if self._digest(path) != after:
                 raise EditedTreeError(
                     f"{path} was edited since `{record['verb']}`; nothing was undone",
                     hint=f"put {path} back as patchq wrote it, then `patchq undo`",
                 )
-        trees = [TreeMove(u, new, old, adopt) for u, old, new, adopt in record["trees"]]
-        for tree in trees:
-            if tree.old is not None and not (tree.new and self._holds_what_undo_left(number, tree)):
-                self.worktree(tree.upstream).refuse_edits(tree.old)
         try:
             files = {path: self._kept(before) for path, (before, _) in record["files"].items()}
         except FileNotFoundError as error:
             raise StateError(f"the journal has lost {error.filename}", hint="use git to restore the files") from None
-        self.perform(
-            Change("undo", f"undo {record['summary']}", files, [(r, n, o) for r, o, n in record["refs"]], trees),
-            undoes=number,
-        )
-        return str(record["summary"])
+        self.perform(Change("undo", f"undo {record['summary']}", files, moved, trees), undoes=number)
+        # An operation may have moved no file of a worktree, and yet hand back the commits that it had taken.
+        states = f"{self.layout.private.name}/state/"
+        applied = {PurePosixPath(path).stem for path in record["files"] if path.startswith(states)}
+        self._note_handed_back({tree.upstream for tree in trees} | applied)
+        return str(record["summary"]), kept
+
+
+def _nobody() -> Ident:
+    return Ident("patchq", "patchq@localhost", int(time.time()), "+0000")

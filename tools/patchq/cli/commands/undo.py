@@ -4,6 +4,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
+from patchq.names import CommitId
 
 
 @click.command("undo")
@@ -13,14 +14,17 @@ def command(pending: bool, as_json: bool) -> None:
     """Take back the last operation of patchq."""
     project = open_project(as_json)
     kept: list[str] = []
+    commits: list[CommitId] = []
     with project.locked("undo", finish=not pending):
         if pending:
             summary, kept = project.journal.give_up()
         else:
-            summary = project.journal.undo()
+            summary, commits = project.journal.undo()
     if as_json:
-        emit("undo", {"undone": summary, "kept": kept})
+        emit("undo", {"undone": summary, "kept": kept, "commits": commits})
         return
     echo(f"{'given up' if pending else 'undone'}: {summary}")
     for path in kept:
         echo(f"  {path} was edited meanwhile and stays as it is")
+    for commit in commits:
+        echo(f"  your edits are kept as {commit}: `git -C {project.layout.store} show {commit}`")
