@@ -136,11 +136,11 @@ def proven(stack: Patchq) -> Patchq:
 def test_a_resolution_that_fails_its_proof_is_not_taken(proven: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
     told(proven, 3, "up", "--onto", "v2")
-    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"wrong\n"}))
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, wrong\n"}))
     said = proven.fails(5, "rebase", "up", "--continue")
     assert "its proof failed" in said
     assert "wrong" in said
-    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"changed too\n"}))
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed too\n"}))
     found = told(proven, 0, "up", "--continue")
     assert found["steps"][0]["proof"] == "passed"
     assert ledger(proven)[0]["proof"] == "passed"
@@ -190,7 +190,7 @@ def test_a_rewrite_is_not_recorded(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"c.txt": theirs})
     assert told(stack, 3, "up", "--onto", "v2", "--set", "long")["stop"]["conflicts"] == [["c.txt", [1]]]
     (parked(stack) / "c.txt").write_bytes(b"written anew\n")
-    told(stack, 0, "up", "--continue", "--no-proof")
+    told(stack, 0, "up", "--continue", "--no-proof", "--drop-upstream-line", "c.txt")
     assert not (stack.root / "patches" / "up" / "rr-cache").exists()
 
 
@@ -226,17 +226,17 @@ def test_a_resolution_replays_no_edit_away_from_its_conflict(proven: Patchq, ups
     told(proven, 3, "up", "--onto", "v2")
     resolved = with_lines(40, {5: b"otherwise, changed\n"}) + b"def f(n):\n" + body.replace(b"0\n    n", b"1\n    n")
     (parked(proven) / "a.txt").write_bytes(resolved + b"def g(n):\n" + body)
-    told(proven, 0, "up", "--continue")
+    told(proven, 0, "up", "--continue", "--drop-upstream-line", "a.txt:45")
     found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
     assert "changes lines away from the conflict" in found["stop"]["said"]
-    assert told(proven, 0, "up", "--continue")["steps"][0]["outcome"] == "replayed"
+    assert told(proven, 0, "up", "--continue", "--drop-upstream-line", "a.txt")["steps"][0]["outcome"] == "replayed"
 
 
 def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
     release(upstream, "v3", {"a.txt": with_lines(40, {5: b"otherwise\n"}), "new.txt": b"new\n"})
     told(proven, 3, "up", "--onto", "v2")
-    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"wrong\n"}))
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, wrong\n"}))
     told(proven, 0, "up", "--continue", "--no-proof")
     found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
     assert "the recorded resolution of a.txt was tried, and with it its proof failed" in found["stop"]["said"]
@@ -428,7 +428,8 @@ def test_where_the_file_is_gone(stack: Patchq, upstream: Path) -> None:
     found = told(stack, 3, "up", "--skip", "--how", "nobody needs a.txt")
     git(parked(stack), "rm", "-q", "a.txt")
     (parked(stack) / "c.txt").write_bytes(b"changed here now\n")
-    found = told(stack, 0, "up", "--continue", "--no-proof")
+    assert "`--include c.txt`" in stack.fails(1, "rebase", "up", "--continue", "--no-proof")
+    found = told(stack, 0, "up", "--continue", "--no-proof", "--include", "c.txt")
     assert outcomes(found) == {"first": "obsolete", "second": "resolved", "third": "clean"}
     assert series(stack, "v2") == ["second", "third"]
 
@@ -469,7 +470,7 @@ def test_the_ledger_counts_and_keeps_what_it_can_not_read(stack: Patchq, upstrea
     for n, ref in enumerate(("v2", "v3"), 1):
         release(upstream, ref, {"a.txt": with_lines(40, {5: b"otherwise %d\n" % n})})
         told(stack, 3, "up", "--onto", ref)
-        (parked(stack, ref) / "a.txt").write_bytes(with_lines(40, {5: b"mine %d\n" % n}))
+        (parked(stack, ref) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise %d, mine\n" % n}))
         told(stack, 0, "up", "--continue", "--no-proof")
     found = json.loads(stack.ok("ledger", "--json"))["ledgers"][0]
     assert [(c["patch"], c["tried"], c["survived"], c["stopped"]) for c in found["costs"]] == [
@@ -567,7 +568,8 @@ def test_where_the_file_is_something_else(empty: Patchq, upstream: Path, now: st
     else:
         git(parked(empty), "add", "x.txt")
     (parked(empty) / "a.txt").write_bytes(with_lines(40, {5: b"changed\n"}))
-    empty.ok("apply", "--set", told(empty, 0, "up", "--continue", "--no-proof")["set_name"])
+    found = told(empty, 0, "up", "--continue", "--no-proof", "--include", "a.txt")
+    empty.ok("apply", "--set", found["set_name"])
     assert git(empty.tree(), "diff", "--name-only", git(upstream, "rev-parse", "v2"), "HEAD") == "a.txt"
 
 

@@ -145,7 +145,7 @@ def test_a_file_is_taken_if_the_proof_agrees(stopped: Patchq, tmp_path: Path) ->
     dry = said(stopped, 0, "resolve", "--from", str(file), "--dry-run")
     assert (dry["kept"], dry["rebase"], "+otherwise, changed" in dry["diff"]) == (False, None, True)
     found = said(stopped, 0, "resolve", "--from", str(file))
-    names = ["settled", "applies", "text", "python", "passes with", "fails without"]
+    names = ["settled", "applies", "upstream lines", "text", "python", "passes with", "fails without"]
     assert checks(found) == dict.fromkeys(names, "passed")
     assert (found["kept"], found["rebase"]["state"]) == (True, "done")
     step = found["rebase"]["steps"][0]
@@ -158,10 +158,10 @@ def test_a_file_is_taken_if_the_proof_agrees(stopped: Patchq, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "code", "refused", "words"),
     [
-        (with_line(5, b"wrong\n"), 5, "passes with", "with the patch its proof failed"),
+        (with_line(5, b"otherwise, wrong\n"), 5, "passes with", "with the patch its proof failed"),
         (with_line(5, b"otherwise\n"), 3, "settled", "nothing is left of the patch"),
         (with_line(5, b"<<<<<<< up v2\nchanged\n"), 3, "settled", "a.txt has conflict markers"),
-        (with_line(5, b"changed\nbreakpoint()\n"), 5, "text", "debugger call"),
+        (with_line(5, b"otherwise, changed\nbreakpoint()\n"), 5, "text", "debugger call"),
     ],
 )
 def test_what_is_refused_changes_nothing(
@@ -180,17 +180,22 @@ def test_a_proof_that_can_not_fail_judges_nothing(proven: Patchq, upstream: Path
     (proven.root / "tests" / "stacks" / "up" / "test_first.py").write_text("def test_it() -> None:\n    pass\n")
     release(upstream, "v2", {"a.txt": with_line(5, b"otherwise\n")})
     proven.fails(3, "rebase", "up", "--onto", "v2")
-    (tmp_path / "a.txt").write_bytes(with_line(5, b"changed\n"))
+    (tmp_path / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
     found = said(proven, 5, "resolve", "--from", str(tmp_path / "a.txt"))
     assert found["refused"] == ["fails without"]
 
 
-def test_without_a_proof_nothing_is_kept(stack: Patchq, upstream: Path, tmp_path: Path) -> None:
+def test_a_patch_without_a_proof_is_taken_and_that_is_named(stack: Patchq, upstream: Path, tmp_path: Path) -> None:
+    """`rebase --continue` and `resolve` agree."""
     release(upstream, "v2", {"a.txt": with_line(5, b"otherwise\n")})
     stack.fails(3, "rebase", "up", "--onto", "v2")
-    (tmp_path / "a.txt").write_bytes(with_line(5, b"changed\n"))
-    found = said(stack, 5, "resolve", "--from", str(tmp_path / "a.txt"))
+    (tmp_path / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
+    found = said(stack, 0, "resolve", "--from", str(tmp_path / "a.txt"), "--dry-run")
     assert found["checks"][-1] == {"name": "passes with", "state": "not run", "said": "the patch names no proof"}
+    assert found["refused"] == []
+    (parked(stack) / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
+    found = said(stack, 0, "rebase", "up", "--continue")
+    assert found["steps"][0]["proof"] == "not run: the patch names no proof"
 
 
 def test_python_must_compile(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
@@ -199,7 +204,7 @@ def test_python_must_compile(patchq: Patchq, upstream: Path, tmp_path: Path) -> 
     patchq.ok("new", "up", "two", "-m", "Two\n\nFor the test.", "--topic", "test", "-s")
     release(upstream, "v2", {"pkg/mod.py": b"def f():\n    return 3\n"})
     patchq.fails(3, "rebase", "up", "--onto", "v2")
-    (tmp_path / "mod.py").write_bytes(b"def f(:\n    return 4\n")
+    (tmp_path / "mod.py").write_bytes(b"def f(:\n    return 3 + 4\n")
     found = said(patchq, 5, "resolve", "--from", str(tmp_path / "mod.py"))
     assert found["refused"] == ["python"]
     assert "pkg/mod.py doesn't compile" in found["checks"][-1]["said"]
@@ -219,9 +224,9 @@ def test_a_patch_file_is_a_resolution(stopped: Patchq, tmp_path: Path) -> None:
 
 def test_edits_in_the_worktree_are_not_lost(stopped: Patchq, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
-    (parked(stopped) / "a.txt").write_bytes(b"precious\n")
+    (parked(stopped) / "a.txt").write_bytes(with_line(5, b"otherwise, precious\n"))
     assert "holds edits of the stopped patch" in stopped.fails(1, "resolve", "--from", str(tmp_path / "a.txt"))
-    assert (parked(stopped) / "a.txt").read_bytes() == b"precious\n"
+    assert (parked(stopped) / "a.txt").read_bytes() == with_line(5, b"otherwise, precious\n")
     assert said(stopped, 5, "resolve")["refused"] == ["passes with"]  # the worktree is judged
     (parked(stopped) / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
     assert said(stopped, 0, "resolve")["kept"] is True
@@ -244,7 +249,7 @@ def test_a_file_is_removed_by_naming_none(patchq: Patchq, upstream: Path) -> Non
     release(upstream, "v2", {"b.txt": with_line(5, b"otherwise\n")})
     patchq.fails(3, "rebase", "up", "--onto", "v2")
     assert said(patchq, 3, "resolve")["refused"] == ["settled"]
-    assert said(patchq, 0, "resolve", "--from", "b.txt=")["kept"] is True
+    assert said(patchq, 0, "resolve", "--from", "b.txt=", "--drop-upstream-line", "b.txt:5")["kept"] is True
     patchq.ok("apply", "--set", "default-up-v2")
     assert not (patchq.tree() / "b.txt").exists()
 
@@ -266,12 +271,12 @@ def test_another_refs_resolution_is_suggested_and_taken(stopped: Patchq, upstrea
 
 def test_what_was_recorded_is_suggested(stopped: Patchq, upstream: Path) -> None:
     """Its proof failed with it; the brief still shows it."""
-    (parked(stopped) / "a.txt").write_bytes(with_line(5, b"wrong\n"))
+    (parked(stopped) / "a.txt").write_bytes(with_line(5, b"otherwise, wrong\n"))
     stopped.ok("rebase", "up", "--continue", "--no-proof")
     release(upstream, "v3", {"a.txt": with_line(5, b"otherwise\n"), "new.txt": b"new\n"})
     stopped.fails(3, "rebase", "up", "--onto", "v3", "--from", "v1")
     found = {s["source"]: s for s in said(stopped, 0, "conflict")["suggestions"]}
-    assert "+wrong" in found["recorded"]["diff"]
+    assert "+otherwise, wrong" in found["recorded"]["diff"]
     assert said(stopped, 5, "resolve", "--recorded")["refused"] == ["passes with"]
 
 

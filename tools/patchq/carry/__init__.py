@@ -6,6 +6,7 @@ __all__ = [
     "blame",
     "brief",
     "candidates",
+    "checks",
     "column",
     "fates",
     "forecast",
@@ -27,4 +28,5 @@ __all__ = [
     "story",
     "successor",
     "tally",
+    "upstream_lines",
 ]

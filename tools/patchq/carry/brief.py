@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchq.carry import candidates, stops
+from patchq.carry.checks import commits_of, dropped_by
 from patchq.carry.history import at_hand, fetched
 from patchq.carry.resolving import stopped
 from patchq.carry.state import Progress, Stop, load, stop_worktree
@@ -74,6 +75,16 @@ class Suggestion:
     command: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DroppedNow:
+    """A line that upstream added and the worktree's files lack now; ``commit``: upstream's, where it is known."""
+
+    path: str
+    line: int
+    text: str
+    commit: str
+
+
 @dataclass(frozen=True, slots=True)
 class Brief:
     """A stop as a brief.
@@ -101,6 +112,7 @@ class Brief:
     history: str
     hint: str
     dependents: tuple[str, ...]
+    dropped: tuple[DroppedNow, ...]
     suggestions: tuple[Suggestion, ...]
     proofs: tuple[str, ...]
     needs: tuple[str, ...]
@@ -128,7 +140,8 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
             upstream, progress.from_ref, progress.onto.ref, stop.patch, stop.outcome, header.subject, _why(header),
             header.value("Topic"), header.value("Upstream-Status"), stop.said, stop.grade, stop.evidence,
             str(stop_worktree(project, progress).path), files, causes, history, hint,
-            _dependents(project, progress, stop), tuple(_suggestions(project, progress, stop)),
+            _dependents(project, progress, stop), _dropped(project, progress, stop),
+            tuple(_suggestions(project, progress, stop)),
             header.values("Proof"), header.needs, f"patchq resolve {upstream} --dry-run",
         )  # fmt: skip
 
@@ -262,6 +275,23 @@ def _dependents(project: Project, progress: Progress, stop: Stop) -> tuple[str, 
         (carried,) = carried_stacks(project, own, progress.set_name)
         found.update((f"{progress.upstream}/{n}", None) for n in dependents(project.store, carried, stop.patch))
     return tuple(found)
+
+
+def _dropped(project: Project, progress: Progress, stop: Stop) -> tuple[DroppedNow, ...]:
+    """Compare what the worktree holds now with upstream's edits; nothing while a file has conflict markers."""
+    worktree = stop_worktree(project, progress)
+    if not stop.parked or not worktree.exists:
+        return ()
+    taken = stops.take_own(project, progress, stop, worktree, ())
+    marked, _ = stops.unsettled(project, stop, taken.tree, ())
+    if marked:
+        return ()
+    step = stops.as_step(project, progress, stop, taken.tree, "")
+    lines = dropped_by(project, progress, stop, CommitId(step.commit))
+    commits = commits_of(project, progress, lines)
+    return tuple(
+        DroppedNow(path=line.path, line=line.line, text=line.text, commit=commits.get(line, "")) for line in lines
+    )
 
 
 def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[Suggestion]:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from patchq import __version__
 from patchq.carry import rerere, stops
+from patchq.carry.candidates import Candidate
+from patchq.carry.checks import FAILED, UPSTREAM_LINES, Check, Wish, dropped_by, judge
 from patchq.carry.column import Column
 from patchq.carry.history import at_hand
 from patchq.carry.landing import STOPS, Landing, Patch, read_patches, write_commits
@@ -25,6 +28,7 @@ from patchq.carry.state import (
     FINISHING,
     Progress,
     Result,
+    Settled,
     Step,
     Stop,
     load,
@@ -34,9 +38,10 @@ from patchq.carry.state import (
     stop_worktree,
     take,
 )
-from patchq.carry.stops import Prove
+from patchq.carry.stops import Prove, Taken
 from patchq.carry.successor import name_for
-from patchq.errors import BuildError, UserError
+from patchq.carry.upstream_lines import DroppedLine
+from patchq.errors import BuildError, EditedTreeError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.header import Ident
 from patchq.formats.lock import Pin, Upstream
@@ -100,19 +105,30 @@ def start(
 
 
 def resume(
-    project: Project, upstream: str, *, prove: Prove, check_proof: bool = True, retire: bool = False, how: str = ""
+    project: Project,
+    upstream: str,
+    *,
+    prove: Prove,
+    wish: Wish | None = None,
+    include: Sequence[str] = (),
+    retire: bool = False,
+    how: str = "",
 ) -> Result:
-    """Take what the worktree holds as the stopped patch, and go on.
+    """Take what the worktree holds of the stopped patch, and go on.
 
-    :param check_proof: run the patch's proof on it, and stay stopped if it fails.
-    :param retire: retire this patch instead: upstream has it, or something else that does the same, says a person,
-        and the proof says so too.
+    The conflicting paths, the patch's own paths and what was staged are taken. What else was
+    changed there is named, kept as a commit, and left out.
+
+    :param wish: what the checks may skip or accept.
+    :param include: more paths to take.
+    :param retire: retire this patch instead: the user says that upstream has it, or does without it, and the proof
+        agrees.
     :param how: what to write into the ledger of the resolution.
     :raises ConflictError: if files still hold conflict markers.
-    :raises BuildError: if the proof fails.
-    :raises UserError: if nothing is left of the patch, or none of it was seen upstream and ``how`` doesn't say
-        what does the same there.
+    :raises BuildError: if a check or the proof refuses it.
+    :raises UserError: if nothing is left of the patch, lines of upstream's would go, or ``retire`` has no evidence.
     """
+    wish = wish or Wish()
     with project.locked("rebase"):
         progress = load(project, upstream)
         stop = _stop(progress)
@@ -122,32 +138,101 @@ def resume(
         if retire:
             step = stops.retire_on_word(project, progress, stop, prove, how)
             return _go_on(project, progress, step, worktree.snapshot(pass_over=True), prove)
-        step = stops.resolved(project, progress, stop, worktree, how)
-        if check_proof:
-            state, said = stops.run_proof(project, progress, stop.patch, CommitId(step.commit), prove)
-            if state in ("failed", "error"):
-                raise BuildError(
-                    f"{upstream}/{stop.patch} is resolved, but its proof {state}: {said}",
-                    hint=f"mend it in {worktree.path} and `--continue`; `--no-proof` takes it as it is",
-                )
-            step = replace(step, proof=stops.proof_word(state, said))
-        return settle(project, progress, stop, step, project.store.tree_of([step.commit])[0], prove)
+        taken = stops.take_own(project, progress, stop, worktree, include)
+        step = stops.resolved(project, progress, stop, worktree, taken, how)
+        candidate = Candidate(taken.tree, how, stops.unmerged(worktree))
+        checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
+        dropped = dropped_by(project, progress, stop, CommitId(step.commit))
+        _refuse(progress, stop, checks, dropped, wish, worktree.path)
+        return settle(project, progress, stop, step_of(step, checks, dropped), taken, prove)
 
 
-def settle(project: Project, progress: Progress, stop: Stop, step: Step, files: TreeId, prove: Prove) -> Result:
-    """Record how a stop was resolved, and go on; ``files`` is what the worktree holds."""
+def _refuse(
+    progress: Progress, stop: Stop, checks: Sequence[Check], dropped: Sequence[DroppedLine], wish: Wish, path: Path
+) -> None:
+    """:raises PatchqError: for the check that refuses a resolution."""
+    name = f"{progress.upstream}/{stop.patch}"
+    for check in checks:
+        if check.state != FAILED:
+            continue
+        if check.name == UPSTREAM_LINES:
+            left = [line for line in dropped if not line.is_one_of(wish.dropped)]
+            options = " ".join(f"--drop-upstream-line {line.name}" for line in left)
+            raise UserError(
+                f"{name}: {check.said}",
+                hint=f"put them back in {path}; or, where that is meant, "
+                f"`patchq rebase {progress.upstream} --continue {options}`",
+            )
+        raise BuildError(
+            f"{name} is resolved, but refused: {check.name}: {check.said}",
+            hint=f"fix it in {path}, then `patchq rebase {progress.upstream} --continue`; `--no-proof` runs no proof",
+        )
+
+
+def step_of(step: Step, checks: Sequence[Check], dropped: Sequence[DroppedLine]) -> Step:
+    """Return a step with what the checks found: how the proof went, and the lines of upstream's that go."""
+    proofs = [check for check in checks if check.name == "passes with"]
+    word = stops.proof_word(proofs[0].state, proofs[0].said) if proofs else ""
+    return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
+
+
+def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: Taken, prove: Prove) -> Result:
+    """Record how a stop was resolved, and go on."""
     recorded = rerere.record(
         project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
         stops.conflicting(project, stop, step.commit), rerere.recorded(project.layout, progress.upstream),
     )  # fmt: skip
-    project.journal.perform(
-        Change(
-            "rebase",
-            f"resolution of {progress.upstream}/{stop.patch}",
-            {p.relative_to(project.layout.root).as_posix(): data for p, data in recorded.items()},
-        )
-    )
-    return _go_on(project, progress, step, files, prove)
+    files = {p.relative_to(project.layout.root).as_posix(): data for p, data in recorded.items()}
+    # A resolution that records nothing is an operation, too: `undo` comes back to it.
+    files[_last_resolution(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
+    note = stops.put_aside(project, stop_worktree(project, progress), taken)
+    if note:
+        project.say(f"{stop.patch}: {note}")
+    project.journal.perform(Change("rebase", f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files))
+    progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(taken.tree)))
+    result = _go_on(project, progress, step, taken.tree, prove)
+    return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
+
+
+_RESOLUTION = "resolution of "
+
+
+def _last_resolution(project: Project, upstream: str) -> str:
+    return f"{project.layout.private.name}/rebase/{upstream}.resolved"
+
+
+def undo_resolution(project: Project) -> tuple[str, str] | None:
+    """Take back the last operation, if it is a resolution of a rebase under way: go back to that stop.
+
+    The worktree then holds the resolution, as the user had it.
+
+    :returns: the operation's summary, and the worktree's folder; None if the last operation is another.
+    :raises EditedTreeError: if the worktree holds edits of the stop that came after it.
+    """
+    last = project.journal.last()
+    summary = str(last[1]["summary"]) if last else ""
+    upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
+    if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
+        return None
+    progress = load(project, upstream)
+    if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
+        return None
+    worktree = stop_worktree(project, progress)
+    if worktree.exists and progress.stop and progress.stop.ready:
+        held = worktree.snapshot(pass_over=True)
+        if held != progress.files:
+            raise EditedTreeError(
+                f"{upstream}: the worktree holds edits of {progress.stop.patch}, which stopped after {patch}; "
+                "nothing was undone",
+                hint=f"`git -C {worktree.path} stash -u` sets them aside",
+            )
+    settled = progress.settled.pop()
+    del progress.done[settled.steps :]
+    progress.stop = replace(settled.stop, ready=False, resolution=settled.tree)
+    save(project, progress)
+    project.journal.undo()
+    stops.park(project, progress)
+    return summary, str(worktree.path)
 
 
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
@@ -269,6 +354,9 @@ def _end(project: Project, progress: Progress, prove: Prove) -> Result:
     """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
     if over := _over(project, progress):
         return over
+    if progress.stop and progress.stop.resolution:  # a kill came while `undo` went back to it
+        stops.park(project, progress)
+        return result(project, progress, "stopped")
     progress.stop = None
     return _run(project, progress, prove)
 
@@ -375,7 +463,7 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
             tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files), s.grade, s.evidence,
             # Between two releases nobody looked, so it may have been an earlier one.
             progress.onto.ref if s.files and not between else "", s.how, s.lines, s.proof,
-            s.offsets, s.checked,
+            s.offsets, s.checked, tuple(ledgers.DroppedLine(*line) for line in s.dropped),
         )
         for s, pid in zip(new, (pid or "0" * 40 for pid in ids), strict=True)
     ]  # fmt: skip
@@ -388,6 +476,7 @@ def _clean_up(project: Project, progress: Progress) -> None:
     now = project.store.ref_or_none(branch)
     if now:
         project.store.update_refs([(branch, now, None)])
+    fsio.remove(project.layout.root / _last_resolution(project, progress.upstream))
     fsio.remove(state_path(project, progress.upstream))
 
 

@@ -1,50 +1,37 @@
-"""``resolve``: a resolution is kept if it says how everything ends, applies, reads well, and its proof agrees.
-
-Whoever made it, a person, a script, a merger or an assistant: the same checks judge it, and what they refuse leaves
-all as it was.
-"""
+"""``resolve``: judge a resolution of the stopped patch, and go on with one that passes."""
 
 from __future__ import annotations
 
-import ast
-import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.carry import candidates, stops
 from patchq.carry.candidates import Candidate
-from patchq.carry.rebase import settle
-from patchq.carry.state import CARRYING, Progress, Result, Step, Stop, load, stop_worktree
-from patchq.carry.stops import Prove
-from patchq.errors import EditedTreeError, PatchqError, UserError
-from patchq.formats.header import parse as parse_mail
-from patchq.names import CommitId, TreeId, show_path
+from patchq.carry.checks import FAILED, Check, Wish, dropped_by, judge
+from patchq.carry.rebase import settle, step_of
+from patchq.carry.state import CARRYING, Progress, Result, Stop, load, stop_worktree
+from patchq.carry.stops import Prove, Taken
+from patchq.errors import EditedTreeError, UserError
+from patchq.names import CommitId
 from patchq.project.project import Project
-from patchq.stacks.check import check_diff
-from patchq.stacks.engine import Engine, Incoming
-from patchq.stacks.export import format_patches
-
-PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a resolution is from: one of these, or the stop's worktree as it is."""
+    """Where a resolution is from: one of these, or the stop's worktree as it is.
+
+    :ivar include: more paths of the worktree to take.
+    """
 
     files: tuple[str, ...] = ()
     recorded: bool = False
     ref: str = ""
     merger: str = ""
+    include: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """``name``: ``settled``, ``applies``, ``text``, ``python``, ``fails without``, ``passes with``; ``state``:
-    ``passed``, ``failed`` or ``not run``, which refuses too."""
-
-    name: str
-    state: str
-    said: str
+    @property
+    def is_worktree(self) -> bool:
+        """Return whether it is what the worktree holds."""
+        return not (self.files or self.recorded or self.ref or self.merger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +39,7 @@ class Resolution:
     """How a candidate was judged, and if it is ``kept``, where the rebase stands now.
 
     :ivar diff: what the patch would be.
+    :ivar left_out: files of the worktree that are no part of it.
     """
 
     upstream: str
@@ -61,15 +49,18 @@ class Resolution:
     checks: tuple[Check, ...]
     diff: str
     rebase: Result | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def refused(self) -> tuple[Check, ...]:
-        """What speaks against it."""
-        return tuple(c for c in self.checks if c.state != PASSED)
+        """Return the checks that refuse it."""
+        return tuple(c for c in self.checks if c.state == FAILED)
 
 
-def resolve(project: Project, upstream: str, source: Source, *, prove: Prove, dry_run: bool = False) -> Resolution:
-    """Judge a resolution of the stopped patch; one that passes is recorded, lands, and the rebase goes on.
+def resolve(
+    project: Project, upstream: str, source: Source, *, prove: Prove, wish: Wish, dry_run: bool = False
+) -> Resolution:
+    """Judge a resolution of the stopped patch; one that passes is recorded, and the rebase goes on.
 
     :param dry_run: only judge it.
     :raises UserError: if no patch stops, or there is no such resolution.
@@ -78,25 +69,32 @@ def resolve(project: Project, upstream: str, source: Source, *, prove: Prove, dr
     with project.locked("resolve"):
         progress = load(project, upstream)
         stop = stopped(progress)
-        held = stop_worktree(project, progress).snapshot(pass_over=True)
-        candidate = _candidate(project, progress, stop, source, held)
-        if candidate.tree != held and held != progress.files and not dry_run:
-            raise EditedTreeError(
-                f"{upstream}: the worktree holds edits of the stopped patch; they are kept",
-                hint=f"`patchq resolve {upstream}` judges them; `git checkout HEAD -- .` there drops them",
-            )
+        worktree = stop_worktree(project, progress)
+        if source.is_worktree:
+            taken = stops.take_own(project, progress, stop, worktree, source.include)
+            candidate = Candidate(taken.tree, "", stops.unmerged(worktree))
+        else:
+            held = worktree.snapshot(pass_over=True)
+            taken = Taken(tree=held, held=held)
+            candidate = _candidate(project, progress, stop, source)
+            if candidate.tree != held and held != progress.files and not dry_run:
+                raise EditedTreeError(
+                    f"{upstream}: the worktree holds edits of the stopped patch; they are kept",
+                    hint=f"`patchq resolve {upstream}` judges them; `git checkout HEAD -- .` there drops them",
+                )
         step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
-        checks = judge(project, progress, stop, step, candidate, prove)
+        checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
         text = project.store.diffs_of([CommitId(step.commit)])[0].decode("utf-8", "replace")
-        found = Resolution(upstream, stop.patch, candidate.how, False, tuple(checks), text)
+        found = Resolution(upstream, stop.patch, candidate.how, False, tuple(checks), text, left_out=taken.left_out)
         if found.refused or dry_run:
             return found
-        result = settle(project, progress, stop, replace(step, proof=PASSED), held, prove)
+        step = step_of(step, checks, dropped_by(project, progress, stop, CommitId(step.commit)))
+        result = settle(project, progress, stop, step, taken, prove)
         return replace(found, kept=True, rebase=result)
 
 
 def stopped(progress: Progress) -> Stop:
-    """The patch that waits for a person.
+    """Return the patch that waits for the user.
 
     :raises UserError: if none does.
     """
@@ -108,108 +106,11 @@ def stopped(progress: Progress) -> Stop:
     )
 
 
-def _candidate(project: Project, progress: Progress, stop: Stop, source: Source, held: TreeId) -> Candidate:
+def _candidate(project: Project, progress: Progress, stop: Stop, source: Source) -> Candidate:
     if source.files:
         return candidates.from_files(project, progress, stop, source.files)
     if source.recorded:
         return candidates.from_recorded(project, progress, stop)
     if source.ref:
         return candidates.from_ref(project, progress, stop, source.ref)
-    if source.merger:
-        return candidates.from_merger(project, progress, stop, source.merger)
-    return Candidate(held, "", stops.unmerged(stop_worktree(project, progress)))
-
-
-def judge(
-    project: Project, progress: Progress, stop: Stop, step: Step, candidate: Candidate, prove: Prove
-) -> list[Check]:  # fmt: skip
-    """The checks of a resolution, up to the first that refuses it; the proof, which is dearest, comes last."""
-    checks: list[Check] = []
-    commit = CommitId(step.commit)
-    tests: Sequence[tuple[str, Callable[[], tuple[str, str]]]] = (
-        ("settled", lambda: _settled(project, progress, stop, candidate)),
-        ("applies", lambda: _applies(project, progress, stop, commit, candidate.tree)),
-        ("text", lambda: _text(project, commit)),
-        ("python", lambda: _python(project, progress, commit)),
-        ("passes with", lambda: _proof(project, progress, stop, commit, prove)),
-        ("fails without", lambda: _no_proof(project, progress, stop, prove)),
-    )
-    for name, test in tests:
-        state, said = test()
-        checks.append(Check(name, state, said))
-        if state != PASSED:
-            break
-    return checks
-
-
-def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
-    """Whether each conflicting file is decided: without markers, and not left as it was parked."""
-    marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
-    if marked:
-        return FAILED, f"{show_path(marked[0])} has conflict markers"
-    if undecided:
-        return FAILED, f"{show_path(undecided[0])}: {stops.UNDECIDED}"
-    if candidate.tree == project.store.tree_of([progress.tip])[0]:
-        return FAILED, "nothing is left of the patch"
-    return PASSED, f"{len({path for path, *_ in stop.stages})} files"
-
-
-def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
-    """Whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
-    (mail,) = format_patches(project.store, progress.tip, commit, 1)
-    engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
-    try:
-        header, text = parse_mail(mail, stop.patch)
-        (applied,) = engine.apply(progress.tip, [Incoming(stop.patch, header, text, stop.patch)])
-    except PatchqError as error:
-        return FAILED, error.message
-    if applied.offsets or project.store.tree_of([applied.commit])[0] != tree:
-        return FAILED, "its patch file gives another tree"
-    return PASSED, f"onto {progress.upstream} {progress.onto.ref}, exactly"
-
-
-def _text(project: Project, commit: CommitId) -> tuple[str, str]:
-    """What ``check`` says of a diff."""
-    (text,) = project.store.diffs_of([commit])
-    found = [message for _, message, _ in check_diff(text)]
-    return (FAILED, "; ".join(found)) if found else (PASSED, "no debugging, no markers")
-
-
-def _python(project: Project, progress: Progress, commit: CommitId) -> tuple[str, str]:
-    """Whether the Python files that it changes still compile; one of upstream's that doesn't, needn't."""
-    changed = [c for c in project.store.changes_of([commit])[0] if c.new and c.path.endswith(b".py")]
-    contents = project.store.read_blobs(e.blob for c in changed for e in (c.old, c.new) if e)
-    for change in changed:
-        assert change.new
-        said = _compiled(contents[change.new.blob])
-        if said and not (change.old and _compiled(contents[change.old.blob])):
-            return FAILED, f"{show_path(change.path)} doesn't compile: {said}"
-    return PASSED, f"{len(changed)} files compile"
-
-
-def _compiled(source: bytes) -> str:
-    """What Python's parser says of a file; empty if nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError) as error:
-            return str(error) or type(error).__name__
-    return ""
-
-
-def _proof(project: Project, progress: Progress, stop: Stop, commit: CommitId, prove: Prove) -> tuple[str, str]:
-    state, said = stops.run_proof(project, progress, stop.patch, commit, prove)
-    if state == PASSED:
-        return PASSED, said
-    return (NOT_RUN, said) if state == NOT_RUN else (FAILED, f"with the patch its proof {state}: {said}")
-
-
-def _no_proof(project: Project, progress: Progress, stop: Stop, prove: Prove) -> tuple[str, str]:
-    """The proof must fail by an assertion where the patch is left out."""
-    state, said = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
-    if state == FAILED:
-        return PASSED, said
-    if state == PASSED:
-        return FAILED, "its proof passes without the patch: upstream has the change, or the proof can't fail"
-    return (NOT_RUN if state == NOT_RUN else FAILED), f"without the patch its proof: {state}: {said}"
+    return candidates.from_merger(project, progress, stop, source.merger)

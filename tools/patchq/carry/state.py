@@ -29,6 +29,7 @@ class Step:
     """What became of one patch. ``commit`` is empty where the new stack doesn't have it.
 
     :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
+    :ivar dropped: lines of upstream's that it drops, accepted by name: path, line and text.
     """
 
     patch: str
@@ -43,6 +44,7 @@ class Step:
     known: bool = False
     offsets: tuple[FileOffset, ...] = ()
     checked: str = ""
+    dropped: tuple[tuple[str, int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Stop:
     :ivar ready: whether the worktree holds it, and is the user's.
     :ivar by_history: upstream's history has the very patch, and nothing that took it back.
     :ivar replayed: the tree to which what was recorded for it led; no proof has said that it is right.
+    :ivar resolution: the tree that resolved it before ``undo`` came back here.
     """
 
     patch: str
@@ -70,6 +73,20 @@ class Stop:
     ready: bool = False
     replayed: str = ""
     by_history: bool = False
+    resolution: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """A stop that the user resolved, so that ``undo`` can come back to it.
+
+    :ivar steps: how many steps were done before it.
+    :ivar tree: what the worktree held of the resolution.
+    """
+
+    stop: Stop
+    steps: int
+    tree: str
 
 
 @dataclass(slots=True)
@@ -94,6 +111,7 @@ class Progress:
     done: list[Step] = field(default_factory=list)
     stop: Stop | None = None
     attempts: list[ledgers.Attempt] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
 
     @property
     def tip(self) -> CommitId:
@@ -190,29 +208,43 @@ def _progress(raw: dict[str, Any], upstream: str) -> Progress:
     ids = [raw["old_base"], raw["base"], stopped["parked"], *raw["commits"].values()]
     ids += [value for value in (stopped["replayed"], *(step["commit"] for step in raw["done"])) if value]
     ids += [blob for _, _, blob, _ in stopped["stages"]]
+    stops = [stopped, *(item["stop"] for item in raw.get("settled", ()))]
+    ids += [value for value in (one.get("resolution", "") for one in stops) if value]
+    ids += [item["tree"] for item in raw.get("settled", ())]
     if bad := next((value for value in ids if not _ID.fullmatch(value)), ""):
         raise ValueError(f"{bad!r} is no id")
     stop = raw.pop("stop")
-    done = [
-        Step(**{**s, "files": tuple((p, n) for p, n in s["files"]), "offsets": _offsets(s)}) for s in raw.pop("done")
-    ]
-    files = [
-        ledgers.Attempt(**{**a, "files": tuple(ledgers.FileOutcome(**f) for f in a["files"]), "offsets": _offsets(a)})
-        for a in raw.pop("attempts")
-    ]
+    done = [_step(step) for step in raw.pop("done")]
+    attempts = [_attempt(attempt) for attempt in raw.pop("attempts")]
+    # An older patchq wrote none.
+    settled = [Settled(**{**item, "stop": _stop(item["stop"])}) for item in raw.pop("settled", ())]
     found = Progress(
         **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
-        done=done, attempts=files,
-    )  # fmt: skip
+        done=done,
+        attempts=attempts,
+        settled=settled,
+    )
     if stop:
-        found.stop = Stop(
-            **{
-                **stop,
-                "conflicts": tuple((path, tuple(lines)) for path, lines in stop["conflicts"]),
-                "stages": tuple((p, mode, blob, n) for p, mode, blob, n in stop["stages"]),
-            }
-        )
+        found.stop = _stop(stop)
     return found
+
+
+def _attempt(raw: Mapping[str, Any]) -> ledgers.Attempt:
+    files = tuple(ledgers.FileOutcome(**file) for file in raw["files"])
+    dropped = tuple(ledgers.DroppedLine(**line) for line in raw.get("dropped", ()))
+    return ledgers.Attempt(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+
+
+def _step(raw: Mapping[str, Any]) -> Step:
+    files = tuple((path, hunks) for path, hunks in raw["files"])
+    dropped = tuple((path, line, text) for path, line, text in raw.get("dropped", ()))
+    return Step(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+
+
+def _stop(raw: Mapping[str, Any]) -> Stop:
+    conflicts = tuple((path, tuple(lines)) for path, lines in raw["conflicts"])
+    stages = tuple((path, mode, blob, number) for path, mode, blob, number in raw["stages"])
+    return Stop(**{**raw, "conflicts": conflicts, "stages": stages})
 
 
 def _offsets(raw: Mapping[str, Any]) -> tuple[FileOffset, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from patchq.carry import rerere
@@ -19,9 +20,11 @@ from patchq.carry.looking import Asked, once_more, sights, verdict
 from patchq.carry.merging import Moves, look_at
 from patchq.carry.releases import Releases
 from patchq.carry.state import Progress, Step, Stop, save, stop_worktree
+from patchq.carry.upstream_lines import find_dropped, show_dropped
 from patchq.errors import BuildError, Conflict, ConflictError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import GITLINK, SYMLINK
+from patchq.formats.header import Ident
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
@@ -29,6 +32,7 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import scratch
 from patchq.git.worktree import Worktree, branch_of
 from patchq.names import BlobId, CommitId, ProofRequest, TreeId, show_path
+from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.sources.pins import Base, Fetcher
@@ -217,7 +221,7 @@ def park(project: Project, progress: Progress) -> None:
     now = project.store.ref_or_none(branch)
     if now != progress.tip:
         project.store.update_refs([(branch, now, progress.tip)])
-    tree = stop.replayed or project.store.tree_of([stop.parked])[0]
+    tree = stop.resolution or stop.replayed or project.store.tree_of([stop.parked])[0]
     worktree.create(progress.tip)
     # The first time, the next one, or after a kill: each file is as it was, as it is to be, or half way.
     worktree.resume(CommitId(progress.files) if progress.files else None, CommitId(tree))
@@ -259,6 +263,10 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
         said = f"{how} resolves it, and changes lines away from the conflict, maybe not where it did: look at it"
         progress.stop = replace(stop, replayed=str(tree), said=said)
         return None
+    if dropped := find_dropped(project.store, old=patch.commit.commit, new=commit, upstream=progress.base):
+        said = f"{how} resolves it, and drops lines that upstream added: {show_dropped(dropped)}"
+        progress.stop = replace(stop, replayed=str(tree), said=said)
+        return None
     state, said = run_proof(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
@@ -271,13 +279,80 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     return None
 
 
-def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, how: str) -> Step:
-    """What the worktree holds, as the stopped patch.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """What of a stop's worktree is the patch's.
+
+    :ivar tree: the files with the patch's changes alone; ``held``: with all that the worktree holds.
+    :ivar left_out: paths that were changed or added there, and are no part of the patch.
+    """
+
+    tree: TreeId
+    held: TreeId
+    left_out: tuple[str, ...] = ()
+
+
+def take_own(project: Project, progress: Progress, stop: Stop, worktree: Worktree, include: Sequence[str]) -> Taken:
+    """Take the conflicting paths, the patch's own paths and what was staged; leave out all else.
+
+    :param include: more paths, files or folders, to take.
+    """
+    held = worktree.snapshot()
+    own = _own_paths(project, progress, stop, worktree)
+    folders = tuple(os.fsencode(path.rstrip("/")) + b"/" for path in include)
+    more = {os.fsencode(path.rstrip("/")) for path in include}
+    others = []
+    for change in project.store.changes(progress.files, held):
+        taken = change.path in own or change.path in more or b"." in more or change.path.startswith(folders)
+        if not taken:
+            others.append(PathChange(change.path, change.new, change.old))
+    if not others:
+        return Taken(tree=held, held=held)
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    on_held = project.store.commit_tree(held, [progress.tip], info.author, info.message)
+    (without,) = write_commits(project.store, on_held, [(info, others)], {})
+    names = tuple(show_path(change.path) for change in others)
+    return Taken(tree=project.store.tree_of([without])[0], held=held, left_out=names)
+
+
+def _own_paths(project: Project, progress: Progress, stop: Stop, worktree: Worktree) -> set[bytes]:
+    """Return the paths that belong to the stopped patch, or that the user has staged."""
+    store = project.store
+    own = set(_paths(stop))
+    own |= {change.path for change in store.changes(progress.tip, stop.parked)}
+    own |= {change.path for change in store.changes_of([CommitId(progress.commits[stop.patch])])[0]}
+    if stop.resolution:
+        own |= {change.path for change in store.changes(stop.parked, stop.resolution)}
+    staged = worktree.git.run("diff-index", "--cached", "-z", "--name-only", progress.files).split(b"\0")
+    return own | set(staged[:-1])
+
+
+def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
+    """Keep what a resolution left out as a commit, and restore tracked files; return what to say of it.
+
+    Files that no commit has stay where they are.
+    """
+    if not taken.left_out:
+        return ""
+    store = project.store
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    (parent,) = [commit for commit in [worktree.head()] if commit]
+    kept = store.commit_tree(taken.held, [parent], nobody, "Left out of a resolution\n")
+    store.run("update-ref", f"{KEPT}{kept}", kept)
+    for change in store.changes(taken.tree, taken.held):
+        if change.old:
+            path = os.fsdecode(change.path)
+            worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
+    return f"left out, as no part of the patch: {', '.join(taken.left_out)}; kept as the commit {kept}"
+
+
+def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, taken: Taken, how: str) -> Step:
+    """Return the step of a stopped patch that becomes ``taken``.
 
     :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
     :raises UserError: if nothing is left of the patch.
     """
-    tree = worktree.snapshot()
+    tree = taken.tree
     marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
     if marked:
         conflicts = [
@@ -298,9 +373,10 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
             hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:
+        edited = f"`--include {taken.left_out[0]}` takes what you edited there; " if taken.left_out else ""
         raise UserError(
             f"nothing is left of {progress.upstream}/{stop.patch}",
-            hint="`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
+            hint=f"{edited}`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
         )
     return as_step(project, progress, stop, tree, how)
 

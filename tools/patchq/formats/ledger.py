@@ -17,7 +17,7 @@ from patchq.formats import jsonlines
 from patchq.formats.jsonlines import Problem
 
 #: The newest of a line; each line has the oldest that can say it, so that an older patchq reads what it can.
-VERSION = 3
+VERSION = 4
 #: What can become of a patch, from the cheapest; see docs/reference/formats.md.
 OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict", "withdrawn")
 #: Those after which the stack of the new ref has the patch.
@@ -44,6 +44,15 @@ class FileOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedLine:
+    """A line that upstream added and the carried patch drops; the user accepted that by name."""
+
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One patch carried from one ref onto another.
 
@@ -56,6 +65,7 @@ class Attempt:
     :ivar proof: how its proof went afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``, or empty.
     :ivar time: UTC, ISO 8601.
     :ivar offsets: of ``offset``, how far; ``checked`` says by what it is known that this is the place.
+    :ivar dropped: lines of upstream's that the patch drops there, accepted by name.
     """
 
     patch: str
@@ -74,10 +84,12 @@ class Attempt:
     proof: str = ""
     offsets: tuple[FileOffset, ...] = ()
     checked: str = ""
+    dropped: tuple[DroppedLine, ...] = ()
 
     def line(self) -> bytes:
         """The line that says it."""
         version = 3 if self.outcome == "withdrawn" else 2 if self.offsets or self.checked else 1
+        version = 4 if self.dropped else version
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
         return (json.dumps({"v": version, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
@@ -105,7 +117,7 @@ def stream(lines: Callable[[], Iterable[bytes]]) -> Iterator[Attempt | Problem]:
 
 
 _NAMES = frozenset(f.name for f in fields(Attempt))
-_TEXTS = _NAMES - {"files", "lines", "offsets"}
+_TEXTS = _NAMES - {"files", "lines", "offsets", "dropped"}
 #: What an attempt is made as: to make a frozen one takes twice as long.
 _Draft = make_dataclass("_Draft", [(f.name, Any, field(default=f.default)) for f in fields(Attempt)], slots=True)
 _NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
@@ -135,12 +147,15 @@ def _attempt(raw: Any) -> Attempt:
         raise ValueError(f"has the unknown outcome {raw['outcome']!r}")
     if raw.get("grade", "") not in GRADES:
         raise ValueError(f"has the unknown grade {raw['grade']!r}")
-    texts = [v for k, v in raw.items() if k not in ("files", "lines", "offsets")]
+    texts = [v for k, v in raw.items() if k not in ("files", "lines", "offsets", "dropped")]
     if not all(isinstance(v, str) for v in texts) or not isinstance(raw.get("lines", 0), int):
         raise ValueError("has a field of the wrong type")
     files = tuple(FileOutcome(str(f["path"]), int(f["hunks"])) for f in raw.pop("files", ()))
     offsets = tuple(FileOffset(str(f["path"]), tuple(map(int, f["lines"]))) for f in raw.pop("offsets", ()))
-    return Attempt(**raw, files=files, offsets=offsets)
+    dropped = tuple(
+        DroppedLine(str(line["path"]), int(line["line"]), str(line["text"])) for line in raw.pop("dropped", ())
+    )
+    return Attempt(**raw, files=files, offsets=offsets, dropped=dropped)
 
 
 def say_offsets(offsets: Sequence[FileOffset]) -> str:

@@ -44,7 +44,7 @@ def command(
     else:
         results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
     if as_json:
-        emit("apply", {"stacks": [_stack(r) for r in results]})
+        emit("apply", {"stacks": [_stack(r) for r in results], "fix": None})
         return
     for r in results:
         plural = "patch" if r.total == 1 else "patches"

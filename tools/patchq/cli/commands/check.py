@@ -33,6 +33,26 @@ def _shared(
     ]  # fmt: skip
 
 
+def _upstream_lines(project: Project, plans: dict[tuple[str, str], Plan], accepted: tuple[str, ...]) -> list[Finding]:
+    """Find lines that upstream added and carried patches drop, without those that the user accepts."""
+    from patchq.carry.upstream_lines import accept_dropped, dropped_in_stacks, show_dropped
+    from patchq.stacks.check import Finding
+
+    left = accept_dropped(project, dropped_in_stacks(project, plans), accepted)
+    return [
+        Finding(
+            item.upstream,
+            item.ref,
+            item.patch,
+            "upstream-lines",
+            f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
+            "put them back; or, where that is meant, "
+            f"`patchq check --drop-upstream-line {item.upstream}/{item.patch}:{item.lines[0].name}`",
+        )
+        for item in left
+    ]
+
+
 def _installs(
     project: Project, set_name: str, platform: str, offline: bool
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
@@ -59,6 +79,13 @@ def _installs(
 @click.argument("names", nargs=-1)
 @click.option("--text", "text_only", is_flag=True, help="Only what needs no upstream: no zero fuzz, no stable bytes.")
 @click.option("--fix", "mend", is_flag=True, help="First write what can be written: statuses, your sign-offs, bytes.")
+@click.option(
+    "--drop-upstream-line",
+    "dropped",
+    multiple=True,
+    metavar="UPSTREAM/PATCH:PATH[:LINE]",
+    help="Line, or a file's lines, that upstream added and a patch may drop; the ledger records it.",
+)
 @click.option("--installs", is_flag=True, help="Only whether a set's wheels install together: resolved by uv, unbuilt.")
 @click.option(
     "--platform", default="aarch64,x86_64", metavar="NAMES", show_default=True, help="With --installs: on what."
@@ -67,7 +94,8 @@ def _installs(
 @offline_option
 @json_option
 def command(
-    names: tuple[str, ...], text_only: bool, mend: bool, installs: bool, platform: str, set_name: str,
+    names: tuple[str, ...], text_only: bool, mend: bool, dropped: tuple[str, ...], installs: bool, platform: str,
+    set_name: str,
     offline: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Check the hygiene of all stacks.
@@ -93,6 +121,7 @@ def command(
         plans: dict[tuple[str, str], Plan] = {}
         found = check(project, names, offline=offline, text_only=text_only, plans=plans)
         found += [] if text_only else _shared(project, names, offline, plans)
+        found += [] if text_only else _upstream_lines(project, plans, dropped)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
         emit("check", {"findings": [asdict(f) for f in found], "written": list(written), "resolved": resolved})

@@ -32,14 +32,22 @@ from patchq.formats.ledger import say_offsets
     help="Carry this one of those that the ref's stack lacks; may be repeated.",
 )
 @click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
+@click.option("--include", multiple=True, metavar="PATH", help="With --continue: another path of the worktree to take.")
+@click.option(
+    "--drop-upstream-line",
+    "dropped",
+    multiple=True,
+    metavar="PATH[:LINE]",
+    help="With --continue: line (or a file's lines) of upstream's that the patch may drop.",
+)
 @click.option("--how", default="", metavar="TEXT", help="What to write into the ledger of a resolution or a skip.")
 @click.option("--new-set", default="", metavar="SET", help="The set for the new pin.  [default: SET-NAME-REF]")
 @set_option
 @json_option
 def command(
     name: str | None, ref: str, resume: bool, skip: bool, abort: bool, retire: bool, leave_out: bool,
-    only: tuple[str, ...], no_proof: bool, how: str, new_set: str, set_name: str, as_json: bool,
-    from_ref: str,
+    only: tuple[str, ...], no_proof: bool, include: tuple[str, ...], dropped: tuple[str, ...], how: str,
+    new_set: str, set_name: str, as_json: bool, from_ref: str,
 ) -> None:  # fmt: skip
     """Carry a stack to another ref, as patches/NAME/REF/, and pin it.
 
@@ -47,6 +55,7 @@ def command(
     Exit code 3 at a stop.
     """
     from patchq.carry import rebase
+    from patchq.carry.checks import Wish
     from patchq.carry.state import under_way
     from patchq.errors import UserError
     from patchq.proofs.prove import prove_at
@@ -66,7 +75,8 @@ def command(
             only=only, from_ref=from_ref,
         )  # fmt: skip
     elif resume:
-        found = rebase.resume(project, name, prove=prove, check_proof=not no_proof, retire=retire, how=how)
+        wish = Wish(proofs=not no_proof, dropped=dropped)
+        found = rebase.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
     else:
         found = rebase.skip(project, name, prove=prove, how=how) if skip else rebase.abort(project, name)
     if as_json:

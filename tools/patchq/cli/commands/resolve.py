@@ -21,17 +21,37 @@ from patchq.cli.terminal import echo
 @click.option("--recorded", is_flag=True, help="What was recorded.")
 @click.option("--ref", default="", metavar="REF", help="The patch as this ref's stack has it.")
 @click.option("--merger", default="", metavar="NAME", help="What one of the lock's mergers makes of it.")
+@click.option("--include", multiple=True, metavar="PATH", help="Another path of the worktree to take.")
+@click.option("--no-proof", is_flag=True, help="Don't run the patch's proof.")
+@click.option(
+    "--drop-upstream-line",
+    "dropped",
+    multiple=True,
+    metavar="PATH[:LINE]",
+    help="Line, or a file's lines, that upstream added and the patch may drop.",
+)
 @click.option("--dry-run", is_flag=True, help="Only judge it.")
 @json_option
 def command(
-    name: str | None, files: tuple[str, ...], recorded: bool, ref: str, merger: str, dry_run: bool, as_json: bool
+    name: str | None,
+    files: tuple[str, ...],
+    recorded: bool,
+    ref: str,
+    merger: str,
+    include: tuple[str, ...],
+    no_proof: bool,
+    dropped: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Resolve the patch at which a rebase stops, and go on.
 
-    By files, by what is known already, or by what its worktree holds. It is kept only if it leaves no conflict, applies
-    exactly, its Python compiles, and the proof passes with it and fails without; else all stays as it was. Exit code 3
-    if it is refused for a conflict or the rebase stops again, 5 if a check or the proof refuses it.
+    By files, by what is known already, or by what its worktree holds: the conflicting paths, the patch's own and what
+    you staged. It is kept only if it leaves no conflict, applies exactly, drops no line that upstream added, its Python
+    compiles, and the proof passes with it and fails without. Otherwise all stays as it was. A proof that can't run here
+    is named. Exit code 3 if it is refused for a conflict or the rebase stops again, 5 if a check refuses it.
     """
+    from patchq.carry.checks import UPSTREAM_LINES, Wish
     from patchq.carry.resolving import Source, resolve
     from patchq.proofs.prove import prove_at
 
@@ -39,20 +59,23 @@ def command(
         raise click.UsageError("one of --from, --recorded, --ref and --merger")
     project = open_project(as_json)
     upstream = stopped_upstream(project, name)
-    source = Source(files, recorded, ref, merger)
-    found = resolve(project, upstream, source, prove=partial(prove_at, project), dry_run=dry_run)
+    source = Source(files, recorded, ref, merger, include)
+    wish = Wish(proofs=not no_proof, dropped=dropped)
+    found = resolve(project, upstream, source, prove=partial(prove_at, project), wish=wish, dry_run=dry_run)
     if as_json:
         emit("resolve", {**asdict(found), "refused": [c.name for c in found.refused]})
     else:
         for check in found.checks:
-            echo(f"{check.name}: {check.state}: {check.said}", fg=None if check.state == "passed" else "red")
+            echo(f"{check.name}: {check.state}: {check.said}", fg="red" if check.state == "failed" else None)
+        for path in found.left_out:
+            echo(f"left out, as no part of the patch: {path} (`--include {path}` takes it)")
     if found.refused:
         if not as_json:
             echo(f"{upstream}/{found.patch} is not resolved by it; all is as it was", err=True)
-            if found.refused[0].state == "not run":
-                echo(
-                    f"`patchq rebase {upstream} --continue --no-proof` takes what the worktree holds unproven", err=True
-                )
+            if found.refused[0].name == UPSTREAM_LINES:
+                echo("`--drop-upstream-line PATH:LINE` accepts one of these lines", err=True)
+            elif found.refused[0].name in ("passes with", "fails without"):
+                echo("`--no-proof` takes it unproven", err=True)
         raise click.exceptions.Exit(3 if found.refused[0].name in ("settled", "applies") else 5)
     if found.rebase is None:
         if not as_json:

@@ -12,18 +12,25 @@ from patchq.names import CommitId
 @json_option
 def command(pending: bool, as_json: bool) -> None:
     """Take back the last operation of patchq."""
+    from patchq.carry.rebase import undo_resolution
+
     project = open_project(as_json)
     kept: list[str] = []
     commits: list[CommitId] = []
+    worktree = ""
     with project.locked("undo", finish=not pending):
         if pending:
             summary, kept = project.journal.give_up()
+        elif back := undo_resolution(project):
+            summary, worktree = back
         else:
             summary, commits = project.journal.undo()
     if as_json:
         emit("undo", {"undone": summary, "kept": kept, "commits": commits})
         return
     echo(f"{'given up' if pending else 'undone'}: {summary}")
+    if worktree:
+        echo(f"  the rebase is back at that patch; {worktree} holds your resolution")
     for path in kept:
         echo(f"  {path} was edited meanwhile and stays as it is")
     for commit in commits:

@@ -1,0 +1,148 @@
+"""A stop takes only the patch's own, upstream's lines survive it, and `undo` comes back to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit import Patchq, edit, git, release, with_lines
+
+ADDED = b"assert x is not None\ncount(x)\notherwise\n"
+V2 = with_lines({5: ADDED})
+RIGHT = with_lines({5: ADDED + b"changed\n"})
+WRONG = with_lines({5: b"changed, otherwise\n"})
+
+
+@pytest.fixture
+def stopped(stack: Patchq, upstream: Path) -> Patchq:
+    """The first patch stops on v2, which added two lines above the one that both changed."""
+    release(upstream, "v2", {"a.txt": V2})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    return stack
+
+
+def parked(patchq: Patchq, ref: str = "v2") -> Path:
+    return patchq.layout.tree(f"up@{ref}")
+
+
+def run(patchq: Patchq, code: int, *args: str) -> dict[str, Any]:
+    done = patchq.run(*args, "--json")
+    assert done.exit_code == code, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("verb", [("rebase", "up", "--continue"), ("resolve", "up")])
+def test_lost_lines_are_named_refused_and_accepted_by_name(
+    stopped: Patchq, upstream: Path, verb: tuple[str, ...]
+) -> None:
+    (parked(stopped) / "a.txt").write_bytes(WRONG)
+    commit = git(upstream, "rev-parse", "v2")[:12]
+    refused = stopped.run(*verb)
+    assert refused.exit_code in (1, 5)
+    for line, text in ((5, "assert x is not None"), (6, "count(x)")):
+        assert f"a.txt:{line} '{text}' (upstream's {commit})" in refused.output
+    assert "otherwise'" not in refused.output
+    shown = stopped.ok("conflict", "up")
+    assert f"the worktree lacks it: a.txt:5 (upstream's {commit}): assert x is not None" in shown
+    assert stopped.run(*verb, "--drop-upstream-line", "a.txt:5").exit_code == refused.exit_code
+    stopped.ok(*verb, "--drop-upstream-line", "a.txt:5", "--drop-upstream-line", "a.txt:6")
+    ledger = (stopped.root / "patches" / "up" / "ledger.jsonl").read_text().splitlines()
+    (line,) = [json.loads(one) for one in ledger if json.loads(one)["patch"] == "first"]
+    assert [(one["path"], one["line"], one["text"]) for one in line["dropped"]] == [
+        ("a.txt", 5, "assert x is not None"),
+        ("a.txt", 6, "count(x)"),
+    ]
+    assert not [f for f in run(stopped, 1, "check")["findings"] if f["rule"] == "upstream-lines"]
+
+
+def test_a_replay_that_drops_upstreams_line_stops(stack: Patchq, upstream: Path) -> None:
+    """What was recorded on v2 is right there; on v3 upstream has a line more in the same conflict."""
+    release(upstream, "v2", {"a.txt": with_lines({5: b"otherwise\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    (parked(stack) / "a.txt").write_bytes(with_lines({5: b"changed\n"}))
+    stack.ok("rebase", "up", "--continue", "--drop-upstream-line", "a.txt:5")
+    release(upstream, "v3", {"a.txt": with_lines({5: b"otherwise\n"}), "new.txt": b"new\n"})
+    found = run(stack, 3, "rebase", "up", "--onto", "v3", "--from", "v1")
+    assert "drops lines that upstream added: a.txt:5 'otherwise'" in found["stop"]["said"]
+
+
+def test_check_finds_them_in_existing_stacks(stopped: Patchq) -> None:
+    (parked(stopped) / "a.txt").write_bytes(RIGHT)
+    stopped.ok("rebase", "up", "--continue")
+    assert not [f for f in run(stopped, 1, "check")["findings"] if f["rule"] == "upstream-lines"]
+    stopped.ok("apply", "--set", "default-up-v2")
+    path = stopped.tree() / "a.txt"
+    path.write_bytes(path.read_bytes().replace(b"count(x)\n", b""))
+    stopped.ok("export", "up", "--amend", "first")
+    found = [f for f in run(stopped, 1, "check")["findings"] if f["rule"] == "upstream-lines"]
+    assert [(f["ref"], f["patch"]) for f in found] == [("v2", "first")]
+    assert "a.txt:6 'count(x)'" in found[0]["message"]
+
+
+# Only its own
+
+
+@pytest.mark.parametrize("verb", [("rebase", "up", "--continue"), ("resolve", "up")])
+def test_other_files_are_named_left_out_and_kept(stopped: Patchq, verb: tuple[str, ...]) -> None:
+    folder = parked(stopped)
+    (folder / "a.txt").write_bytes(RIGHT)
+    (folder / "a.txt.orig").write_bytes(b"of a mergetool\n")
+    edit(folder / "b.txt", 30, b"unrelated\n")
+    output = stopped.ok(*verb)
+    assert "left out, as no part of the patch: a.txt.orig" in output
+    assert "b.txt" in output
+    kept = output.partition("kept as the commit ")[2].split()[0].strip(")")
+    assert git(stopped.layout.store, "show", f"{kept}:a.txt.orig") == "of a mergetool"
+    assert "unrelated" in git(stopped.layout.store, "show", f"{kept}:b.txt")
+    stopped.ok("apply", "--set", "default-up-v2")
+    assert not (stopped.tree() / "a.txt.orig").exists()
+    assert b"unrelated" not in (stopped.tree() / "b.txt").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["include", "add"])
+def test_what_is_asked_for_or_staged_is_taken(stopped: Patchq, how: str) -> None:
+    folder = parked(stopped)
+    (folder / "a.txt").write_bytes(RIGHT)
+    (folder / "more.txt").write_bytes(b"more\n")
+    if how == "add":
+        git(folder, "add", "more.txt")
+    stopped.ok("rebase", "up", "--continue", *(["--include", "more.txt"] if how == "include" else []))
+    assert b"more.txt" in stopped.patch_file("first", ref="v2").read_bytes()
+
+
+# Back to the stop
+
+
+def test_undo_comes_back_to_the_stop(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines({5: b"otherwise\n"}), "b.txt": with_lines({10: b"otherwise\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    (parked(stack) / "a.txt").write_bytes(with_lines({5: b"otherwise, changed\n"}))
+    assert run(stack, 3, "rebase", "up", "--continue")["stop"]["patch"] == "third"
+    recorded = list((stack.root / "patches" / "up" / "rr-cache").glob("*/postimage"))
+    assert recorded
+    output = stack.ok("undo")
+    assert "undone: resolution of up/first" in output
+    assert "back at that patch" in output
+    assert not list((stack.root / "patches" / "up" / "rr-cache").glob("*/postimage"))
+    status = json.loads(stack.ok("status", "--json"))["rebases"][0]
+    assert status["stop"]["patch"] == "first"
+    assert (parked(stack) / "a.txt").read_bytes() == with_lines({5: b"otherwise, changed\n"})
+    (parked(stack) / "a.txt").write_bytes(with_lines({5: b"otherwise, changed again\n"}))
+    assert run(stack, 3, "rebase", "up", "--continue")["stop"]["patch"] == "third"
+    (parked(stack) / "b.txt").write_bytes(with_lines({10: b"otherwise, changed\n"}))
+    stack.ok("rebase", "up", "--continue")
+    assert b"changed again" in stack.patch_file("first", ref="v2").read_bytes()
+
+
+def test_undo_does_not_take_edits_of_the_next_stop(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines({5: b"otherwise\n"}), "b.txt": with_lines({10: b"otherwise\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    (parked(stack) / "a.txt").write_bytes(with_lines({5: b"otherwise, changed\n"}))
+    stack.fails(3, "rebase", "up", "--continue")
+    (parked(stack) / "b.txt").write_bytes(with_lines({10: b"precious\n"}))
+    assert "holds edits of third" in stack.fails(1, "undo")
+    assert (parked(stack) / "b.txt").read_bytes() == with_lines({10: b"precious\n"})

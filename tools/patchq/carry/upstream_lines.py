@@ -1,0 +1,306 @@
+"""Find lines that upstream added and a carried patch drops, although the patch never removed them.
+
+Upstream adds a line next to one that the patch changes; whoever resolves the conflict takes the
+patch's side, and upstream's line is gone. Nothing fails: the patch applies and its proof passes.
+So every resolution, replay and merge is compared with upstream's own edits.
+
+Lines are compared without their blanks: a line that was moved or indented is still there. A line
+that the patch and upstream both changed is still there if what upstream put into it is.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from patchq.errors import UserError
+from patchq.formats import diff
+from patchq.formats import ledger as ledgers
+from patchq.git.diffs import PathChange
+from patchq.git.repository import Git
+from patchq.names import BlobId, CommitId, show_path
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.stack import ledger_path
+from patchq.stacks.apply import Plan
+from patchq.system import fsio
+
+_TOKEN = re.compile(rb"\w+|[^\w\s]")
+_WORD = re.compile(rb"\w")
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedLine:
+    """A line of upstream's that a carried patch drops.
+
+    :ivar line: its number, from 1, in the file before the patch.
+    """
+
+    path: str
+    line: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Return what names it on the command line."""
+        return f"{self.path}:{self.line}"
+
+    def is_one_of(self, names: Sequence[str]) -> bool:
+        """Return whether it is named, as ``PATH:LINE`` or with all of its file as ``PATH``."""
+        return self.name in names or self.path in names
+
+
+@dataclass(frozen=True, slots=True)
+class _Hunk:
+    """Lines ``before`` that one text has where another has ``after``; ``at`` is the number of the first one."""
+
+    at: int
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+
+
+def dropped_lines(
+    *, old_before: bytes, old_after: bytes, new_before: bytes, new_after: bytes, upstream: bytes | None = None
+) -> list[tuple[int, bytes]]:
+    """Return the lines of ``new_before`` that upstream added and the carried patch drops, with their numbers.
+
+    :param old_before: the file that the patch was written for; ``old_after``: with the patch.
+    :param new_before: the file that it is carried onto; ``new_after``: with the carried patch.
+    :param upstream: upstream's own file, if patches below changed ``new_before``.
+    """
+    old, patched, new, result = (
+        text.splitlines(keepends=False) for text in (old_before, old_after, new_before, new_after)
+    )
+    short = _fewer(old, patched, new, result)
+    if upstream is not None:
+        own = set(map(_key, upstream.splitlines()))
+        short = Counter({key: count for key, count in short.items() if key in own})
+    if not short:
+        return []
+    added = {}
+    for hunk in _hunks(old, new):
+        for number, line in enumerate(hunk.after, hunk.at):
+            added[number] = (_key(line), hunk.before)
+    found: list[tuple[int, bytes]] = []
+    for hunk in _hunks(result, new):
+        for number, line in enumerate(hunk.after, hunk.at):
+            key = _key(line)
+            if number not in added or short[key] <= 0 or _is_still_there(line, added[number][1], hunk.before):
+                continue
+            short[key] -= 1
+            found.append((number, line))
+    return found
+
+
+def _fewer(
+    old: Sequence[bytes], patched: Sequence[bytes], new: Sequence[bytes], result: Sequence[bytes]
+) -> Counter[bytes]:
+    """Count the lines of which the result has fewer than upstream, by what upstream added and the patch left alone."""
+    o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
+    found: Counter[bytes] = Counter()
+    for key, count in n.items():
+        if not _WORD.search(key):
+            continue
+        removed_by_patch = max(0, o[key] - p[key])
+        missing = min(count - r[key] - removed_by_patch, count - o[key])
+        if missing > 0:
+            found[key] = missing
+    return found
+
+
+def _key(line: bytes) -> bytes:
+    return b"".join(line.split())
+
+
+def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_Hunk]:
+    """Yield what differs between two texts; ``at`` counts the lines of ``after``, from 1."""
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    one, other = before[start : len(before) - end], after[start : len(after) - end]
+    for tag, a, b, c, d in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield _Hunk(start + c + 1, tuple(one[a:b]), tuple(other[c:d]))
+
+
+def _is_still_there(line: bytes, replaced: Sequence[bytes], instead: Sequence[bytes]) -> bool:
+    """Return whether what upstream put into a line is in the lines that the result has in its place.
+
+    :param replaced: upstream's old lines, for which it came.
+    :param instead: the lines of the result.
+    """
+    tokens = _TOKEN.findall(line)
+    there = [token for one in instead for token in _TOKEN.findall(one)]
+    if not replaced:
+        return _holds(there, tokens)
+    before = Counter(token for one in replaced for token in _TOKEN.findall(one))
+    new = Counter(tokens) - before
+    words = {token for token in new if _WORD.match(token)}
+    if not words:
+        return bool(instead) and _alike(tokens, there)
+    return words <= set(there)
+
+
+def _holds(there: Sequence[bytes], tokens: Sequence[bytes]) -> bool:
+    """Return whether tokens stand in a row."""
+    size = len(tokens)
+    return any(there[at : at + size] == list(tokens) for at in range(len(there) - size + 1))
+
+
+def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
+    """Return whether most of a line's words are in the result's lines."""
+    words = [token for token in tokens if _WORD.match(token)]
+    return sum(word in there for word in words) * 2 > len(words)
+
+
+def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[DroppedLine]:
+    """Compare a carried patch with the one that it was made of.
+
+    :param old: the patch's commit in the stack that it is carried from.
+    :param new: its commit in the new stack.
+    :param upstream: upstream's commit that the new stack begins at.
+    """
+    before, after = store.changes_of([old, new])
+    pairs = [(change, _counterpart(change, before)) for change in after]
+    compared = [(change, own) for change, own in pairs if own and change.old and own.old and _is_text(change, own)]
+    own_files = store.list_tree(upstream, [change.path for change, _ in compared]) if compared else {}
+    texts = store.read_blobs([*_blobs(compared), *(e.blob for e in own_files.values() if e.mode != diff.GITLINK)])
+    found = []
+    for change, own in compared:
+        assert change.old
+        assert own.old
+        there = own_files.get(change.path)
+        lines = dropped_lines(
+            old_before=texts[own.old.blob],
+            old_after=texts[own.new.blob] if own.new else b"",
+            new_before=texts[change.old.blob],
+            new_after=texts[change.new.blob] if change.new else b"",
+            upstream=texts.get(there.blob) if there else None,
+        )
+        path = show_path(change.path)
+        found += [DroppedLine(path, number, line.decode("utf-8", "replace")) for number, line in lines]
+    return found
+
+
+def _counterpart(change: PathChange, before: Sequence[PathChange]) -> PathChange | None:
+    """Return what the old patch did to the same file, which upstream may have renamed."""
+    same = [own for own in before if own.path == change.path]
+    if same:
+        return same[0]
+    name = change.path.rpartition(b"/")[2]
+    renamed = [own for own in before if own.path.rpartition(b"/")[2] == name]
+    return renamed[0] if len(renamed) == 1 else None
+
+
+def _is_text(*changes: PathChange) -> bool:
+    entries = [entry for change in changes for entry in (change.old, change.new) if entry]
+    return all(entry.mode not in (diff.GITLINK, diff.SYMLINK) for entry in entries)
+
+
+def _blobs(pairs: Sequence[tuple[PathChange, PathChange | None]]) -> Iterator[BlobId]:
+    for pair in pairs:
+        for change in pair:
+            if change:
+                yield from (entry.blob for entry in (change.old, change.new) if entry)
+
+
+def show_dropped(lines: Sequence[DroppedLine], commits: Mapping[DroppedLine, str] | None = None) -> str:
+    """Return dropped lines in words: each with file, number, text and, where it is known, upstream's commit."""
+    parts = []
+    for line in lines[:_MOST_SHOWN]:
+        commit = (commits or {}).get(line, "")
+        parts.append(f"{line.name} {line.text.strip()[:80]!r}" + (f" (upstream's {commit[:12]})" if commit else ""))
+    if len(lines) > _MOST_SHOWN:
+        parts.append(f"and {len(lines) - _MOST_SHOWN} more")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DroppedInStack:
+    """Lines of upstream's that a patch of an existing stack drops, and nobody has accepted.
+
+    :ivar attempt: the ledger's last entry for carrying it there.
+    """
+
+    upstream: str
+    ref: str
+    patch: str
+    lines: tuple[DroppedLine, ...]
+    attempt: ledgers.Attempt
+
+
+def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -> list[DroppedInStack]:
+    """Compare the patches of stacks with those of the refs that the ledger says they were carried from.
+
+    :param plans: the applied stacks, by upstream and ref.
+    """
+    found = []
+    for upstream in dict.fromkeys(name for name, _ in plans):
+        ledger = ledgers.parse(fsio.read_or_none(ledger_path(project.layout, upstream)) or b"")
+        for attempt in ledger.latest().values():
+            before = plans.get((upstream, attempt.from_ref))
+            after = plans.get((upstream, attempt.onto))
+            if not before or not after or attempt.outcome not in ledgers.CARRIED:
+                continue
+            old, new = _commit_of(before, attempt.patch), _commit_of(after, attempt.patch)
+            if old is None or new is None:
+                continue
+            accepted = {(line.path, line.text.strip()) for line in attempt.dropped}
+            lines = find_dropped(project.store, old=old, new=new, upstream=after.after.base)
+            left = tuple(line for line in lines if (line.path, line.text.strip()) not in accepted)
+            if left:
+                found.append(
+                    DroppedInStack(
+                        upstream=upstream, ref=attempt.onto, patch=attempt.patch, lines=left, attempt=attempt
+                    )
+                )
+    return found
+
+
+def _commit_of(plan: Plan, patch: str) -> CommitId | None:
+    return next((p.applied.commit for p in plan.after.patches if p.applied.name == patch), None)
+
+
+def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Sequence[str]) -> list[DroppedInStack]:
+    """Record in the ledger that patches may drop lines; return what is left.
+
+    :param names: ``UPSTREAM/PATCH:PATH:LINE``, or ``UPSTREAM/PATCH:PATH`` for all lines of a file.
+    :raises UserError: for a name that none of the lines has.
+    """
+    change = Change("check", "accept dropped lines of upstream's")
+    unused, left = set(names), []
+    for item in found:
+        start = f"{item.upstream}/{item.patch}:"
+        own = [name.removeprefix(start) for name in names if name.startswith(start)]
+        accepted = [line for line in item.lines if line.is_one_of(own)]
+        unused -= {start + line.name for line in accepted} | {start + line.path for line in accepted}
+        if rest := tuple(line for line in item.lines if line not in accepted):
+            left.append(replace(item, lines=rest))
+        if accepted:
+            _note_accepted(project, change, item, accepted)
+    if unused:
+        raise UserError(
+            f"no dropped line is named {sorted(unused)[0]}", hint="`patchq check` names them: UPSTREAM/PATCH:PATH:LINE"
+        )
+    if not change.empty:
+        with project.locked("check"):
+            project.journal.perform(change)
+    return left
+
+
+def _note_accepted(project: Project, change: Change, item: DroppedInStack, lines: Sequence[DroppedLine]) -> None:
+    path = ledger_path(project.layout, item.upstream)
+    relative = path.relative_to(project.layout.root).as_posix()
+    before = change.files.get(relative) or fsio.read_or_none(path) or b""
+    dropped = tuple(ledgers.DroppedLine(line.path, line.line, line.text) for line in lines)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    attempt = replace(item.attempt, time=now, dropped=(*item.attempt.dropped, *dropped))
+    change.files[relative] = ledgers.add(before, [attempt])
