@@ -169,7 +169,6 @@ ELSEWHERE = {
     "doctor --python": "tests/scenarios/test_kernels.py has such an environment",
     "gb10-serve.md": "tests/benchmarks/test_gb10_serve.py makes one",
     "--to first": "an example of tests/scenarios; there is no such upstream here",
-    "new up second": "the same",
     "drop second": "the same",
     "--scheduler": "needs a Dask scheduler: tests/scenarios/test_proofs.py starts one",
     "test --upstream": "hours: upstream's own tests",

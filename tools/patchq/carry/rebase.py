@@ -182,7 +182,9 @@ def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: 
         project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
         stops.conflicting(project, stop, step.commit), rerere.recorded(project.layout, progress.upstream),
     )  # fmt: skip
-    files = {p.relative_to(project.layout.root).as_posix(): data for p, data in recorded.items()}
+    files: dict[str, bytes | None] = {
+        path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
+    }
     # A resolution that records nothing is an operation, too: `undo` comes back to it.
     files[_last_resolution(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
     note = stops.put_aside(project, stop_worktree(project, progress), taken)

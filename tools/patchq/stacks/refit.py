@@ -115,8 +115,8 @@ def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:
 
 def _compare(before: bytes, after: bytes) -> str:
     """Return a unified diff of two diffs, without the ids of their blobs."""
-    sides = [_lines(before), _lines(after)]
-    return "\n".join(difflib.unified_diff(*sides, "the patch", "the worktree", lineterm="", n=3))
+    old, new = _lines(before), _lines(after)
+    return "\n".join(difflib.unified_diff(old, new, "the patch", "the worktree", lineterm="", n=3))
 
 
 def _lines(text: bytes) -> Sequence[str]:

@@ -80,11 +80,10 @@ def _show(found: Brief) -> None:
     if not found.causes:
         echo("no commit of upstream's is known to have made these lines" + (f"; {found.hint}" if found.hint else ""))
     echo("it is needed by: " + (", ".join(found.dependents) or "no other patch"))
-    for line in found.dropped:
-        commit = f" (upstream's {line.commit[:12]})" if line.commit else ""
-        echo(
-            f"upstream added this line, and the worktree lacks it: {line.path}:{line.line}{commit}: {line.text.strip()}"
-        )
+    for lost in found.dropped:
+        commit = f" (upstream's {lost.commit[:12]})" if lost.commit else ""
+        place = f"{lost.path}:{lost.line}{commit}"
+        echo(f"upstream added this line, and the worktree lacks it: {place}: {lost.text.strip()}")
     for one in found.suggestions:
         echo(f"\n{one.said}: `{one.command}`")
         echo(one.diff, nl=False)
