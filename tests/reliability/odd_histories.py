@@ -206,8 +206,25 @@ def _made(chance: random.Random) -> tuple[list[tuple[Files, int]], int]:
                     files = rest
                 elif not is_taken(rest, path):
                     files = {**rest, path: theirs[path]}
+        if chance.random() < 0.2:
+            files = met(chance, base, trees[chance.randrange(1, patches + 1)][0], files)
         trees.append((files, 1))
     return trees, patches
+
+
+def met(chance: random.Random, base: Files, patched: Files, files: Files) -> Files:
+    """With a folder renamed that a patch adds a file to, and in the new folder a file of that name."""
+    added = [p for p in patched.keys() - base.keys() if any(b.startswith(f"{p.rpartition('/')[0]}/") for b in base)]
+    if not added:
+        return files
+    path = chance.choice(sorted(added))
+    folder, _, name = path.rpartition("/")
+    rest = {p: file for p, file in files.items() if not p.startswith(f"{folder}/")}
+    inside = {f"moved{p.removeprefix(folder)}": file for p, file in files.items() if p.startswith(f"{folder}/")}
+    if not folder or any(is_taken(rest, place) for place in (*inside, f"moved/{name}")):
+        return files
+    there = chance.choice([patched[path], (PLAIN, b"".join(some_lines(chance, 9)))])
+    return {**rest, f"moved/{name}": there, **inside}
 
 
 def _for_a_reason(git: Git, patch: Patch, landing: Landing, tree: str, merged: str) -> str:
@@ -238,7 +255,11 @@ def compare(seed: int, tally: Tally) -> None:
             tree: str = start
             for number, patch in enumerate(patches):
                 landing = column.landings[number]
-                (merged,) = ort(git, patch.parent, [tree], patch.commit.tree)
+                try:
+                    (merged,) = ort(git, patch.parent, [tree], patch.commit.tree)
+                except subprocess.CalledProcessError:  # git 2.39's merge fails an assertion of its own
+                    tally.lost += 1
+                    break
                 if landing.outcome not in STOPS:
                     if not merged and any(e.path in column.moved for e in patch.edits):
                         break  # followed past what git sees

@@ -59,6 +59,29 @@ def test_odd_edits_land_as_git_merges_them() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("there", "outcome", "path"),
+    [(None, "merged", "lib/new.c"), (b"new\n", "absorbed", ""), (b"upstream's own\n", "conflict", "lib/new.c")],
+    ids=["nothing there", "the same file there", "another file there"],
+)
+def test_a_new_file_follows_its_folder(tmp_path: Path, there: bytes | None, outcome: str, path: str) -> None:
+    """As git has it: where upstream put a file of that name into the renamed folder, both are merged."""
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path], check=True)
+    lines = {name: (odd_histories.PLAIN, f"{name}\n".encode() * 30) for name in ("one.c", "two.c")}
+    new = (odd_histories.PLAIN, b"new\n")
+    base = {f"old/{name}": file for name, file in lines.items()}
+    renamed = {f"lib/{name}": file for name, file in lines.items()}
+    target = {**renamed, "lib/new.c": (odd_histories.PLAIN, there)} if there else renamed
+    ids = odd_histories.written(tmp_path, [(base, 0), ({**base, "old/new.c": new}, 1), (target, 1)])
+    repository = Git(tmp_path)
+    patches = read_patches(repository, [("new", repository.log("--no-walk", ids[1])[0])])
+    (column,) = carry(repository, patches, [CommitId(ids[2])], CommitId(ids[0]))
+    landing = column.landings[0]
+    assert landing.outcome == outcome
+    found = [f.path for f in landing.files] if outcome == "conflict" else [c.path.decode() for c in landing.changes]
+    assert found == ([path] if path else [])
+
+
 @pytest.mark.skipif(not REAL, reason="needs a real history: long_form.py --history FOLDER")
 @pytest.mark.parametrize("near", [False, True], ids=["any tag", "near tags"])
 def test_a_real_commit_lands_as_git_merges_it(near: bool) -> None:

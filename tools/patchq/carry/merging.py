@@ -169,7 +169,9 @@ class _Merger:
             self.moves[key] = []
             for n, path in enumerate(key[2]):
                 places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
-                if len(places) == 1 and (path in before) == (places[0].old is not None):
+                # A file of the base that is not where git puts it was deleted, not moved. A new one may meet
+                # a file that upstream put there: git's merge of both decides.
+                if len(places) == 1 and (path not in before or places[0].old is not None):
                     self.moves[key].append((path, places[0].path, places[0].old))
 
     def _anew(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
