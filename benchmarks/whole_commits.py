@@ -31,7 +31,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from patchq.carry.column import Column
-from patchq.carry.landed import Landed, Line
+from patchq.carry.landed import Landed, Line, SideBranches
 from patchq.carry.landing import ABSORBED, Patch, read_patches
 from patchq.carry.looking import sight, verdict, with_past
 from patchq.carry.merging import carry, look_at
@@ -187,9 +187,9 @@ def takes_back(info: CommitInfo, other: CommitInfo) -> bool:
 Hunk = tuple[tuple[bytes, ...], tuple[bytes, ...]]
 
 
-def hunks_of(git: Git, *specs: str) -> dict[str, dict[bytes, list[Hunk]]]:
+def hunks_of(git: Git, *specs: str, which: str = "--first-parent") -> dict[str, dict[bytes, list[Hunk]]]:
     """Of each commit, by the path that it had before, its hunks without context; a renamed file is one that goes on."""
-    out = git.run("log", "-p", "-U0", "-M", "--first-parent", "--no-color", "--no-ext-diff", "--format=%x00%H", *specs)
+    out = git.run("log", "-p", "-U0", "-M", which, "--no-color", "--no-ext-diff", "--format=%x00%H", *specs)
     found: dict[str, dict[bytes, list[Hunk]]] = {}
     for commit in out.split(b"\0")[1:]:
         name, *files = re.split(rb"^diff --git .*\n", commit, flags=re.MULTILINE)
@@ -209,7 +209,8 @@ def hunks_of(git: Git, *specs: str) -> dict[str, dict[bytes, list[Hunk]]]:
 
 
 def taken_back(
-    git: Git, stack: Sequence[CommitInfo], way: Sequence[CommitInfo], onto: str
+    git: Git, stack: Sequence[CommitInfo], way: Sequence[CommitInfo], onto: str,
+    every: Mapping[str, Mapping[bytes, Sequence[Hunk]]] | None = None,
 ) -> dict[str, tuple[float, bool]]:  # fmt: skip
     """Of each commit the share of its lines that later ones take back, and whether all of some file's are.
 
@@ -217,7 +218,7 @@ def taken_back(
     where neither the lines move to another place nor others come instead; it is there again by one that contains it.
     So is all of a file that at the tip is what it was before the commit.
     """
-    every = hunks_of(git, f"{stack[0].commit}^..{way[-1].commit}")
+    every = every or hunks_of(git, f"{stack[0].commit}^..{way[-1].commit}")
     order = [info.commit for info in way]
     tip = git.list_tree(onto)
     found = {}
@@ -271,17 +272,23 @@ class Judges:
     ) -> None:  # fmt: skip
         self.git, self.bench, self.between, self.patches = git, bench, between, patches
         self.base, self.onto = bench.base, bench.onto
-        self.line = Line(git, self.base, self.onto, {})
+        self.line = Line(git, git.log(f"{self.base}..{self.onto}"), {})
         ids = git.patch_ids_of([p.commit.commit for p in patches])
         self.ids = dict(zip((p.name for p in patches), ids, strict=True))
         theirs = git.patch_ids_of([c.commit for c in self.line.commits])
         self.cherry = {pid for pid in theirs if pid}
-        self.landed = Landed(self.line, self.ids)
+        self.paths = {path for patch in patches for path in patch.paths}
+        self.landed = self.landed_at(self.onto)
         self.stack = read_patches(git, [(f"own {n}", info) for n, info in enumerate(bench.series)])
         commits = [self.base, *(c for _, c in between), self.onto]
         self.first, *self.way, self.last = look_at(git, [*self.stack, *patches], commits, self.base)
         self.first.read(edit.new for patch in patches for edit in patch.edits)
         self.releases = self.asked(self.last)
+
+    def landed_at(self, onto: CommitId) -> Landed:
+        """With the history up to a tip."""
+        line = Line(self.git, self.git.log(f"{self.base}..{onto}"), {})
+        return Landed(line, self.ids, SideBranches(line, self.base, onto, self.paths))
 
     def asked(self, last: Column) -> tuple[Releases, Releases]:
         """Up to a tip: by two releases, and by those in between as well."""
@@ -297,7 +304,7 @@ class Judges:
             (last,) = look_at(self.git, [*self.stack, patch], [onto], self.base)
             ends, every = self.asked(last)
         landing = column.landings[0]
-        landed = self.landed if onto == self.onto else Landed(Line(self.git, self.line.base, onto, {}), self.ids)
+        landed = self.landed if onto == self.onto else self.landed_at(onto)
         plain = sight(patch, self.first, [("onto", last)])
         way = [(name, column) for (name, _), column in zip(self.between, self.way, strict=True)]
         seen = {

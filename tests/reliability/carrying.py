@@ -158,7 +158,10 @@ def sample(
     known = set(line)
     tags = {}
     for tag in _lines(history, "tag"):
-        commit = history.resolve(f"{tag}^{{commit}}")[0]
+        try:
+            commit = history.resolve(f"{tag}^{{commit}}")[0]
+        except runner.CommandError:  # a tag of a file, such as somebody's key
+            continue
         if commit in known or history.run("rev-list", "--max-count=1", f"{line[-1]}..{commit}").strip():
             tags[tag] = commit
     names = sorted(tags, key=lambda name: (int(history.line("log", "-1", "--format=%ct", tags[name])), name))
@@ -178,8 +181,10 @@ def sample(
         compare(history, commit, [tags[n] for n in chosen], single, chosen)
         if sys.stderr.isatty():
             print(f"\r{single}", end="", file=sys.stderr)
-    for _ in range(stacks):
-        at = chance.randrange(size, len(line))
+    merges = set(_lines(history, "rev-list", "--merges", "--first-parent", "HEAD"))
+    plain = [at for at in range(size, len(line)) if merges.isdisjoint(line[at - size : at])]
+    for _ in range(stacks if plain else 0):
+        at = chance.choice(plain)
         name = chance.choice(some(line[at], each))
         compare_stack(history, line[at - size : at][::-1], tags[name], rows, name)
     return single, rows

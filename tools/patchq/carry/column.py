@@ -32,15 +32,16 @@ class Column:
         #: The last patch that changes a path: after it nobody asks for the path's line map.
         self.last = {path: patch for patch in patches for path in patch.paths}
         touched = {path for patch in patches for path in patch.paths}
-        near = touched | {parent for path in touched for parent in _parents(path)}
+        folders = {parent for path in touched for parent in parents_of(path)}
+        near = touched | folders
         left = {folder for patch in patches for folder in patch.left}
         #: Folders that a patch leaves, with files in them that it doesn't know.
         self.left: set[bytes] = set()
-        folders = {path.rpartition(b"/")[0] for path in touched}
+        #: Those of them that the tree has.
         self.folders = {b""}
         self.entries: dict[bytes, TreeEntry] = {}
         for path, entry in git.list_tree(tree).items():
-            parents = _parents(path)
+            parents = parents_of(path)
             self.folders.update(folders.intersection(parents))
             if left and path not in touched:
                 self.left.update(left.intersection(parents))
@@ -99,6 +100,8 @@ class Column:
             if number in self.landings:
                 continue
             if patch.paths & waiting:
+                if not self.left.isdisjoint(patch.left) or self._sides(patch) is None:
+                    break  # its merge is of whole trees, in which no later patch may be yet
                 waiting |= patch.paths
                 continue
             if patch.name in self.taken:
@@ -131,7 +134,7 @@ class Column:
         already = 0
         for edit in patch.edits:
             there = entries.get(edit.path)
-            if edit.path in self.moved:
+            if edit.path in self.moved or self._may_follow(edit):
                 return None
             if there == edit.old:
                 new.append(PathChange(edit.path, there, edit.new))
@@ -150,8 +153,10 @@ class Column:
         if already or any(c.new and c.path not in entries and self.in_the_way(c.path) for c in new):
             return None
         for edit, entry, lines in placed:
-            if edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
-                self.maps.put(edit.new.blob, entry.blob, lines.patched(patch.hunks[edit.path], landed=True))
+            # Where its mode alone changed, the map from its content to upstream's is as good for the patches after it.
+            hunks = patch.hunks.get(edit.path)
+            if hunks and edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
+                self.maps.put(edit.new.blob, entry.blob, lines.patched(hunks, landed=True))
         return Landing(patch.name, OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets))
 
     def _place(
@@ -195,9 +200,14 @@ class Column:
 
     def in_the_way(self, path: bytes) -> bool:
         """Whether a file is where a new path has a folder, or a folder where it is a file."""
-        if any(parent in self.entries for parent in _parents(path)):
+        if any(parent in self.entries for parent in parents_of(path)):
             return True
         return any(other.startswith(path + b"/") for other in self.entries)
+
+    def _may_follow(self, edit: PathChange) -> bool:
+        """Return whether a new file's folder is gone: git may know where that went."""
+        path = self.moved.get(edit.path, edit.path)
+        return edit.old is None and path not in self.entries and path.rpartition(b"/")[0] not in self.folders
 
     def _sides(self, patch: Patch) -> tuple[Side, ...] | None:
         """The files that a merge of this patch is of, where it can't reach any other; None where it may."""
@@ -212,8 +222,8 @@ class Column:
                 return None  # renamed here, removed there
             if side.ours is None and self.in_the_way(path):
                 return None
-            if edit.old is None and side.ours is None and path.rpartition(b"/")[0] not in self.folders:
-                return None  # where its folder is gone, git may know where that went
+            if self._may_follow(edit):
+                return None
             found.append(side)
         return tuple(found)
 
@@ -228,6 +238,7 @@ class Request:
     sides: tuple[Side, ...] | None
 
 
-def _parents(path: bytes) -> list[bytes]:
+def parents_of(path: bytes) -> list[bytes]:
+    """Return the folders that a path lies in, the outermost first."""
     parts = path.split(b"/")
     return [b"/".join(parts[:n]) for n in range(1, len(parts))]

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
-from patchq.carry.landed import Landed, Line
+from patchq.carry.landed import Landed, Line, SideBranches
 from patchq.carry.landing import Patch
 from patchq.errors import SourceError
 from patchq.formats.lock import Pin
@@ -76,12 +76,14 @@ class History:
         if base is None or target is None:
             return None
         try:
-            line = Line(self.git, base, target, {**self.releases(), target: new.ref}, self.need, self._known)
+            commits = self.git.log(f"{base}..{target}")
+            line = Line(self.git, commits, {**self.releases(), target: new.ref}, self.need, self._known)
         except runner.CommandError:  # it ends before it gets there
             return None
         wanted = [p.commit.commit for p in patches if p.commit.commit not in self._ids]
         self._ids.update(zip(wanted, self.git.patch_ids_of(wanted), strict=True))
-        return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches})
+        sides = SideBranches(line, base, target, (path for patch in patches for path in patch.paths))
+        return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches}, sides)
 
     def distance(self, one: CommitId, other: CommitId) -> int | None:
         """How many commits two don't share; None where that can't be said."""

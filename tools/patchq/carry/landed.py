@@ -2,19 +2,23 @@
 
 Evidence is, from the strongest: a commit with the patch's own patch id; a commit that made the change of every block
 of it, or several commits that did; a file that some commit left as the patch leaves it.
+
+The main line, along first parents, is what happened and in which order. A merge is one step of it. Where that step
+hides the commit that made the change, the line through this commit is asked instead.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cached_property
 
 from patchq.carry.absorbed import Block, UpstreamCommit, blocks
 from patchq.carry.fates import Fate, File, Steps, Verdict, Version, judge
 from patchq.carry.landing import Patch
 from patchq.errors import SourceError
 from patchq.formats import diff
-from patchq.git.diffs import PathChange
+from patchq.git.diffs import Against, PathChange
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId
@@ -24,20 +28,34 @@ _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 
 
 class Line(Steps):
-    """Upstream's commits from one ref to another, oldest first, along first parents."""
+    """Upstream's commits, each the parent of the next one.
+
+    :ivar releases: the names of released commits.
+    """
 
     def __init__(
-        self, git: Git, base: CommitId, target: CommitId, releases: Mapping[CommitId, str],
+        self,
+        git: Git,
+        commits: Sequence[CommitInfo],
+        releases: Mapping[CommitId, str],
         need: Callable[[Iterable[BlobId]], None] = lambda _: None,
         known: dict[CommitId, list[PathChange]] | None = None,
-    ) -> None:  # fmt: skip
-        """:param known: what commits change; gets those of this line too, which others mostly share."""
-        self.git, self.base, self.need = git, base, need
-        self.commits: list[CommitInfo] = git.log(f"{base}..{target}")
-        known = {} if known is None else known
-        new = [c.commit for c in self.commits if c.commit not in known]
-        known.update(zip(new, git.changes_of(new, first_parent=True), strict=True))
-        self.changes = [known[c.commit] for c in self.commits]
+        against: Against | None = None,
+    ) -> None:
+        """Read what the commits change.
+
+        :param known: what commits change; gets those of this line too, which others mostly share.
+        :param against: the parents of merges that the line goes through, where that isn't the first one.
+        """
+        self.git, self.need, self.releases = git, need, releases
+        self.commits = commits
+        self.known = {} if known is None else known
+        self.against = against or {}
+        new = [c.commit for c in commits if c.commit not in self.known and c.commit not in self.against]
+        self.known.update(zip(new, git.changes_of(new, first_parent=True), strict=True))
+        merges = list(self.against)
+        other = dict(zip(merges, git.changes_of(merges, against=self.against), strict=True))
+        self.changes = [other.get(c.commit) or self.known.get(c.commit, []) for c in commits]
         self.touching: dict[bytes, list[tuple[int, PathChange]]] = {}
         for number, changes in enumerate(self.changes):
             for change in changes:
@@ -89,14 +107,16 @@ class Line(Steps):
     def _renamed(self, number: int) -> dict[bytes, bytes]:
         if number not in self._renames:
             self._need_all([number])
-            self._renames[number] = self.git.renames_of(self.commits[number].commit)
+            commit = self.commits[number].commit
+            self._renames[number] = self.git.renames_of(commit, self.against.get(commit))
         return self._renames[number]
 
     def read_diffs(self, numbers: set[int]) -> None:
         """Learn what commits change, block by block, all at once."""
         wanted = sorted(numbers - self._made.keys() - {-1})
         self._need_all(wanted)
-        texts = self.git.diffs_of([self.commits[n].commit for n in wanted], as_merged=True) if wanted else []
+        commits = [self.commits[n].commit for n in wanted]
+        texts = self.git.diffs_of(commits, as_merged=True, against=self.against) if wanted else []
         for number, text in zip(wanted, texts, strict=True):
             try:
                 files = diff.parse(text, self.commits[number].commit)
@@ -140,19 +160,98 @@ def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return _PULL_REQUEST.sub("", subject).strip().lower(), tuple(numbers), tuple(ids)
 
 
+#: Commits of side branches with a patch's subject of which each is looked at.
+_MOST_NAMED = 8
+
+
+class SideBranches:
+    """Upstream's commits between two refs that the main line has by merges alone, as far as they touch some paths."""
+
+    def __init__(self, line: Line, base: CommitId, target: CommitId, paths: Iterable[bytes]) -> None:
+        """Remember what to look for; nothing is read before it is asked for.
+
+        :param line: the main line between the two.
+        """
+        self.line, self.target = line, target
+        self.range, self.paths = f"{base}..{target}", sorted(set(paths))
+
+    @cached_property
+    def has_any(self) -> bool:
+        """Whether the main line has merges."""
+        return any(len(info.parents) > 1 for info in self.line.commits)
+
+    @cached_property
+    def _side(self) -> Line:
+        """The commits, in no order that means anything."""
+        main, line = {info.commit for info in self.line.commits}, self.line
+        found = line.git.log("--no-merges", self.range, first_parent=False, paths=self.paths)
+        side = [info for info in found if info.commit not in main]
+        return Line(line.git, side, line.releases, line.need, line.known)
+
+    @cached_property
+    def _parents(self) -> dict[CommitId, list[CommitId]]:
+        """The parents of each commit of the range, parents first."""
+        out = self.line.git.run("rev-list", "--topo-order", "--reverse", "--parents", self.range, "--").decode()
+        return {ids[0]: ids[1:] for ids in ([CommitId(i) for i in row.split()] for row in out.splitlines())}
+
+    def same(self, patch: Patch, patch_id: str) -> list[int]:
+        """Return the commits with the patch's id, by number."""
+        return self._side.same(patch, patch_id) if self.has_any else []
+
+    def named(self, patch: Patch) -> list[int]:
+        """Return the last commits that a patch's message tells of, of those that touch its paths, by number."""
+        if not self.has_any:
+            return []
+        numbers = named_by(self._side, patch)
+        return [n for n in sorted(numbers) if self._side.paths[n] & patch.paths][-_MOST_NAMED:]
+
+    def line_through(self, number: int) -> Line:
+        """Return the line from a commit to the target, along first parents where they lead to it."""
+        start = self._side.commits[number].commit
+        after = {start}
+        for commit, parents in self._parents.items():
+            if not after.isdisjoint(parents):
+                after.add(commit)
+        way, against = [self.target], dict[CommitId, CommitId]()
+        while way[-1] != start:
+            parents = self._parents[way[-1]]
+            parent = next(p for p in parents if p in after)
+            if parent != parents[0]:
+                against[way[-1]] = parent
+            way.append(parent)
+        known = {info.commit: info for info in (*self.line.commits, *self._side.commits)}
+        if lacking := [commit for commit in way if commit not in known]:
+            known.update((i.commit, i) for i in self.line.git.log("--no-walk=unsorted", *lacking))
+        commits = [known[commit] for commit in reversed(way)]
+        line = self.line
+        return Line(line.git, commits, line.releases, line.need, line.known, against)
+
+
+def named_by(line: Line, patch: Patch) -> set[int]:
+    """Return the commits that have the patch's subject, or the pull request or commit that it names, by number."""
+    subject, numbers, ids = names_of(patch.commit.message)
+    found = set()
+    for n, info in enumerate(line.commits):
+        theirs = names_of(info.message)
+        if theirs[0] == subject or set(theirs[1][:1]) & set(numbers) or any(info.commit.startswith(i) for i in ids):
+            found.add(n)
+    return found
+
+
 class Landed:
     """Asks a line of commits about patches.
 
     :param patch_ids: git's of the patches, by name.
+    :param sides: what the line has by merges.
     """
 
-    def __init__(self, line: Line, patch_ids: Mapping[str, str]) -> None:
-        self.line, self.patch_ids = line, patch_ids
+    def __init__(self, line: Line, patch_ids: Mapping[str, str], sides: SideBranches | None = None) -> None:
+        self.line, self.patch_ids, self.sides = line, patch_ids, sides
 
     def has_whole(self, patch: Patch) -> bool:
         """Whether upstream took a patch as one commit with its id, and didn't take it back."""
         try:
-            known = bool(self.line.same(patch, self.patch_ids.get(patch.name, "")))
+            known = bool(self.line.same(patch, self._id(patch)) or self._same_beside(patch))
         except (SourceError, runner.CommandError):
             return False
         verdict = self.look(patch) if known else None
@@ -161,33 +260,44 @@ class Landed:
     def look(self, patch: Patch) -> Verdict | None:
         """What the line says of a patch; None where it says nothing, or what it would say isn't all here."""
         try:
-            return self._look(patch)
+            found = self._look(patch)
+            return found if found and found.identical else self._look_beside(patch, found)
         except (SourceError, runner.CommandError):
             return None
+
+    def _id(self, patch: Patch) -> str:
+        return self.patch_ids.get(patch.name, "")
+
+    def _same_beside(self, patch: Patch) -> list[int]:
+        return self.sides.same(patch, self._id(patch)) if self.sides else []
+
+    def _look_beside(self, patch: Patch, found: Verdict | None) -> Verdict | None:
+        """Ask the lines through side branches; return what was found on the main line where they know no more."""
+        if self.sides is None:
+            return found
+        numbers = self._same_beside(patch)[::-1]
+        if not (found and found.taken):
+            numbers += self.sides.named(patch)[::-1]
+        for number in dict.fromkeys(numbers):
+            other = Landed(self.sides.line_through(number), self.patch_ids)._look(patch)
+            if other and other.taken:
+                return other
+            found = found or other
+        return found
 
     def _look(self, patch: Patch) -> Verdict | None:
         line = self.line
         if not patch.edits or not any(path in line.touching for path in patch.paths):
             return None
-        same = line.same(patch, self.patch_ids.get(patch.name, ""))
+        same = line.same(patch, self._id(patch))
         # A rename is a file that goes and one that comes: what upstream renamed as the patch does has gone, too.
         comes = {e.path for e in patch.edits if e.old is None}
         tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
         line.read([v.entry for versions in tracks.values() for v in versions])
         line.read([e.new for e in patch.edits])
         line.read_diffs({v.number for versions in tracks.values() for v in versions})
-        named = self._named(patch)
+        named = named_by(line, patch)
         fates: dict[bytes, list[tuple[Fate, int]]] = {}
         for edit in patch.edits:
             fates[edit.path] = File(line, patch, edit, tracks[edit.path], named).fates(max(same, default=None))
         return judge(line, fates, bool(same))
-
-    def _named(self, patch: Patch) -> set[int]:
-        """The commits that have the patch's subject, or the pull request or commit that it names."""
-        subject, numbers, ids = names_of(patch.commit.message)
-        found = set()
-        for n, info in enumerate(self.line.commits):
-            theirs = names_of(info.message)
-            if theirs[0] == subject or set(theirs[1][:1]) & set(numbers) or any(info.commit.startswith(i) for i in ids):
-                found.add(n)
-        return found

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from patchq.carry.absorbed import is_twice, mark_added
-from patchq.carry.column import Column, Request
+from patchq.carry.column import Column, Request, parents_of
 from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, REPLAYED, FileConflict, Landing, Patch
 from patchq.carry.linemap import LineMaps
 from patchq.carry.rerere import Recorded
@@ -130,6 +130,7 @@ class _Merger:
         for column, absent in zip(columns, absences, strict=True):
             absent = {p for p in absent if p not in before or before[p].mode != diff.GITLINK}
             every.append({p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders})
+        self._settle_new_folders(columns, base, every, before)
         anew = self._anew(columns[0].patches, base, set().union(*every) - before.keys())
         lacking = [(column, sorted(gone - anew)) for column, gone in zip(columns, every, strict=True) if gone - anew]
         if not lacking:
@@ -169,10 +170,26 @@ class _Merger:
             self.moves[key] = []
             for n, path in enumerate(key[2]):
                 places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
-                # A file of the base that is not where git puts it was deleted, not moved. A new one may meet
-                # a file that upstream put there: git's merge of both decides.
-                if len(places) == 1 and (path not in before or places[0].old is not None):
+                if len(places) == 1 and _can_be(path, places[0], path in before):
                     self.moves[key].append((path, places[0].path, places[0].old))
+
+    def _settle_new_folders(
+        self, columns: Sequence[Column], base: TreeId, every: Sequence[set[bytes]], before: Collection[bytes]
+    ) -> None:
+        """Take new files out of what is to be found whose own folder the base lacks.
+
+        They stay where they are, unless a folder above is gone: then it depends on what else a patch does there
+        whether git takes them along, and its own merge says.
+        """
+        own = {path: path.rpartition(b"/")[0] for path in set().union(*every) - set(before) if b"/" in path}
+        if not own:
+            return
+        there = {parent for path in self.git.list_tree(base) for parent in parents_of(path)}
+        for column, gone in zip(columns, every, strict=True):
+            for path in [path for path in gone if path in own and own[path] not in there]:
+                gone.discard(path)
+                if column.folders.issuperset(there.intersection(parents_of(path))):
+                    column.folders.add(own[path])
 
     def _anew(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
         """Those of these new files whose folder the base has, and a patch before took away: it is another one now."""
@@ -242,6 +259,15 @@ class _Merger:
                 column.unwritten.discard(objects.blob(column.contents[entry.blob]))
         root = objects.commit(patch.parent)
         return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
+
+
+def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
+    """Return whether the place that a merge puts a file at is where the file went.
+
+    A file of the base that git has to put back was deleted. A new one may meet a file that upstream has put there:
+    git's merge of both decides. Where it meets a folder or a link, git gives it a name of its own.
+    """
+    return found.old is not None if was_there else found.path.rpartition(b"/")[2] == path.rpartition(b"/")[2]
 
 
 def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:

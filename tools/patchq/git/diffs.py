@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,16 @@ def _changes(fields: Sequence[bytes]) -> list[PathChange]:
     return found
 
 
+#: Of a merge, the parent to compare it with.
+Against = Mapping[CommitId, CommitId]
+
+
+def _to_compare(commits: Sequence[CommitId], against: Against | None) -> bytes:
+    """Return commits for the standard input of ``git diff-tree``, which reads a parent behind a commit."""
+    parents = against or {}
+    return "".join(f"{c} {parents[c]}\n" if c in parents else f"{c}\n" for c in commits).encode()
+
+
 class Diffs(Objects):
     """Making, naming and applying diffs."""
 
@@ -67,12 +77,15 @@ class Diffs(Objects):
         """Each path that differs between two trees or commits; a rename is a removal and an addition."""
         return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
 
-    def changes_of(self, commits: Sequence[CommitId], *, first_parent: bool = False) -> list[list[PathChange]]:
+    def changes_of(
+        self, commits: Sequence[CommitId], *, first_parent: bool = False, against: Against | None = None
+    ) -> list[list[PathChange]]:
         """What each of the commits changes of its parent.
 
         :param first_parent: of a merge, what it brings; else nothing.
+        :param against: the parent to compare a merge with, where that isn't its first.
         """
-        data = "".join(f"{c}\n" for c in commits).encode()
+        data = _to_compare(commits, against)
         merges = ("--diff-merges=first-parent",) if first_parent else ()
         out = self.run("diff-tree", "-r", "-z", "--no-renames", *merges, "--stdin", data=data) if commits else b""
         found: dict[bytes, list[bytes]] = {c.encode(): [] for c in commits}
@@ -85,9 +98,9 @@ class Diffs(Objects):
                 fields.append(field)
         return [_changes(found[c.encode()]) for c in commits]
 
-    def renames_of(self, commit: CommitId) -> dict[bytes, bytes]:
-        """The files that a commit renames: from where to where."""
-        return self._renames("--no-commit-id", commit)
+    def renames_of(self, commit: CommitId, parent: CommitId | None = None) -> dict[bytes, bytes]:
+        """The files that a commit renames: from where to where; since its first parent, or this one."""
+        return self._renames(parent or "--no-commit-id", commit)
 
     def moved(self, before: str, after: str, path: bytes) -> bytes | None:
         """Where a file of one tree is in another, in a folder beside it or by its name in any; None where it isn't."""
@@ -100,13 +113,17 @@ class Diffs(Objects):
         fields = self.run(*argv, *args, config=_DIFF_CONFIG).split(b"\0")[:-1]
         return dict(zip(fields[1::3], fields[2::3], strict=True))
 
-    def diffs_of(self, commits: Sequence[CommitId], *, as_merged: bool = False) -> list[bytes]:
-        """The diff of each of the commits, renames as a removal and an addition.
+    def diffs_of(
+        self, commits: Sequence[CommitId], *, as_merged: bool = False, against: Against | None = None
+    ) -> list[bytes]:
+        """The diff of each of the commits from its first parent, renames as a removal and an addition.
 
         :param as_merged: by the algorithm that git's merges use, not the one that people read.
+        :param against: the parent to compare a merge with, where that isn't its first.
         """
-        data = "".join(f"{c}\n" for c in commits).encode()
+        data = _to_compare(commits, against)
         argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv"]
+        argv += ["--diff-merges=first-parent"]
         argv += ["--diff-algorithm=histogram", "--no-indent-heuristic"] if as_merged else []
         out = self.run(*argv, "--src-prefix=a/", "--dst-prefix=b/", "--stdin", data=data, config=_DIFF_CONFIG)
         found = dict.fromkeys(commits, b"")
@@ -128,7 +145,7 @@ class Diffs(Objects):
         """git's stable patch id of each of the commits; empty for one that changes nothing."""
         if not commits:
             return []
-        log = self.run("log", "-p", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
+        log = self.run("log", "-p", "--diff-merges=first-parent", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
         lines = self.run("patch-id", "--stable", data=log).decode().splitlines()
         found = {commit: pid for pid, commit in (line.split() for line in lines)}
         return [found.get(c, "") for c in commits]

@@ -146,19 +146,25 @@ class Objects(Refs):
         out = self.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if data else ""
         return {CommitId(line) for line in out.splitlines() if " " not in line}
 
-    def log(self, *specs: str) -> list[CommitInfo]:
-        """Commits of a range, oldest first, along first parents."""
+    def log(self, *specs: str, first_parent: bool = True, paths: Iterable[bytes] = ()) -> list[CommitInfo]:
+        """Return the commits of a range, oldest first.
+
+        :param first_parent: along first parents; else all.
+        :param paths: only those that touch one of these, on whatever branch they were made.
+        """
         form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"
         out = self.run(
             "log",
             "-z",
             "--reverse",
-            "--first-parent",
+            *(["--first-parent"] if first_parent else []),
+            *(["--full-history"] if paths else []),
             "--encoding=UTF-8",
             "--date=raw",
             f"--format={form}",
             *specs,
             "--",
+            *(":(literal)" + os.fsdecode(path) for path in paths),
         )
         fields = [decode(field) for field in out.split(b"\0")[:-1]]
         found = []
