@@ -420,3 +420,46 @@ def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upst
 
 def test_fetch_says_where_a_history_is(wide: Patchq, upstream: Path) -> None:
     assert f"up: its history is in {upstream}" in wide.ok("fetch", "--history")
+
+
+def merged_in(upstream: Path, main: str, *strategy: str) -> str:
+    git(upstream, "checkout", "-q", main)
+    commit_files(upstream, {"c.txt": b"main\n"}, "Another thing")
+    git(upstream, "merge", "-q", "--no-ff", *strategy, "-m", "Merge branch 'side'", "side")
+    return git(upstream, "rev-parse", "HEAD")
+
+
+def test_a_commit_that_came_by_a_merge(wide: Patchq, upstream: Path) -> None:
+    """The main line has one step for all that the side branch did."""
+    main = git(upstream, "branch", "--show-current")
+    git(upstream, "checkout", "-q", "-b", "side")
+    landed, since = has_it(upstream), changed_on(upstream)
+    merged_in(upstream, main)
+    cell = judged(wide, upstream)
+    assert (cell["outcome"], cell["grade"]) == ("absorbed", "identical")
+    assert f"landed as {landed[:12]} (pull request 77, v2); changed on since by {since[:12]}" in cell["evidence"]
+
+
+def test_a_merge_that_is_the_patch(wide: Patchq, upstream: Path) -> None:
+    """Its side branch made the change in two commits."""
+    main = git(upstream, "branch", "--show-current")
+    git(upstream, "checkout", "-q", "-b", "side")
+    b = numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)
+    commit_files(upstream, {"b.txt": b}, "One half")
+    commit_files(upstream, {"pkg/mod.py": b"def f():\n    return wanted(1, 2)\n"}, "The other")
+    merge = merged_in(upstream, main)
+    cell = judged(wide, upstream)
+    assert cell["outcome"] == "absorbed"
+    assert f"landed as {merge[:12]}" in cell["evidence"]
+
+
+@pytest.mark.parametrize("how", ["a revert", "a merge without it"])
+def test_a_side_branch_that_did_not_bring_it(wide: Patchq, upstream: Path, how: str) -> None:
+    main = git(upstream, "branch", "--show-current")
+    git(upstream, "checkout", "-q", "-b", "side")
+    has_it(upstream)
+    if how == "a revert":
+        git(upstream, "revert", "--no-edit", "HEAD")
+    merged_in(upstream, main, *(("-s", "ours") if how == "a merge without it" else ()))
+    cell = judged(wide, upstream)
+    assert cell["outcome"] not in ("absorbed", "obsolete")

@@ -76,7 +76,7 @@ def dropped_lines(
     old, patched, new, result = (
         text.splitlines(keepends=False) for text in (old_before, old_after, new_before, new_after)
     )
-    short = _fewer(old, patched, new, result)
+    short = _missing(old, patched, new, result)
     if upstream is not None:
         own = set(map(_key, upstream.splitlines()))
         short = Counter({key: count for key, count in short.items() if key in own})
@@ -85,32 +85,24 @@ def dropped_lines(
     added = {}
     for hunk in _hunks(old, new):
         for number, line in enumerate(hunk.after, hunk.at):
-            added[number] = (_key(line), hunk.before)
+            added[number] = hunk.before
     found: list[tuple[int, bytes]] = []
     for hunk in _hunks(result, new):
         for number, line in enumerate(hunk.after, hunk.at):
             key = _key(line)
-            if number not in added or short[key] <= 0 or _is_still_there(line, added[number][1], hunk.before):
+            if number not in added or short[key] <= 0 or _is_still_there(line, added[number], hunk.before):
                 continue
             short[key] -= 1
             found.append((number, line))
     return found
 
 
-def _fewer(
+def _missing(
     old: Sequence[bytes], patched: Sequence[bytes], new: Sequence[bytes], result: Sequence[bytes]
 ) -> Counter[bytes]:
-    """Count the lines of which the result has fewer than upstream, by what upstream added and the patch left alone."""
+    """Count the lines of which the result has fewer than upstream, but for those that the old patch removed."""
     o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
-    found: Counter[bytes] = Counter()
-    for key, count in n.items():
-        if not _WORD.search(key):
-            continue
-        removed_by_patch = max(0, o[key] - p[key])
-        missing = min(count - r[key] - removed_by_patch, count - o[key])
-        if missing > 0:
-            found[key] = missing
-    return found
+    return Counter({key: count for key, count in (n - r - (o - p)).items() if _WORD.search(key)})
 
 
 def _key(line: bytes) -> bytes:
@@ -142,11 +134,8 @@ def _is_still_there(line: bytes, replaced: Sequence[bytes], instead: Sequence[by
     if not replaced:
         return _holds(there, tokens)
     before = Counter(token for one in replaced for token in _TOKEN.findall(one))
-    new = Counter(tokens) - before
-    words = {token for token in new if _WORD.match(token)}
-    if not words:
-        return bool(instead) and _alike(tokens, there)
-    return words <= set(there)
+    new = {token for token in Counter(tokens) - before if _WORD.match(token)}
+    return bool(instead) and new <= set(there) and _alike(tokens, there)
 
 
 def _holds(there: Sequence[bytes], tokens: Sequence[bytes]) -> bool:
@@ -156,9 +145,10 @@ def _holds(there: Sequence[bytes], tokens: Sequence[bytes]) -> bool:
 
 
 def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
-    """Return whether most of a line's words are in the result's lines."""
-    words = [token for token in tokens if _WORD.match(token)]
-    return sum(word in there for word in words) * 2 > len(words)
+    """Return whether more than half of a line's words are in the result's lines, in their order."""
+    words, others = ([token for token in side if _WORD.match(token)] for side in (tokens, there))
+    blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
+    return sum(block.size for block in blocks) * 2 > len(words)
 
 
 def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[DroppedLine]:
