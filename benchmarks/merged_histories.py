@@ -6,7 +6,7 @@ REPO is a git repository. Commits between OLD and NEW, of whatever branch they w
 as a patch by itself; those that git's merge stops at are left out. Then patchq is asked whether NEW has them.
 
 picked: NEW has it, unless upstream took it back (by its message, or by hunks that are the reverse of half of
-its lines; see :func:`whole_commits.taken_back`).  near: one word of one added line is another.  reverted: NEW with the patch taken
+its lines; see :func:`whole_commits.taken_back`). Where it took back less the truth is between: it isn't counted.  near: one word of one added line is another.  reverted: NEW with the patch taken
 back by git's merge.  later: a commit between NEW and LATER.  The last three are not upstream.
 
 Beside it ``git cherry``, which compares patch ids. What history shows is what ``git cherry`` finds, or whose subject
@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from whole_commits import HALF, Bench, hunks_of, taken_back, takes_back
+
 from patchq.carry.history import History
 from patchq.carry.landed import Landed, Line, SideBranches
 from patchq.carry.landing import ABSORBED, read_patches
@@ -31,7 +33,6 @@ from patchq.carry.merging import carry, look_at
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git, scratch
 from patchq.names import CommitId
-from whole_commits import HALF, Bench, hunks_of, taken_back, takes_back
 
 UPSTREAM, NOT_UPSTREAM = "picked", ("near", "reverted", "later", "taken back")
 
@@ -60,7 +61,7 @@ class Picks(Bench):
         shares = taken_back(git, self.stack, way, self.onto, every)
         said = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
         self.back = said | {commit for commit, (share, _) in shares.items() if share >= HALF}
-        self.in_part = {commit for commit, (_, whole) in shares.items() if whole}
+        self.in_part = {commit for commit, (share, _) in shares.items() if share}
         self.left_out = 0
 
     def cases(self) -> Iterator[Case]:

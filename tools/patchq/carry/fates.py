@@ -88,6 +88,7 @@ class Fate:
 
     :ivar first: when it was there first.
     :ivar unsure: it may have been taken back, or have become something else: the step is too long to tell.
+    :ivar cleared: its file went with others of its folder, as notes for a changelog do when it is written.
     """
 
     state: str = ABSENT
@@ -95,6 +96,7 @@ class Fate:
     lost: int = -1
     first: int = -1
     unsure: bool = False
+    cleared: bool = False
 
     @property
     def became(self) -> str:
@@ -129,6 +131,10 @@ class Steps(ABC):
         """Whether a step is of so many changes that a revert among them may not show as one."""
         return False
 
+    def clears(self, number: int, path: bytes) -> bool:
+        """Whether a step deletes a file together with others of its folder."""
+        return False
+
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
         """Whether a step makes the very change of a block between the same lines, or anywhere so many times."""
         same = [b for b in self.made(number).get(path, ()) if (b.removed, b.added) == (block.removed, block.added)]
@@ -154,6 +160,11 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
     every = [fate for part in fates.values() for fate, _ in part]
     if not any(f.landed >= 0 for f in every):
         return None
+    total = sum(lines for part in fates.values() for _, lines in part)
+    cleared = [(fate, lines) for part in fates.values() for fate, lines in part if fate.cleared]
+    if 2 * sum(lines for _, lines in cleared) >= total:  # then they were what the patch is about
+        for fate, _ in cleared:
+            fate.state = UNDONE
     missing = tuple(show_path(p) for p, part in fates.items() if any(f.state == ABSENT for f, _ in part))
     undone = tuple(show_path(p) for p, part in fates.items() if any(f.state == UNDONE for f, _ in part))
     back: Counter[int] = Counter()
@@ -171,7 +182,6 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
                 beside[fate.lost] += lines
         # A step of many changes may hold a revert of one file's part: none that is there for it shows.
         apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
-    total = sum(lines for part in fates.values() for _, lines in part)
     # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew: the
     # smaller part of it. Where it is the larger one, the step goes on with the patch.
     reverts = (steps.is_revert(n, k + beside[n] * (beside[n] <= k)) for n, k in sure.items() if k)
@@ -232,7 +242,10 @@ class File:
             if fate.state in (ABSENT, UNDONE) and (entry == new or version.number == since):
                 fate = fate.again(version.number)
             elif fate.state in (PRESENT, CHANGED) and entry != new:
-                fate.state, fate.lost = (UNDONE if entry == old else CHANGED), version.number
+                fate.cleared = old is entry is None and self.steps.clears(version.number, version.path)
+                # A file that the patch deletes and that is there again, whatever is in it, is not deleted.
+                undone = (new is None or entry == old) and not fate.cleared
+                fate.state, fate.lost = (UNDONE if undone else CHANGED), version.number
             elif fate.state == CHANGED and entry == new:
                 fate.state = PRESENT
         return fate
@@ -259,11 +272,11 @@ class File:
                 fate.lost = version.number
                 moved = self.steps.moves(version.number, version.path, block)
                 back = back or self.steps.makes(version.number, version.path, inverse, times)
-                back = not moved and (back or _taken_back(block, inverse, before, now, times))
+                back = not moved and (back or _taken_back(block, inverse, before, now, times, base))
                 fate.state = UNDONE if back else CHANGED
             elif fate.state == CHANGED and _stands(block, at_landing, now):
                 fate.state = PRESENT
-            elif fate.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times):
+            elif fate.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
                 fate.state, fate.lost = UNDONE, version.number
             if (
                 fate.state == CHANGED and not moved and self.steps.is_coarse(version.number)
@@ -278,13 +291,16 @@ class File:
         return self.floor is None or is_there(block, self.floor, now, times)
 
 
-def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: int) -> bool:
-    """Whether upstream took a change back between two versions: its lines went, and what was there before stands."""
+def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: int, base: Text) -> bool:
+    """Whether upstream took a change back between two versions: its lines went, and what was there before stands.
+
+    :param base: the file before the patch: a line that the patch moves is there as often when it has moved back.
+    """
     if not now.there:
         return False
     each = Counter(block.added)
     lines = list(telling(block.added)) or list(each)
-    if any(now.count(line) > before.count(line) - each[line] * times for line in lines):
+    if any(now.count(line) > max(before.count(line) - each[line] * times, base.count(line)) for line in lines):
         return False
     if inverse.added:
         return is_there(inverse, before, now, times)

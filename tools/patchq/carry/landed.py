@@ -27,6 +27,10 @@ from patchq.system import runner
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 
 
+#: Files of a folder that are deleted together from which on that is no revert of what one of them came with.
+_CLEARED = 4
+
+
 class Line(Steps):
     """Upstream's commits, each the parent of the next one.
 
@@ -128,6 +132,12 @@ class Line(Steps):
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
         """What a commit changes, block by block, of those that were read."""
         return self._made.get(number, {})
+
+    def clears(self, number: int, path: bytes) -> bool:
+        """Whether a commit deletes a file together with others of its folder."""
+        folder = path.rpartition(b"/")[0]
+        deleted = [c for c in self.changes[number] if c.new is None and c.path.rpartition(b"/")[0] == folder]
+        return len(deleted) >= _CLEARED
 
     def message(self, number: int) -> str:
         """A commit's message."""

@@ -84,8 +84,7 @@ def dropped_lines(
         return []
     added = {}
     for hunk in _hunks(old, new):
-        for number, line in enumerate(hunk.after, hunk.at):
-            added[number] = hunk.before
+        added.update(dict.fromkeys(range(hunk.at, hunk.at + len(hunk.after)), hunk.before))
     found: list[tuple[int, bytes]] = []
     for hunk in _hunks(result, new):
         for number, line in enumerate(hunk.after, hunk.at):

@@ -145,7 +145,8 @@ class Diffs(Objects):
         """git's stable patch id of each of the commits; empty for one that changes nothing."""
         if not commits:
             return []
-        log = self.run("log", "-p", "--diff-merges=first-parent", "--no-color", "--full-index", "--no-walk=unsorted", *commits, "--")
+        argv = ("log", "-p", "--diff-merges=first-parent", "--no-color", "--full-index", "--no-walk=unsorted")
+        log = self.run(*argv, *commits, "--")
         lines = self.run("patch-id", "--stable", data=log).decode().splitlines()
         found = {commit: pid for pid, commit in (line.split() for line in lines)}
         return [found.get(c, "") for c in commits]
