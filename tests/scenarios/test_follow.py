@@ -153,7 +153,7 @@ def test_a_new_release_is_one_pull_request(project: Patchq, upstream: Path, host
     assert found["url"] == "https://example.org/team/fork/pull/1"
     (pull,) = host.pulls
     assert (pull["head"]["ref"], pull["base"]) == (BRANCH, "main")
-    said = "1 lands, 1 upstream has, 1 needs a person (1 hunk, 1 file)"
+    said = "1 upstream has, 1 lands, 1 needs review (1 hunk, 1 file)"
     assert pull["title"] == f"Carry up v1 to v2: {said}"
     for words in (
         f"**up v1 → v2:** {said}.".replace("(", r"\(").replace(")", r"\)"),

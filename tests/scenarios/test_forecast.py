@@ -112,7 +112,7 @@ def test_a_pinned_ref_an_older_one_and_one_where_all_conflicts(stack: Patchq, up
     assert {found[n, "v1"][0] for n in ("first", "second", "third")} == {"clean"}
     assert {found[n, "v0"][0] for n in ("first", "second", "third")} == {"conflict"}
     said = stack.ok("forecast", "up", "--onto", "v0", "--why")
-    assert "v0: 3 need you (3 hunks, 2 files)" in said
+    assert "v0: 3 need review (3 hunks, 2 files)" in said
     assert "v0 up/first: a.txt" in said
 
 

@@ -371,7 +371,7 @@ def test_retire_writes_the_ledger_and_the_next_rebase_leaves_it(proven: Patchq, 
     git(upstream, "tag", "v2")
     assert "up/wide: retired at v2" in proven.ok("retire", "wide", "--onto", "v2")
     told = json.loads(proven.ok("forecast", "up", "--onto", "v2", "--json"))
-    assert told["sources"][0]["absent"] == {"wide": "retired at v2"}
+    assert told["sources"][0]["absent"] == {"wide": "dropped at v2: upstream has it"}
     told = json.loads(proven.ok("rebase", "up", "--onto", "v2", "--json"))
     assert [s["patch"] for s in told["steps"]] == ["first", "second", "third"]
     proven.ok("undo")

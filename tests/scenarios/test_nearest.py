@@ -40,7 +40,7 @@ def test_the_next_release_is_carried_from_the_stack_beside_it(stack: Patchq, ups
     assert found["sources"][0]["why"] == "the nearest stack by history, 1 commits away"
     assert told(stack, "--onto", "v2.1", "--from", "v1")["stops"] == {"v2.1": 1}
     said = stack.ok("forecast", "up", "--onto", "v2.1")
-    assert "v2.1: 3 land, none needs you\n  from v2, the nearest stack by history" in said
+    assert "v2.1: 3 land, none needs review\n  from v2, the nearest stack by history" in said
     assert "next: `patchq rebase up --onto v2.1`" in said
     done = carried(stack, "--onto", "v2.1")
     assert (done["state"], done["from_ref"]) == ("done", "v2")
@@ -95,7 +95,7 @@ def test_a_recorded_resolution_is_counted(stack: Patchq, upstream: Path) -> None
     assert cell["needs_you"]
     assert "it needs sm121" in cell["said"]
     path.write_bytes(path.read_bytes().replace(b"Needs: sm121\n", b""))
-    assert "v2: 2 land, 1 replays, none needs you" in stack.ok("forecast", "up", "--onto", "v2", "--from", "v1")
+    assert "v2: 2 land, 1 replays, none needs review" in stack.ok("forecast", "up", "--onto", "v2", "--from", "v1")
 
 
 def test_a_conflict_is_named_as_rerere_names_it(upstream: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report's first screen: what each release costs, and since when upstream has what was retired."""
+"""The report's first screen: what each release costs, and what was dropped, where and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ledger_line(patch: str, onto: str, outcome: str, **more: Any) -> str:
                        "tool": "t", "time": "2026-11-21T00:00:00Z", **more}) + "\n"  # fmt: skip
 
 
-def test_each_release_by_what_lands_needs_you_and_was_retired(stack: Patchq, upstream: Path) -> None:
+def test_each_release_by_what_lands_needs_review_and_was_dropped(stack: Patchq, upstream: Path) -> None:
     a = numbered(40).splitlines(keepends=True)
     release(stack, upstream, "v2", {"a.txt": b"".join([*a[:4], b"changed\n", *a[5:]])})
     release(stack, upstream, "v3", {"b.txt": b"nothing alike\n" * 3, "a.txt": b"".join([*a[:4], b"more\n", *a[5:]])})
@@ -30,16 +30,21 @@ def test_each_release_by_what_lands_needs_you_and_was_retired(stack: Patchq, ups
     )  # fmt: skip
     told = json.loads(stack.ok("report", "--look-ahead", "--json"))
     v2, v3 = told["ahead"]
-    assert (v2["ref"], v2["retired"], v2["lands"]) == ("v2", [["up/first", "v2"]], ["up/second", "up/third"])
-    assert (v3["ref"], v3["retired"]) == ("v3", [["up/first", "v2"]])
+    first = {"patch": "up/first", "ref": "v2", "reason": "upstream has it", "how": "retired: upstream has it (e)"}
+    assert (v2["ref"], v2["dropped"], v2["lands"]) == ("v2", [first], ["up/second", "up/third"])
+    assert (v3["ref"], v3["dropped"]) == ("v3", [first])
     assert v3["needs"] == [["up/third", ["b.txt"]]]
     assert v3["lands"] == ["up/second"]
     rows = told["matrices"][0]["rows"]
-    assert [c["outcome"] for c in rows["first"]] == ["carried", "retired", "retired"]
+    assert [c["outcome"] for c in rows["first"]] == ["carried", "dropped", "dropped"]
     target = stack.root / "out" / "report.html"
     stack.ok("report", "--look-ahead", "--html", str(target))
     page = target.read_text()
-    assert page.index("What the next release costs") < page.index("retired since v2") < page.index("up v1: applied")
+    assert (
+        page.index("What the next release costs")
+        < page.index("dropped at v2: upstream has it")
+        < page.index("up v1: applied")
+    )
 
 
 def test_what_a_person_left_out_of_a_later_stack_needs_nobody(stack: Patchq, upstream: Path) -> None:
@@ -53,11 +58,11 @@ def test_what_a_person_left_out_of_a_later_stack_needs_nobody(stack: Patchq, ups
         + ledger_line("third", "v2", "conflict", how="not carried yet", files=[{"path": "b.txt", "hunks": 1}])
     )  # fmt: skip
     (v2,) = json.loads(stack.ok("report", "--json"))["ahead"]
-    assert (v2["left_out"], v2["withdrawn"]) == ([["up/first", "for v1 only"]], [])
+    assert v2["dropped"] == [{"patch": "up/first", "ref": "v2", "reason": "skipped", "how": "for v1 only"}]
     with (folder / "ledger.jsonl").open("a") as ledger:
         ledger.write(ledger_line("first", "v2", "obsolete", how="withdrawn: nobody calls it"))
     (v2,) = json.loads(stack.ok("report", "--json"))["ahead"]
-    assert (v2["left_out"], v2["withdrawn"]) == ([], [["up/first", "withdrawn: nobody calls it"]])
+    assert [(d["reason"], d["how"]) for d in v2["dropped"]] == [("no longer needed", "withdrawn: nobody calls it")]
     assert v2["needs"] == [["up/third", ["b.txt"]]]
     assert v2["lands"] == ["up/second"]
 

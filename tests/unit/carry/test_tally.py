@@ -18,12 +18,12 @@ def test_each_patch_is_counted_once_and_only_work_is_work() -> None:
         cell("two", "obsolete", FileConflict("b")),
     ]
     found = tally("v2", cells)
-    assert found.said == "12 upstream has, 3 replay, 2 need you (4 hunks, 2 files)"
+    assert found.said == "12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)"
     assert found.needs == ("up/one", "up/two")
 
 
 def test_what_is_there_lands_or_replays_unproved() -> None:
     cells = [cell("there", "conflict", FileConflict("a"), known=True), cell("moved", "offset")]
-    assert tally("v2", cells).said == "1 there already, 1 lands, none needs you"
+    assert tally("v2", cells).said == "1 there already, 1 lands, none needs review"
     cells.append(cell("again", "replayed", FileConflict("a"), unproved=True))
-    assert tally("v2", cells).said == "1 there already, 1 lands, 1 needs you (1 hunk, 1 file)"
+    assert tally("v2", cells).said == "1 there already, 1 lands, 1 needs review (1 hunk, 1 file)"

@@ -15,11 +15,13 @@ from patchq.formats.ledger import (
     GRADES,
     OUTCOMES,
     Attempt,
+    Drop,
     FileOffset,
     FileOutcome,
     add,
     changed_lines,
     costs,
+    find_drop,
     hot_files,
     parse,
     stream,
@@ -181,3 +183,26 @@ def test_the_dearest_is_first_and_the_last_word_counts() -> None:
 
 def test_changed_lines_are_those_that_the_two_don_t_share() -> None:
     assert changed_lines([b"+a", b"+b", b"+b"], [b"+b", b"+c"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "how", "reason"),
+    [
+        ("absorbed", "", "upstream has it"), ("absorbed", "not carried yet: upstream has it (e)", ""),
+        ("withdrawn", "nothing calls it", "no longer needed"), ("obsolete", "left out", "no longer needed"),
+        ("conflict", "left out", "skipped"), ("conflict", "", ""), ("obsolete", "", ""),
+        ("conflict", "not carried yet", ""), ("resolved", "by hand", ""), ("clean", "", ""),
+    ],
+)  # fmt: skip
+def test_which_lines_drop_a_patch(outcome: str, how: str, reason: str) -> None:
+    latest = Ledger((attempt("a", "v2", outcome, how=how),)).latest()
+    found = find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": []})
+    assert found == (Drop("a", "v2", reason, how) if reason else None)
+    assert find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": ["a"]}) is None, "its stack has it"
+    assert find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": ["a"], "v4": []}) is None, "a later one has it"
+    assert find_drop(latest, "b", {"v1": [], "v2": []}) is None
+
+
+def test_a_later_line_takes_a_decision_back() -> None:
+    lines = (attempt("a", "v2", "conflict", how="x"), attempt("a", "v3", "conflict", how="not carried yet"))
+    assert find_drop(Ledger(lines).latest(), "a", {"v2": [], "v3": []}) is None

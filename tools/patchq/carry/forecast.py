@@ -27,7 +27,7 @@ from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
 from patchq.errors import UserError
 from patchq.formats.header import parse_trailers
-from patchq.formats.ledger import line_map
+from patchq.formats.ledger import Drop, line_map
 from patchq.formats.lock import Pin
 from patchq.git.repository import scratch
 from patchq.names import BlobId, CommitId
@@ -41,13 +41,14 @@ from patchq.stacks.siblings import Difference, differences
 class From:
     """Where a ref's patches come from: the stack of ``from_ref``, and ``why`` that one.
 
-    :ivar absent: patches of the set's stack that are not carried, and why not.
+    :ivar absent: patches that are not carried, and why not; ``dropped``: those of them that the ledger drops.
     """
 
     ref: str
     from_ref: str
     why: str
     absent: Mapping[str, str]
+    dropped: tuple[Drop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,10 @@ class Forecast:
 
     def tally(self, ref: str) -> RefTally:
         """What a ref comes to."""
-        return count(ref, self.of(ref))
+        return count(ref, self.of(ref), [f"{self.upstream}/{drop.patch}" for drop in self.source(ref).dropped])
 
     def stops(self, ref: str) -> int:
-        """How many patches need a person there."""
+        """Return how many patches need review there."""
         return len(self.tally(ref).needs)
 
     @property
@@ -142,7 +143,7 @@ def forecast(
         definitions = shared_beside(project, stacked, set_name)
     rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
     cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
-    sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent) for p in plans)
+    sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent, p.dropped) for p in plans)
     return Forecast(
         upstream, sources[0].from_ref, tuple(wanted), tuple(cells), sources, rows, tuple(apart), tuple(definitions)
     )
@@ -177,7 +178,7 @@ def _alike(plans: Sequence[Plan]) -> list[list[int]]:
 
 def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
     """The patches of the set's stack, then what only other refs' stacks have."""
-    return dict.fromkeys([*own, *(name for plan in plans for name in plan.order)])
+    return dict.fromkeys([*own, *(name for plan in plans for name in (*plan.order, *plan.absent))])
 
 
 def _carried(

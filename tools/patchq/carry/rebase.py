@@ -68,13 +68,13 @@ def start(
 ) -> Result:  # fmt: skip
     """Carry an upstream's stack onto a ref, from the nearest one that is pinned, up to the first patch that stops.
 
-    Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; what the
-    ledger says is absorbed there is not tried again.
+    Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; patches that
+    the ledger drops are not tried again.
 
     :param new_set: the set that is to hold the new pin; one named after the ref by default.
     :param retire: retire what upstream has, if its proof passes on the bare new upstream.
-    :param leave_out: leave out what stops, instead of stopping.
-    :param only: of the patches that the ref's stack lacks, carry these; all by default.
+    :param leave_out: leave what stops for a later rebase, instead of stopping.
+    :param only: of the patches that the ref's stack lacks, carry these, dropped or not; all by default.
     :param from_ref: carry this pinned ref's stack instead of the nearest.
     :raises UserError: if a rebase of this upstream is under way, or a patch of ``only`` is not in the stack.
     """
@@ -92,14 +92,14 @@ def start(
         with at_hand(project, upstream) as history:
             plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)
         if set(plan.order) <= set(plan.known):
-            note = f"{upstream} {onto.ref} has all that there is to carry"
-            return Result(upstream, plan.from_ref, onto.ref, "nothing", notes=(note,))
+            notes = [f"{upstream} {onto.ref} has all that there is to carry"] + ([plan.said] if plan.absent else [])
+            return Result(upstream, plan.from_ref, onto.ref, "nothing", notes=tuple(notes), dropped=plan.dropped)
         project.say(plan.said)
         commits = {name: str(plan.commits[name].commit) for name in plan.order}
         target_set = _choose_set(project, set_name, new_set, onto)
         progress = Progress(
             upstream, set_name, target_set, plan.from_ref, onto, plan.base, base.commit,
-            base.source, plan.order, commits, plan.known, retire, leave_out,
+            base.source, plan.order, commits, plan.known, retire, leave_out, dropped=list(plan.dropped),
         )  # fmt: skip
         return _run(project, progress, prove)
 
@@ -238,7 +238,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 
 
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
-    """Leave the stopped patch out of the new stack, and go on.
+    """Drop the stopped patch: leave it out of the new stack, and go on.
 
     :param how: what to write into the ledger.
     """
@@ -248,7 +248,7 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         if stop is None:
             return _end(project, progress, prove)
         files = stop_worktree(project, progress).snapshot(pass_over=True)
-        return _go_on(project, progress, stops.left_out(stop, how), files, prove)
+        return _go_on(project, progress, stops.skipped(stop, how), files, prove)
 
 
 def abort(project: Project, upstream: str) -> Result:
@@ -323,7 +323,7 @@ def _land(
         if step is None and landing.stages and recorded:
             step = stops.replay(project, progress, patch, prove)
         if step is None and progress.leave_out:
-            step = stops.left_out(progress.stop)
+            step = stops.postponed(progress.stop)
         if step is None:
             stops.park(project, progress)
             return False

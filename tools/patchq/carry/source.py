@@ -7,23 +7,23 @@ was resolved on the way there needs nobody a second time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchq.carry.history import History
-from patchq.carry.landing import ABSORBED
 from patchq.errors import UserError
 from patchq.formats import ledger as ledgers
+from patchq.formats.ledger import Drop
 from patchq.formats.lock import Pin
 from patchq.git.objects import CommitInfo
 from patchq.names import CommitId
 from patchq.project.project import Project
-from patchq.project.refs import age
+from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, find_patch, ledger_path, load_stack
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.system import fsio
 
-#: Of a patch that nobody has decided about on the way, before the ref of the stack that lacks it.
+#: Of a patch that no line of the ledger drops, before the ref of the stack that lacks it.
 NOT_YET = "not yet in the stack of"
 
 
@@ -34,7 +34,7 @@ class Plan:
     :ivar source: the stack that it comes from, whose first commit is on ``base``; ``why`` says why that one.
     :ivar order: the patches of the new stack, those that the ref has already (``known``) among them.
     :ivar commits: each of them as a commit, the ref's own where it has the patch.
-    :ivar absent: patches of the set's stack that are not to be carried, and why not.
+    :ivar absent: patches that are not to be carried, and why not; ``dropped``: those of them that the ledger drops.
     """
 
     onto: Pin
@@ -45,6 +45,7 @@ class Plan:
     commits: Mapping[str, CommitInfo]
     known: tuple[str, ...]
     absent: Mapping[str, str]
+    dropped: tuple[Drop, ...] = ()
 
     @property
     def from_ref(self) -> str:
@@ -57,6 +58,10 @@ class Plan:
         words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
         if any(why.startswith(NOT_YET) for why in self.absent.values()):
             words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {self.from_ref}` carries them there first)"
+        if self.dropped:
+            words[-1] += (
+                f" (`patchq rebase {self.onto.upstream} --onto {self.onto.ref} --only PATCH` carries one anyway)"
+            )
         return f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why}" + (
             f"; not carried: {', '.join(words)}" if words else ""
         )
@@ -67,7 +72,8 @@ class Planner:
 
     :param asked: the pinned ref to start from; the nearest by default.
     :param alone: leave aside what stack a ref has of its own.
-    :param only: of the patches that the ref's stack lacks, carry these; all by default.
+    :param only: of the patches that the ref's stack lacks, carry these, dropped or not; by default all that the ledger
+        doesn't drop.
     :raises UserError: if ``asked`` has no stack, or a patch of ``only`` isn't there.
     """
 
@@ -106,12 +112,28 @@ class Planner:
         if target:
             commits |= dict(self._commits(target).commits)
         known = target.names if target else ()
-        retired = {patch for (patch, ref), a in self.latest.items() if ref == onto.ref and a.outcome == ABSORBED}
-        order = [n for n in _merged_order(source.names, known) if n not in retired - set(known)]
-        if self.only:
-            order = [n for n in order if n in self.only or n in known]
-        absent = {n: self._why_absent(n, source, onto) for n in self.own.names if n not in order}
-        return Plan(onto, source, why, carried.base, tuple(order), commits, known, absent)
+        merged = _merged_order(source.names, known)
+        every = dict.fromkeys((*self.own.names, *merged))
+        drops = {n: drop for n in every if n not in known and (drop := self._drop(n, source, onto))}
+        order = [n for n in merged if n in known or (n in self.only if self.only else n not in drops)]
+        left = [n for n in every if n not in order and (n in drops or n in self.own.names)]
+        absent = {n: drops[n].said if n in drops else f"{NOT_YET} {source.pin.ref}" for n in left}
+        dropped = tuple(drops[n] for n in left if n in drops)
+        return Plan(onto, source, why, carried.base, tuple(order), commits, known, absent, dropped)
+
+    def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
+        """Return the decision that keeps a patch out of the stack of ``onto``."""
+        pins = self.project.lock.upstreams[self.upstream].pins.values()
+        refs = refs_up_to(pins, onto)
+        if name in source.names:
+            # A stack between the two was not the nearest: what was decided for it says nothing of this ref.
+            between = refs[refs.index(source.pin.ref) + 1 :] if source.pin.ref in refs and not self.asked else []
+            refs = [*(ref for ref in between if ref not in self.stacks and ref != onto.ref), onto.ref]
+        else:
+            earlier = [ref for ref in refs_up_to(pins, source.pin) if ref != onto.ref]
+            refs = [*earlier, *(ref for ref in refs if ref not in earlier)]
+        names = {ref: stack.names for ref, stack in self.stacks.items() if not (self.alone and ref == onto.ref)}
+        return ledgers.find_drop(self.latest, name, {ref: names.get(ref, ()) for ref in refs})
 
     def _target(self, onto: Pin, source: Stack) -> Stack | None:
         """The stack that a ref has of its own, beside the source."""
@@ -154,15 +176,11 @@ class Planner:
         commit = self.history.commit(stack.pin)
         return self.history.distance(commit, target) if commit else None
 
-    def _why_absent(self, name: str, source: Stack, onto: Pin) -> str:
-        """Why a patch of the set's stack isn't carried: what the ledger says of it, on the way there."""
-        said = [a for (patch, _), a in self.latest.items() if patch == name]
-        retired = next((a.onto for a in said if a.outcome == ABSORBED and a.onto in (onto.ref, source.pin.ref)), "")
-        if retired := retired or next((a.onto for a in reversed(said) if a.outcome == ABSORBED), ""):
-            return f"retired at {retired}"
-        if any(a.onto == source.pin.ref and a.outcome not in ledgers.CARRIED for a in said):
-            return f"left out at {source.pin.ref}"
-        return f"{NOT_YET} {source.pin.ref}"
+
+def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
+    """Return the refs of the releases before a pin, oldest first, and its own; only its own if it is no release."""
+    before = [pin.ref for pin in older_first(pins) if len(age(pin)) > 1 and age(pin) < age(last)]
+    return [*(before if len(age(last)) > 1 else ()), last.ref]
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from patchq.errors import FormatError, StateError, UserError
 from patchq.formats import ledger as ledgers
-from patchq.formats.ledger import FileOffset
+from patchq.formats.ledger import Drop, FileOffset
 from patchq.formats.lock import Pin
 from patchq.git.worktree import Worktree
 from patchq.names import CommitId
@@ -112,6 +112,7 @@ class Progress:
     stop: Stop | None = None
     attempts: list[ledgers.Attempt] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
+    dropped: list[Drop] = field(default_factory=list)
 
     @property
     def tip(self) -> CommitId:
@@ -123,7 +124,8 @@ class Progress:
 class Result:
     """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry.
 
-    ``set_name`` is the set of the new pin; empty where no patch is left, so that none was made.
+    ``set_name`` is the set of the new pin; empty where no patch is left, so that none was made. ``dropped`` are the
+    patches that the ledger drops, so that they were not tried.
     """
 
     upstream: str
@@ -136,6 +138,7 @@ class Result:
     worktree: str = ""
     set_name: str = ""
     notes: tuple[str, ...] = ()
+    dropped: tuple[Drop, ...] = ()
 
 
 def result(project: Project, progress: Progress, state: str) -> Result:
@@ -145,7 +148,7 @@ def result(project: Project, progress: Progress, state: str) -> Result:
     left = len(progress.order) - len(progress.done)
     return Result(
         progress.upstream, progress.from_ref, progress.onto.ref, state, tuple(progress.done), left, stop, folder,
-        progress.new_set,
+        progress.new_set, (), tuple(progress.dropped),
     )  # fmt: skip
 
 
@@ -218,11 +221,13 @@ def _progress(raw: dict[str, Any], upstream: str) -> Progress:
     attempts = [_attempt(attempt) for attempt in raw.pop("attempts")]
     # An older patchq wrote none.
     settled = [Settled(**{**item, "stop": _stop(item["stop"])}) for item in raw.pop("settled", ())]
+    dropped = [Drop(**item) for item in raw.pop("dropped", ())]
     found = Progress(
         **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
         done=done,
         attempts=attempts,
         settled=settled,
+        dropped=dropped,
     )
     if stop:
         found.stop = _stop(stop)

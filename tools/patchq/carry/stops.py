@@ -201,10 +201,23 @@ def proof_word(state: str, said: str) -> str:
     return state if state == "passed" else f"{state}: {said}"
 
 
-def left_out(stop: Stop, how: str = "") -> Step:
-    """The step of a stopped patch that the new stack doesn't have; what upstream has is absorbed, not a conflict."""
-    said = f"left out: upstream has it ({stop.evidence})" if stop.outcome == ABSORBED else "left out"
-    return Step(stop.patch, stop.outcome, "", _files(stop), stop.grade, stop.evidence, how or said)
+def skipped(stop: Stop, how: str = "") -> Step:
+    """Return the step of a stopped patch that the user drops."""
+    return _without(stop, how or "left out" + _if_absorbed(stop))
+
+
+def postponed(stop: Stop) -> Step:
+    """Return the step of a stopped patch that is left for a later rebase: no one has decided to drop it."""
+    said = f"; {stop.said}" if stop.said else ""
+    return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + said)
+
+
+def _without(stop: Stop, how: str) -> Step:
+    return Step(stop.patch, stop.outcome, "", _files(stop), stop.grade, stop.evidence, how)
+
+
+def _if_absorbed(stop: Stop) -> str:
+    return f": upstream has it ({stop.evidence})" if stop.outcome == ABSORBED else ""
 
 
 def _files(stop: Stop) -> tuple[tuple[str, int], ...]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from patchq.carry.absorbed import UpstreamCommit
 from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileConflict
-from patchq.formats.ledger import FileOffset
+from patchq.carry.state import Result
+from patchq.formats.ledger import FileOffset, drop_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class RefTally:
     """A ref's patches by what becomes of them, and what needs a person in hunks and files.
 
     :ivar upstream_has: absorbed, ``lands``: clean, moved, merged; ``known``: in the ref's own stack already.
+    :ivar dropped: the patches that the ledger drops.
     """
 
     ref: str
@@ -62,30 +64,51 @@ class RefTally:
     needs: tuple[str, ...]
     hunks: int
     files: int
+    dropped: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
-        """In a line: ``12 upstream has, 3 replay, 2 need you (4 hunks, 2 files)``."""
+        """Return it in a line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
         parts = [
             (len(self.known), "there already"),
             (len(self.upstream_has), "upstream has"),
             (len(self.lands), "land" if len(self.lands) != 1 else "lands"),
             (len(self.replays), "replay" if len(self.replays) != 1 else "replays"),
+            (len(self.dropped), "dropped"),
         ]
-        words = [f"{count} {word}" for count, word in parts if count]
-        if not self.needs:
-            return ", ".join([*words, "none needs you"])
-        need = "needs" if len(self.needs) == 1 else "need"
-        where = f"{_many(self.hunks, 'hunk')}, {_many(self.files, 'file')}"
-        return ", ".join([*words, f"{len(self.needs)} {need} you ({where})"])
+        return say_counts(parts, len(self.needs), [many(self.hunks, "hunk"), many(self.files, "file")])
 
 
-def _many(count: int, word: str) -> str:
+def say_counts(parts: Sequence[tuple[int, str]], needs: int, where: Sequence[str]) -> str:
+    """Return counts in a line that ends with how many patches need review, and where."""
+    words = [f"{count} {word}" for count, word in parts if count]
+    places = f" ({', '.join(where)})" if where else ""
+    need = f"{needs} need{'s' * (needs == 1)} review{places}" if needs else "none needs review"
+    return ", ".join([*words, need])
+
+
+def many(count: int, word: str) -> str:
+    """Return a count with its noun."""
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
-def tally(ref: str, cells: Sequence[Cell]) -> RefTally:
-    """Count a ref's cells; each patch is counted once."""
+def tally_result(found: Result) -> RefTally:
+    """Count the steps of a rebase as :func:`tally` counts the cells of a forecast."""
+    dropped = [s for s in found.steps if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED]
+    cells = [
+        Cell(
+            f"{found.upstream}/{s.patch}", found.onto, s.outcome,
+            tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files), known=s.known,
+        )
+        for s in found.steps
+        if s not in dropped
+    ]  # fmt: skip
+    names = [*(f"{found.upstream}/{s.patch}" for s in dropped), *(f"{found.upstream}/{d.patch}" for d in found.dropped)]
+    return tally(found.onto, cells, names)
+
+
+def tally(ref: str, cells: Sequence[Cell], dropped: Sequence[str] = ()) -> RefTally:
+    """Count a ref's cells, and the patches that the ledger drops there; each patch is counted once."""
     work = [c for c in cells if c.needs_you and not c.known]
     rest = [c for c in cells if c not in work and not c.known]
     return RefTally(
@@ -97,4 +120,5 @@ def tally(ref: str, cells: Sequence[Cell]) -> RefTally:
         tuple(c.patch for c in work),
         sum(c.hunks for c in work),
         len({file.path for c in work for file in c.files}),
+        tuple(dropped),
     )

@@ -15,8 +15,10 @@ from patchq.carry import rebase
 from patchq.carry.landing import ABSORBED
 from patchq.carry.state import Result, Step
 from patchq.carry.stops import Prove
+from patchq.carry.tally import tally_result
 from patchq.errors import UserError
 from patchq.formats.header import Ident
+from patchq.formats.ledger import NOT_CARRIED_YET
 from patchq.formats.render import render
 from patchq.git import person
 from patchq.project.project import Project
@@ -191,7 +193,8 @@ def _digest(project: Project, upstream: str, body: str) -> str:
 
 
 def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> tuple[str, str]:
-    """Title and body: tally, verdicts, what needs a person, how the patches changed."""
+    """Return title and body: counts, verdicts, what needs review, how the patches changed."""
+    tally = tally_result(done).said
     kept = [s for s in done.steps if s.commit]
     judged = {}
     if kept:
@@ -211,7 +214,7 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     left = len(pairs) - len(shown)
     counts = Counter(row.outcome for row in rows)
     body = render(
-        "follow/body.md.j2", upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, tally=tally(done.steps),
+        "follow/body.md.j2", upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, tally=tally,
         counts=sorted(counts.items()), total=len(rows), rows=rows, open=[r for r in rows if r.open], changed=shown,
         kept=len(kept), set_name=done.set_name, set_option=f" --set {set_name}" if set_name else "",
         left_out_text=f"{left} more differ; `patchq diff {done.upstream}@{done.from_ref} {done.upstream}@{done.onto}` "
@@ -219,7 +222,7 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     )  # fmt: skip
     if len(body) > MOST:
         body = body[:MOST] + "\n\n… it is longer than a forge takes; `patchq ledger` has all of it.\n"
-    return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {tally(done.steps)}", body
+    return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {tally}", body
 
 
 def _row(step: Step, verdict: Verdict | None) -> Row:
@@ -230,20 +233,6 @@ def _row(step: Step, verdict: Verdict | None) -> Row:
         return Row(step.patch, step.outcome, proof, told)
     if step.outcome == ABSORBED and step.proof:
         return Row(step.patch, "upstream has it", step.proof, step.evidence)
-    has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade else ""
-    return Row(step.patch, step.outcome, "", "; ".join(filter(None, (files, has, step.proof))), open=True)
-
-
-def tally(steps: Sequence[Step]) -> str:
-    """In a line: ``25 land, 1 upstream has, 1 needs a person (2 hunks, 1 file)``."""
-    lands = sum(bool(s.commit) for s in steps)
-    retired = sum(not s.commit and s.outcome == ABSORBED and bool(s.proof) for s in steps)
-    work = [s for s in steps if not s.commit and not (s.outcome == ABSORBED and s.proof)]
-    words = [f"{lands} {'lands' if lands == 1 else 'land'}"] if lands else []
-    words += [f"{retired} upstream has"] if retired else []
-    if not work:
-        return ", ".join([*words, "none needs a person"])
-    hunks = sum(max(1, count) for s in work for _, count in s.files)
-    files = len({path for s in work for path, _ in s.files})
-    where = f"{hunks} hunk{'s' * (hunks != 1)}, {files} file{'s' * (files != 1)}"
-    return ", ".join([*words, f"{len(work)} {'needs' if len(work) == 1 else 'need'} a person ({where})"])
+    has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade and step.outcome != ABSORBED else ""
+    how = step.how.removeprefix(NOT_CARRIED_YET).lstrip(":; ")
+    return Row(step.patch, step.outcome, "", "; ".join(filter(None, (files, has, how))), open=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from typing import Any
 
@@ -25,6 +25,11 @@ CARRIED = OUTCOMES[:5]
 #: Of a patch that is in a ref's stack without having been carried there: it was written for that ref.
 WRITTEN = "carried"
 GRADES = ("", "identical", "contained", "edited")
+#: Begins the ``how`` of a patch that was left for a later rebase: no one has decided to drop it.
+NOT_CARRIED_YET = "not carried yet"
+#: The reasons to drop a patch.
+UPSTREAM_HAS_IT, NOT_NEEDED, SKIPPED = "upstream has it", "no longer needed", "skipped"
+_REASONS = {"absorbed": UPSTREAM_HAS_IT, "withdrawn": NOT_NEEDED, "obsolete": NOT_NEEDED, "conflict": SKIPPED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,50 @@ def _attempt(raw: Any) -> Attempt:
         DroppedLine(str(line["path"]), int(line["line"]), str(line["text"])) for line in raw.pop("dropped", ())
     )
     return Attempt(**raw, files=files, offsets=offsets, dropped=dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A decision to drop a patch.
+
+    :ivar ref: the ref at which it was dropped.
+    :ivar how: the ledger's own words.
+    """
+
+    patch: str
+    ref: str
+    reason: str
+    how: str = ""
+
+    @property
+    def said(self) -> str:
+        """Return it in a line, without the ledger's own words."""
+        return f"dropped at {self.ref}: {self.reason}"
+
+
+def drop_reason(outcome: str, how: str) -> str:
+    """Return why an outcome drops a patch; empty if the patch is carried, or if no one has decided yet."""
+    undecided = how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
+    return "" if undecided else _REASONS.get(outcome, "")
+
+
+def find_drop(
+    latest: Mapping[tuple[str, str], Attempt], patch: str, stacks: Mapping[str, Container[str]]
+) -> Drop | None:
+    """Return the decision that keeps a patch out of a ref's stack; None if there is none.
+
+    The last stack that has the patch, or the last line about it, decides.
+
+    :param latest: as :meth:`Ledger.latest` returns it.
+    :param stacks: the patches of each stack, in the order of their refs; the ref in question is the last.
+    """
+    for ref in reversed(list(stacks)):
+        if patch in stacks[ref]:
+            return None
+        if attempt := latest.get((patch, ref)):
+            reason = drop_reason(attempt.outcome, attempt.how)
+            return Drop(patch, ref, reason, attempt.how) if reason else None
+    return None
 
 
 def say_offsets(offsets: Sequence[FileOffset]) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from patchq.carry.forecast import forecast
 from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE
+from patchq.carry.source import refs_up_to
 from patchq.carry.tally import Cell as ForecastCell
 from patchq.errors import PatchqError
-from patchq.formats.ledger import WRITTEN, Attempt, Cost, Ledger, costs, parse, say_moved
+from patchq.formats.ledger import WRITTEN, Attempt, Cost, Drop, Ledger, costs, find_drop, parse, say_moved
 from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, Measurement, Target, bound, differ_in_one
 from patchq.mutation.known import KnownStrength, known_strength
 from patchq.project.project import Project
@@ -22,7 +23,7 @@ from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
 from patchq.proofs.judge import NOT_RUN, Verdict
 from patchq.proofs.verdicts import by_patch
-from patchq.report.ahead import RETIRED, Ahead, Cell, count, decision, is_retired
+from patchq.report.ahead import DROPPED, Ahead, Cell, count
 from patchq.report.bench import ledger_file, read_measurements, read_targets
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
@@ -197,9 +198,14 @@ def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
     pins = project.lock.upstreams[matrix.upstream].pins
     here = pins[project.lock.sets[set_name][matrix.upstream]]
     own = load_stack(project.layout, here).names
-    # Of what is no release nobody knows whether it is older.
-    ahead = {p.ref for p in pins.values() if p != here and (age(p) > age(here) or len(age(here)) == 1)}
-    return count(matrix.upstream, matrix.refs, {name: matrix.rows[name] for name in own}, ahead)
+    ahead: dict[str, list[str]] = {}
+    for pin in pins.values():
+        # A ref that is no release may be older.
+        if own and pin != here and (age(pin) > age(here) or len(age(here)) == 1):
+            between = [ref for ref in refs_up_to(pins.values(), pin)[:-1] if age(pins[ref]) > age(here)]
+            later = (name for ref in between for name in load_stack(project.layout, pins[ref]).names)
+            ahead[pin.ref] = list(dict.fromkeys((*own, *later)))
+    return count(matrix.upstream, matrix.refs, matrix.rows, ahead)
 
 
 def _view(
@@ -254,16 +260,13 @@ def _matrix(
     latest = {(x.attempt.patch, x.attempt.onto): x for x in sorted(lines, key=lambda x: x.attempt.time)
               if x.upstream == upstream}  # fmt: skip
     cells: dict[tuple[str, str], Cell] = {}
-    for name in names:
-        retired: Line | None = None
-        for ref, stack in stacks.items():
-            line = latest.get((name, ref))
-            retired = line if line and is_retired(line.attempt) else retired
-            if name in stack.names:
-                retired = None
-            since = retired.attempt.onto if retired else ""
-            cell = _cell(project, stack, name, retired or line)
-            cells[name, ref] = replace(cell, outcome=RETIRED, since=since) if retired else cell
+    attempts = {key: line.attempt for key, line in latest.items()}
+    for pin in pins:
+        earlier = {ref: stacks[ref].names for ref in refs_up_to(pins, pin)}
+        for name in names:
+            drop = find_drop(attempts, name, earlier)
+            line = latest.get((name, drop.ref if drop else pin.ref))
+            cells[name, pin.ref] = _cell(project, stacks[pin.ref], name, line, drop)
     here = project.lock.sets[set_name][upstream]
     open_refs = [r for r in stacks if any(not cells[n, r].outcome for n in stacks[here].names)]
     if look_ahead and open_refs and stacks[here].names:
@@ -289,7 +292,7 @@ def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> Cell:
     return Cell(cell.outcome, evidence, file, 0, paths, cell.ref if cell.outcome == ABSORBED else "")
 
 
-def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
+def _cell(project: Project, stack: Stack, name: str, line: Line | None, drop: Drop | None) -> Cell:
     if line is None:
         if name in stack.names:
             return Cell(WRITTEN, "written for this ref", stack.relative(project.layout, name))
@@ -301,6 +304,5 @@ def _cell(project: Project, stack: Stack, name: str, line: Line | None) -> Cell:
         for part in (say_moved(a.offsets, a.checked), a.grade, a.evidence, a.how, a.proof and f"proof: {a.proof}")
         if part
     ]
-    since = a.onto if a.outcome == ABSORBED else ""
-    left = decision(a, bool(stack.names)) if name not in stack.names else ""
-    return Cell(a.outcome, "; ".join(said), line.file, line.line, tuple(f.path for f in a.files), since, left)
+    outcome, since = (DROPPED, "") if drop else (a.outcome, a.onto if a.outcome == ABSORBED else "")
+    return Cell(outcome, "; ".join(said), line.file, line.line, tuple(f.path for f in a.files), since, drop)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from patchq.formats.ledger import WRITTEN, say_moved
 from patchq.formats.measurements import Measurement
 from patchq.formats.render import FOLDER, raw, render
-from patchq.report.ahead import WITHDRAWN
+from patchq.report.ahead import DROPPED
 from patchq.report.evidence import Evidence, Matrix
 from patchq.report.graph import draw
 
@@ -26,7 +26,7 @@ MOST_LINES = 400
 MOST_REFS = 9
 _TONES = {
     "k": ("clean", "offset", WRITTEN, "proven", "passed"), "g": ("merged", "replayed", "resolved", "not run"),
-    "h": ("absorbed", "retired"), "x": ("conflict", "obsolete", "failed", "not proven"), "o": (WITHDRAWN,),
+    "h": ("absorbed",), "x": ("conflict", "obsolete", "failed", "not proven"), "o": (DROPPED,),
 }  # fmt: skip
 _TONE = {word: tone for tone, words in _TONES.items() for word in words}
 
@@ -110,7 +110,7 @@ def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
         ("land", "k", [c["k"] + c["g"] for c in counts]),
         ("stop", "x", [c["x"] for c in counts]),
         ("upstream has", "h", [c["h"] for c in counts]),
-        (WITHDRAWN, "o", [c["o"] for c in counts]),
+        (DROPPED, "o", [c["o"] for c in counts]),
         ("not looked at", "", [c[""] for c in counts]),
     ]
     return [row for row in rows if any(row[2]) or row[1] == "x"]

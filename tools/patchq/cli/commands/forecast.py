@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from patchq.carry.tally import Cell
 
 #: What a cell is called in the matrix; other outcomes by their own words.
-_SHORT = {"absorbed": "upstream has it", "conflict": "needs you", "replayed": "replays"}
+_SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed": "replays"}
 
 
 @click.command("forecast")
@@ -38,7 +38,8 @@ def command(
     """What carrying a stack onto other refs would come to.
 
     Patch by ref, in memory, from the nearest stack that is pinned: what lands, what upstream has, what a recorded
-    resolution replays, what needs a person. Nothing is moved. Without NAME, each upstream of the set that has patches.
+    resolution replays, what the ledger drops, what needs review. Nothing is moved. Without NAME, each upstream of the
+    set that has patches.
     """
     from patchq.carry.forecast import forecast
 
@@ -130,7 +131,7 @@ def _say(cell: Cell) -> str:
     if cell.known:
         return "there already"
     if cell.needs_you:
-        return f"needs you ({cell.hunks})" if cell.outcome != "obsolete" else "needs you: gone"
+        return f"needs review ({cell.hunks})" if cell.outcome != "obsolete" else "needs review: gone"
     return " ".join(filter(None, (_SHORT.get(cell.outcome, cell.outcome), say_offsets(cell.offsets))))
 
 
@@ -148,6 +149,9 @@ def _show_why(found: Forecast) -> None:
             echo(f"{head}: {cell.said}")
         if cell.grade:
             echo(f"{head}: upstream has {cell.evidence}")
+    for source in found.sources:
+        for drop in source.dropped:
+            echo(f"{source.ref} {found.upstream}/{drop.patch}: {drop.said}" + (f": {drop.how}" if drop.how else ""))
     for one, others in grouped(found.shared):
         echo(f"{one.ref} {one.definition} in {one.path}: changed by {', '.join(others)} and by {one.patch}: {one.said}")
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
@@ -162,7 +166,7 @@ def _next(found: Forecast) -> str:
     if any(why.startswith(NOT_YET) for why in source.absent.values()):
         return f"`patchq rebase {found.upstream} --onto {source.from_ref}` brings what it lacks of the set's stack"
     if len(tally.known) == len(found.of(found.cheapest)):
-        return f"nothing: {found.upstream} {found.cheapest} has its stack"
+        return f"nothing: {found.upstream} {found.cheapest} has all that there is to carry"
     start = f"patchq rebase {found.upstream} --onto {found.cheapest}"
     return f"`{start}`" + ("; `--why` says where it stops" if tally.needs else "")
 
@@ -180,7 +184,7 @@ def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> N
 
 
 def _show_annotations(project: Project, found: Forecast) -> None:
-    """A line for GitHub Actions of each patch that needs a person."""
+    """Print an annotation for GitHub Actions for each patch that needs review."""
     from patchq.project.stack import load_stack
     from patchq.proofs.verdicts import annotation
 

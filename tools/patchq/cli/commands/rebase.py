@@ -7,6 +7,7 @@ from functools import partial
 import click
 
 from patchq.carry.state import Result, Step, Stop
+from patchq.carry.tally import tally_result
 from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
@@ -17,19 +18,19 @@ from patchq.formats.ledger import say_offsets
 @click.option("--onto", "ref", default="", metavar="REF", help="A pinned ref, a tag, or a release.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to carry.  [default: the nearest]")
 @click.option("--continue", "resume", is_flag=True, help="Take what the worktree holds, and go on.")
-@click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack, and go on.")
+@click.option("--skip", is_flag=True, help="Drop the stopped patch: leave it out of the new stack, and go on.")
 @click.option("--abort", is_flag=True, help="Give it up; recorded resolutions stay.")
 @click.option(
     "--retire",
     is_flag=True,
     help="Retire what upstream has, if its proof passes without the patch; with --continue: the stopped patch.",
 )
-@click.option("--leave-out", is_flag=True, help="Leave out all that stops, instead of stopping.")
+@click.option("--leave-out", is_flag=True, help="Leave what stops for a later rebase, instead of stopping.")
 @click.option(
     "--only",
     multiple=True,
     metavar="PATCH",
-    help="Carry this one of those that the ref's stack lacks; may be repeated.",
+    help="Carry this one of those that the ref's stack lacks, dropped or not; may be repeated.",
 )
 @click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
 @click.option("--include", multiple=True, metavar="PATH", help="With --continue: another path of the worktree to take.")
@@ -103,10 +104,14 @@ def show(found: Result, told: int) -> None:
     counts = Counter(step.outcome for step in found.steps)
     words = ", ".join(f"{n} {word}" for word, n in counts.items())
     kept = sum(bool(s.commit) for s in found.steps)
+    tally = tally_result(found)
     if found.stop:
         echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
         _show_stop(found, found.stop)
         return
+    if tally.needs:
+        names = ", ".join(name.partition("/")[2] for name in tally.needs)
+        echo(f"{tally.said}: {names}; `patchq rebase {found.upstream} --onto {found.onto}` stops at each")
     if not kept:
         in_set = f"; the set {found.set_name} is as it was" if found.set_name else ""
         echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")
