@@ -67,7 +67,7 @@ def test_a_dropped_patch_is_work_for_no_one(stack: Patchq, upstream: Path, tmp_p
     release(upstream, "v3", V3)
     stack.ok("pin", "up", "--url", str(upstream), "--ref", "v3", "--set", "next")
     every = needs(stack, "v3", tmp_path)
-    assert every == dict.fromkeys(("forecast", "report", "follow", "rebase"), ["up/first"])
+    assert every == {name: ["up/first"] for name in ("forecast", "report", "follow", "rebase")}
     # The user can take the decision back.
     assert told(stack, "forecast", "up", "--onto", "v3")["sources"][0]["absent"] == {"second": "dropped at v2: skipped"}
     stack.fails(3, "rebase", "up", "--onto", "v2", "--only", "second")

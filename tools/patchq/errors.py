@@ -74,6 +74,12 @@ class BuildError(PatchqError):
     exit_code = 5
 
 
+class EnvironmentFault(PatchqError):
+    """The environment can't run a proof: a package is missing, or the process was killed."""
+
+    exit_code = 6
+
+
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """One place where a patch doesn't fit what upstream has.

@@ -18,6 +18,7 @@ from patchq.formats.ledger import (
     Drop,
     FileOffset,
     FileOutcome,
+    Ledger,
     add,
     changed_lines,
     costs,

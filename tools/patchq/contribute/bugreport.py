@@ -88,7 +88,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     header = plan.headers[name]
     told = _told(project, upstream, name)
     files = (told["evidence"],) if told.get("evidence") else header.values("Proof")
-    tests: Sequence[Mapping[str, str]] = ()
+    tests: Sequence[Mapping[str, str]] | None = ()
     if run:
         project.say(f"running {', '.join(files)} on {plan.onto.ref} as it is")
         with planning(project, set_with(project, plan, set_name)) as whole:
@@ -99,7 +99,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
             raise UserError(
                 f"the evidence showed nothing: {state_of(tests, said)[1]}", hint="--no-run writes it without"
             )
-    columns, facts, outcomes = _seen(tests)
+    columns, facts, outcomes = _seen(tests or ())
     machine = this_machine()
     system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
     versions = [

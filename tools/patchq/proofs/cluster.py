@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from patchq.environment.machine import this_machine
-from patchq.errors import UserError
+from patchq.errors import EnvironmentFault, UserError
 from patchq.project.project import Project
-from patchq.proofs.judge import ERROR, CellResult
+from patchq.proofs.judge import ERROR, NO_RESULT, CellResult
 from patchq.proofs.plan import Cell, variant_of
 from patchq.proofs.run import run_cell
 from patchq.sources.index import cache_folder
@@ -95,7 +95,11 @@ def work(payload: dict[str, bytes], cell: Cell) -> CellResult:
         if dict(variant.trees) != dict(cell.variant.trees):
             said = f"the worker's trees are {dict(variant.trees)}, not {dict(cell.variant.trees)}"
             return CellResult(cell.proof.title, cell.variant.kind, ERROR, said=said, machine=this_machine().facts())
-        return run_cell(project, replace(cell, variant=variant))
+        try:
+            return run_cell(project, replace(cell, variant=variant))
+        except EnvironmentFault as error:  # it can't be pickled
+            said = f"on a worker: {error.message}: {error.hint}"
+            return CellResult(cell.proof.title, cell.variant.kind, NO_RESULT, said=said, machine=this_machine().facts())
 
 
 def unpack(payload: dict[str, bytes]) -> Project:

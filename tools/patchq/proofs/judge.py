@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from patchq.proofs.plan import WITH, WITHOUT, Proof
+from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
 
 #: Of a proof's run in one variant.
 PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
+#: Of a run, or a proof, for which the environment is to blame: pytest didn't start, or was killed.
+NO_RESULT = "no result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,15 @@ class CellResult:
     trees: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     cached: bool = False
+
+
+def is_kept(result: CellResult) -> bool:
+    """Return whether a result depends on nothing but its key.
+
+    An error may be the environment's: a package or a compiler that is missing. A mutant's is its own, as the same proof
+    has just passed without it.
+    """
+    return result.state in (PASSED, FAILED) or (result.state == ERROR and result.variant == MUTANT)
 
 
 def result_of(raw: Mapping[str, object]) -> CellResult | None:
@@ -55,7 +66,7 @@ def result_of(raw: Mapping[str, object]) -> CellResult | None:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the cells of one patch come to. ``state``: ``proven`` (both sides ran), ``passed`` (only
-    the one with it was asked for), ``failed``, ``not proven`` or ``not run``."""
+    the one with it was asked for), ``failed``, ``not proven``, ``not run`` or ``no result``."""
 
     proof: Proof
     state: str
@@ -68,11 +79,15 @@ class Verdict:
         return self.state in ("proven", "passed")
 
 
-def state_of(tests: Sequence[Mapping[str, str]], said: str) -> tuple[str, str]:
+def state_of(tests: Sequence[Mapping[str, str]] | None, said: str) -> tuple[str, str]:
     """The state that tests' outcomes come to, and why.
 
     Errors weigh most: a proof that can't be imported has shown nothing, whatever else failed.
+
+    :param tests: None if pytest didn't reach its end.
     """
+    if tests is None:
+        return NO_RESULT, (said.strip().splitlines() or ["pytest printed nothing"])[-1]
     first = {o: next((t for t in tests if t["outcome"] == o), None) for o in ("error", "assertion", "skipped")}
     if error := first["error"]:
         return ERROR, f"{error['test']}: {error['said'].strip().splitlines()[-1] if error['said'].strip() else 'error'}"
@@ -92,6 +107,8 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     again = f"patchq test {proof.name}" + (" --prove" if prove else "")
     if here.state == NOT_RUN:
         return Verdict(proof, NOT_RUN, here.said, tuple(cells), again)
+    if broken := next((c for c in cells if c.state == NO_RESULT), None):
+        return Verdict(proof, NO_RESULT, f"{broken.variant} the patch: {broken.said}", tuple(cells), again)
     if here.state != PASSED:
         return Verdict(proof, "failed", f"with the patch: {here.said}", tuple(cells), again)
     if not prove:

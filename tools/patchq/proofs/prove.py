@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from patchq.environment.machine import Machine, this_machine
+from patchq.errors import EnvironmentFault
 from patchq.names import CommitId, ProofRequest
 from patchq.project.project import Project
-from patchq.proofs.judge import NOT_RUN, CellResult, Verdict, result_of, verdict_of
+from patchq.proofs.judge import NO_RESULT, CellResult, Verdict, is_kept, result_of, verdict_of
 from patchq.proofs.plan import RESULT_VERSION, WITH, WITHOUT, Cell, Proof, WholeSet, plan_cells, planning, result_key
 from patchq.proofs.run import run_cell, run_here, trees_lock
 from patchq.proofs.warm import run_in_forks
@@ -68,12 +69,20 @@ def prove_trees(
 
 
 def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
-    """Run a proof on a tree that is no stack's yet; returns its state and why. The caller holds the project's lock."""
+    """Run a proof on a tree that is no stack's yet; returns its state and why. The caller holds the project's lock.
+
+    :raises EnvironmentFault: if the environment gave no result.
+    """
     whole, at = WholeSet(project, request.set_name), (request.upstream, request.tip)
     variant = whole.bare_at(*at) if request.bare else whole.at(WITH, *at)
     proof = Proof(request.upstream, "", request.patch, request.files, request.needs)
     with trees_lock(project):
         result = run_cell(project, Cell(proof, variant, "", request.set_name))
+    if result.state == NO_RESULT:
+        raise EnvironmentFault(
+            f"the proof of {proof.name} gave no result: {result.said}",
+            hint="nothing was recorded: fix the environment, and run the command again",
+        )
     return result.state, result.said
 
 
@@ -107,8 +116,7 @@ def run_cells_kept(
     order = sorted(todo.values(), key=lambda cell: "nvcc" not in cell.proof.needs)
     project.count("proofs", 0, len(order), "runs")
     for number, (cell, result) in enumerate(zip(order, run_cells(project, order), strict=True), 1):
-        # A result is kept under what it depends on; "not run" depends on nothing but this machine.
-        if result.state != NOT_RUN and result.machine == machine.facts():
+        if is_kept(result) and result.machine == machine.facts():
             save_result(project, cell.key, result)
         results[cell.key] = result
         progress(result)
@@ -117,14 +125,15 @@ def run_cells_kept(
 
 
 def load_result(project: Project, key: str) -> CellResult | None:
-    """A result that is kept, or None; also where the file holds something else, and the proof runs again."""
+    """Return a result that is kept; None if there is none, or the file holds anything else."""
     path = project.layout.private / "results" / f"{key}.json"
     data = fsio.read_or_none(path)
     if data is None:
         return None
     raw = fsio.load_state(data, path, RESULT_VERSION)
     raw.pop("version")
-    return result_of({**raw, "cached": True})
+    result = result_of({**raw, "cached": True})
+    return result if result and is_kept(result) else None
 
 
 def save_result(project: Project, key: str, result: CellResult) -> None:

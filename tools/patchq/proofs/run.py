@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 import tempfile
 import time
@@ -15,11 +17,13 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from patchq.environment.machine import this_machine
+from patchq.errors import EnvironmentFault
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
 from patchq.proofs.plan import Cell, Variant
 from patchq.system import fsio, runner
 
+_NO_PYTEST = re.compile(r"No module named '?pytest'?\s*$")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 #: Runs pytest with arguments, variables, in a folder, for so many seconds; returns what it said.
@@ -61,7 +65,8 @@ def in_its_own_process(args: Sequence[str], env: Mapping[str, str], cwd: Path, t
     """
     argv = [sys.executable, "-m", "pytest", *args]
     done = runner.run(argv, cwd=cwd, env=env, timeout=timeout, ok_codes=range(-64, 256))
-    return (done.stdout + done.stderr).decode("utf-8", "replace")
+    said = (done.stdout + done.stderr).decode("utf-8", "replace")
+    return said if done.returncode >= 0 else f"{said}\nthe process was killed by signal {-done.returncode}"
 
 
 def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
@@ -81,7 +86,7 @@ def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_
     tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
     seconds = round(time.monotonic() - start, 2)
     state, words = state_of(tests, said)
-    return CellResult(proof.title, variant.kind, state, tuple(tests), words, seconds, **about)
+    return CellResult(proof.title, variant.kind, state, tuple(tests or ()), words, seconds, **about)
 
 
 def checkout(project: Project, variant: Variant, slot: int) -> Path:
@@ -106,11 +111,14 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
 def run_pytest(
     project: Project, trees: Path, files: Sequence[str], *, cwd: Path | None = None, timeout: float | None = None,
     execute: Execute = in_its_own_process,
-) -> tuple[list[dict[str, str]], str]:  # fmt: skip
+) -> tuple[list[dict[str, str]] | None, str]:  # fmt: skip
     """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
 
+    The outcomes are None if pytest didn't reach its end: it didn't start, or was killed.
+
     :param cwd: where to run, the project's folder by default.
-    :param timeout: seconds; past it the outcomes are none and what was said tells so.
+    :param timeout: seconds; past it there are no outcomes and what was said tells so.
+    :raises EnvironmentFault: if this Python has no pytest.
     """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         results = Path(text) / "results.json"
@@ -134,4 +142,9 @@ def run_pytest(
         except runner.CommandError as error:
             return [], error.said
         data = fsio.read_or_none(results)
-        return (json.loads(data) if data else []), said
+        if data is None and _NO_PYTEST.search(said):
+            raise EnvironmentFault(
+                f"{sys.executable} has no pytest, which runs the proofs",
+                hint=f"{shlex.join([sys.executable])} -m pip install pytest",
+            )
+        return (None if data is None else json.loads(data)), said

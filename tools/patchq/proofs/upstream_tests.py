@@ -63,7 +63,8 @@ def compare(
     def run(item: tuple[Variant, str, str], slot: int) -> tuple[dict[str, str], str]:
         variant, upstream, path = item
         trees = checkout(project, variant, slot)
-        tests, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+        outcomes, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+        tests = outcomes or []
         project.say(f"{upstream}: {path}: {len(tests)} tests {'before' if variant is bare else 'after'}")
         return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
 

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.proofs.judge import NOT_RUN, CellResult, Verdict, result_of
+from patchq.proofs.judge import NO_RESULT, NOT_RUN, CellResult, Verdict, result_of
 from patchq.proofs.plan import Proof
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
@@ -85,7 +85,8 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
         suite = ElementTree.SubElement(
             root, "testsuite", name=v.proof.title, tests=str(len(cases)),
             failures=str(sum(c.find("failure") is not None for c in cases)),
-            skipped=str(sum(c.find("skipped") is not None for c in cases)), errors="0",
+            skipped=str(sum(c.find("skipped") is not None for c in cases)),
+            errors=str(sum(c.find("error") is not None for c in cases)),
         )  # fmt: skip
         suite.extend(cases)
     ElementTree.indent(root)
@@ -100,6 +101,8 @@ def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
     wanted = "passed" if cell.variant == "with" else "failed"
     if cell.state == NOT_RUN:
         ElementTree.SubElement(case, "skipped", message=_clean(f"not run: {cell.said}"))
+    elif cell.state == NO_RESULT:
+        ElementTree.SubElement(case, "error", message=_clean(cell.said))
     elif cell.state != wanted:
         fault = ElementTree.SubElement(case, "failure", message=_clean(verdict.said))
         fault.text = _clean("\n".join(f"{t['test']}: {t['outcome']}: {t['said']}" for t in cell.tests))
@@ -120,6 +123,7 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
         "failed": "The proof fails with its patch",
         "not proven": "The proof doesn't fail without its patch",
         NOT_RUN: "The proof was not run",
+        NO_RESULT: "The environment gave no result",
     }
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",

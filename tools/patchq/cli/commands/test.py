@@ -51,11 +51,14 @@ def command(
 
     Against the applied stacks; with --prove also against the stacks without each patch and those that
     need it, where the proof must fail by an assertion. What needs hardware that isn't here is not run,
-    and counts nowhere as passed.
+    and counts nowhere as passed. Exit code 5 if a proof fails, 6 if only the environment does: nothing is
+    remembered of that.
 
     With --mutate: how strong each proof is. What it doesn't see is shown. Begun again, it goes on where it was.
     """
+    from patchq.errors import EnvironmentFault
     from patchq.proofs import verdicts as report
+    from patchq.proofs.judge import NO_RESULT, NOT_RUN
     from patchq.proofs.prove import run_proofs
     from patchq.system.fsio import dump_json, write_atomic
 
@@ -83,12 +86,15 @@ def command(
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
-    every = report.with_older(verdicts, read_results(project))
-    write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(every)}))
+    if results := [v for v in verdicts if v.state != NO_RESULT]:
+        every = report.with_older(results, read_results(project))
+        write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(every)}))
     write_reports(project, verdicts, junit, sarif, set_name)
     show_verdicts(verdicts, as_json, "test")
-    if any(not v.ok and v.state != "not run" for v in verdicts):
+    if any(not v.ok and v.state not in (NOT_RUN, NO_RESULT) for v in verdicts):
         raise click.exceptions.Exit(5)
+    if any(v.state == NO_RESULT for v in verdicts):
+        raise click.exceptions.Exit(EnvironmentFault.exit_code)
 
 
 def _mutate(
