@@ -161,3 +161,11 @@ def test_a_killed_proof_ends_a_resolution(proven: Patchq, upstream: Path) -> Non
     assert "the proof of up/first gave no result" in proven.fails(6, "resolve", "up")
     assert "killed by signal 9" in proven.fails(6, "rebase", "up", "--continue")
     assert proven.snapshot() == before
+
+
+def test_a_crash_is_the_programs_own(proven: Patchq) -> None:
+    proof = proven.root / "tests" / "stacks" / "up" / "test_first.py"
+    proof.write_text("import os, signal\n\ndef test_it():\n    os.kill(os.getpid(), signal.SIGSEGV)\n")
+    said = proven.fails(5, "test", "up/first")
+    assert "failed     up/first: with the patch: no test ran: the process was killed by signal 11" in said
+    assert not results(proven)

@@ -92,7 +92,7 @@ class Forecast:
         return min(reversed(self.refs), key=self.stops)
 
     def breaks(self) -> dict[str, str]:
-        """The first ref, in the order asked for, at which each patch needs a person that does anywhere."""
+        """Return the first ref, in the order asked for, at which each patch needs review, if it does anywhere."""
         found: dict[str, str] = {}
         for ref in self.refs:
             for name in self.tally(ref).needs:

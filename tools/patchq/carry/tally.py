@@ -1,4 +1,4 @@
-"""What a ref costs, counted: what upstream has, what lands, what replays, and what needs a person, and where."""
+"""Counts of a ref's patches: what upstream has, what lands, replays, was dropped, or needs review."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class RefTally:
-    """A ref's patches by what becomes of them, and what needs a person in hunks and files.
+    """A ref's patches by what becomes of them, and the hunks and files that need review.
 
     :ivar upstream_has: absorbed, ``lands``: clean, moved, merged; ``known``: in the ref's own stack already.
     :ivar dropped: the patches that the ledger drops.

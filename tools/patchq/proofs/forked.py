@@ -7,8 +7,8 @@ project, is imported by each run anew; its bytecode is kept with the source's ha
 believes it.
 
 One JSON object a line on standard input, ``{"args", "env", "cwd", "trees", "bytecode", "timeout", "learn"}``; one a
-line as the answer, ``{"said", "ended"}``: what pytest wrote, and whether it ended in time. With ``learn`` the next runs
-have what this one imported.
+line as the answer, ``{"said", "ended", "code"}``: what pytest wrote, whether it ended in time, and its exit code. With
+``learn`` the next runs have what this one imported.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
         child = os.fork()
         if not child:
             _run(job, said, seen, ahead)
-        ended = _wait(child, job["timeout"])
+        code = _wait(child, job["timeout"])
+        ended = code is not None
         words = said.read_bytes().decode("utf-8", "replace") if said.exists() else ""
         if ended and seen.exists():
             ahead.load(json.loads(seen.read_text()))
-    return {"said": words, "ended": ended}
+    return {"said": words, "ended": ended, "code": code or 0}
 
 
 def _pytest(args: Sequence[str], bytecode: str) -> int:
@@ -139,19 +140,19 @@ def _keep_bytecode(trees: Path) -> None:
                 py_compile.compile(file, str(kept), invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
-def _wait(child: int, timeout: float | None) -> bool:
-    """Whether it ended in time; if not, it and what it started are killed."""
+def _wait(child: int, timeout: float | None) -> int | None:
+    """Return its exit code, or the negative number of its signal; None if it didn't end in time and was killed."""
     end = time.monotonic() + timeout if timeout else None
     pause = 0.01
-    while not os.waitpid(child, os.WNOHANG)[0]:
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if end is not None and time.monotonic() > end:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return False
+            return None
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
-    return True
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
 
 #: Of a proof's run in one variant.
 PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
-#: Of a run, or a proof, for which the environment is to blame: pytest didn't start, or was killed.
+#: Of a run, or a proof, whose process was killed from outside.
 NO_RESULT = "no result"
 
 
@@ -84,10 +84,10 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, said: str) -> tuple[str,
 
     Errors weigh most: a proof that can't be imported has shown nothing, whatever else failed.
 
-    :param tests: None if pytest didn't reach its end.
+    :param tests: None if the process was killed from outside.
     """
     if tests is None:
-        return NO_RESULT, (said.strip().splitlines() or ["pytest printed nothing"])[-1]
+        return NO_RESULT, (said.strip().splitlines() or ["the process was killed"])[-1]
     first = {o: next((t for t in tests if t["outcome"] == o), None) for o in ("error", "assertion", "skipped")}
     if error := first["error"]:
         return ERROR, f"{error['test']}: {error['said'].strip().splitlines()[-1] if error['said'].strip() else 'error'}"

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -23,11 +24,15 @@ from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
 from patchq.proofs.plan import Cell, Variant
 from patchq.system import fsio, runner
 
-_NO_PYTEST = re.compile(r"No module named '?pytest'?\s*$")
+#: pytest, or what it is made of.
+_NO_PYTEST = re.compile(r"No module named '?(_?pytest(\.[\w.]+)?|pluggy|iniconfig)'?\s*$")
+#: Signals that come from outside: a lack of memory, a job that was ended. A crash is the program's own.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-#: Runs pytest with arguments, variables, in a folder, for so many seconds; returns what it said.
-Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], str]
+#: Runs pytest with arguments, variables, in a folder, for so many seconds; returns its output, and its exit code or the
+#: negative number of the signal that ended it.
+Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], tuple[str, int]]
 
 
 def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
@@ -58,15 +63,16 @@ def trees_lock(project: Project) -> AbstractContextManager[bool]:
     return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 
 
-def in_its_own_process(args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None) -> str:
+def in_its_own_process(
+    args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None
+) -> tuple[str, int]:  # fmt: skip
     """How pytest is run, unless it is said otherwise.
 
     :raises CommandError: if it doesn't end in time.
     """
     argv = [sys.executable, "-m", "pytest", *args]
     done = runner.run(argv, cwd=cwd, env=env, timeout=timeout, ok_codes=range(-64, 256))
-    said = (done.stdout + done.stderr).decode("utf-8", "replace")
-    return said if done.returncode >= 0 else f"{said}\nthe process was killed by signal {-done.returncode}"
+    return (done.stdout + done.stderr).decode("utf-8", "replace"), done.returncode
 
 
 def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
@@ -114,7 +120,7 @@ def run_pytest(
 ) -> tuple[list[dict[str, str]] | None, str]:  # fmt: skip
     """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
 
-    The outcomes are None if pytest didn't reach its end: it didn't start, or was killed.
+    The outcomes are None if the process was killed from outside.
 
     :param cwd: where to run, the project's folder by default.
     :param timeout: seconds; past it there are no outcomes and what was said tells so.
@@ -138,7 +144,7 @@ def run_pytest(
         }
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
         try:
-            said = execute([*options, *files], env, cwd or project.layout.root, timeout)
+            said, code = execute([*options, *files], env, cwd or project.layout.root, timeout)
         except runner.CommandError as error:
             return [], error.said
         data = fsio.read_or_none(results)
@@ -147,4 +153,7 @@ def run_pytest(
                 f"{sys.executable} has no pytest, which runs the proofs",
                 hint=f"{shlex.join([sys.executable])} -m pip install pytest",
             )
-        return (None if data is None else json.loads(data)), said
+        if data is None and code < 0:
+            said += f"\nthe process was killed by signal {-code}"
+        killed = data is None and -code in _FROM_OUTSIDE
+        return (None if killed else json.loads(data or b"[]")), said

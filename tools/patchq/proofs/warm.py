@@ -67,7 +67,7 @@ class Warm:
     def _in_fork(self, project: Project, slot: int, learn: bool) -> Execute:
         trees = project.layout.private / "prove" / f"slot{slot}"
 
-        def execute(args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None) -> str:
+        def execute(args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None) -> tuple[str, int]:
             if slot not in self._servers:
                 argv = [sys.executable, "-m", "patchq.proofs.forked"]
                 self._servers[slot] = self._stack.enter_context(runner.answering(argv, cwd=cwd, env=env))
@@ -90,7 +90,7 @@ class Warm:
             answer: dict[str, Any] = json.loads(line)
             if not answer["ended"]:
                 raise runner.CommandError(["pytest", *args], 124, b"", answer["said"].encode() + b"\nno answer in time")
-            return str(answer["said"])
+            return str(answer["said"]), int(answer["code"])
 
         return execute
 
