@@ -5,9 +5,10 @@
 REPO is a git repository. Commits between OLD and NEW, of whatever branch they were made on, are picked onto OLD, each
 as a patch by itself; those that git's merge stops at are left out. Then patchq is asked whether NEW has them.
 
-picked: NEW has it, unless upstream took it back (by its message, or by hunks that are the reverse of half of
-its lines; see :func:`whole_commits.taken_back`). Where it took back less the truth is between: it isn't counted.  near: one word of one added line is another.  reverted: NEW with the patch taken
-back by git's merge.  later: a commit between NEW and LATER.  The last three are not upstream.
+picked: NEW has it, unless upstream took it back (by its message, or by hunks that are the reverse of half of its lines;
+see :func:`whole_commits.taken_back`). Where it took back less, the truth is between, and isn't counted.
+near: one word of one added line is another.  reverted: NEW with the patch taken back by git's merge.
+later: a commit between NEW and LATER that no message up to NEW names.  The last three are not upstream.
 
 Beside it ``git cherry``, which compares patch ids. What history shows is what ``git cherry`` finds, or whose subject
 NEW's history has: all that is picked.
@@ -17,13 +18,14 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from whole_commits import HALF, Bench, hunks_of, taken_back, takes_back
+from whole_commits import HALF, Bench, hunks_of, number_of, taken_back, takes_back
 
 from patchq.carry.history import History
 from patchq.carry.landed import Landed, Line, SideBranches
@@ -81,8 +83,8 @@ class Picks(Bench):
             if near := self.near(own):
                 yield Case("near", info, near, self.onto)
         later = self.git.log("--no-merges", f"{self.onto}..{self.after}", first_parent=False)
-        subjects = {info.message.split("\n", 1)[0] for info in self.way}
-        later = [info for info in later if info.message.split("\n", 1)[0] not in subjects]
+        told = "\n".join(info.message for info in self.git.log(f"{self.base}..{self.onto}", first_parent=False))
+        later = [info for info in later if not _is_told(info, told)]
         for info in self.dice.sample(later, min(len(later), len(self.stack))):
             there = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.onto), info.tree)
             if there.tree != self.tree(self.onto) and (picked := self._pick(info)):
@@ -95,6 +97,13 @@ class Picks(Bench):
         if merge.stages or merge.tree == self.tree(self.base):
             return None
         return self.made(merge.tree, self.base, info)
+
+
+def _is_told(info: CommitInfo, told: str) -> bool:
+    """Return whether messages name a commit: a release's branch takes some of the main branch, and says so."""
+    subject = info.message.split("\n", 1)[0]
+    number = number_of(info)
+    return re.sub(r"\s*\(#\d+\)$", "", subject) in told or info.commit in told or bool(number and f"#{number}" in told)
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ import pytest
 
 import memory
 from extent import chosen, record
-from kit import Patchq, commit_files, git, numbered
+from kit import Patchq, commit_files, git, with_lines
 from meddling import FAULTS, check_answer, meddled
 from template import copy_project, copy_upstream
 from tracer import Fault
@@ -24,15 +24,18 @@ def nothing(patchq: Patchq) -> None:
 
 
 def resolved(patchq: Patchq) -> None:
-    """What a person does at the stop of the scenario below."""
-    (patchq.layout.tree("up@v2") / "a.txt").write_bytes(b"resolved\n" + numbered(40))
+    """What a person does at the first stop of the scenario below."""
+    (patchq.layout.tree("up@v2") / "a.txt").write_bytes(
+        b"resolved\n" + with_lines({5: b"changed, otherwise\n", 30: b"and this\n"})
+    )
 
 
 def with_recorded(patchq: Patchq) -> None:
     """The same conflict was resolved before: the rebase tries that first."""
     assert patchq.run("rebase", "up", "--onto", "v2").exit_code == 3
     resolved(patchq)
-    patchq.ok("rebase", "up", "--continue", "--no-proof")
+    patchq.fails(3, "rebase", "up", "--continue", "--no-proof")
+    patchq.ok("rebase", "up", "--skip")
     patchq.ok("undo")
 
 
@@ -96,9 +99,7 @@ def scene(stack_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 def make_scene(what: str, upstream: Path, template: Path) -> Scene:
     """The step is taken once, traced, and the rebase driven to its end."""
-    lines = numbered(40).splitlines(keepends=True)
-    lines[4], lines[29] = b"otherwise\n", b"and this\n"
-    commit_files(upstream, {"a.txt": b"".join(lines)}, "v2")
+    commit_files(upstream, {"a.txt": with_lines({5: b"otherwise\n", 30: b"and this\n"})}, "v2")
     git(upstream, "tag", "v2")
     stack = Patchq(copy_project(template, upstream.parent))
     before = without_time(stack.snapshot())
