@@ -463,3 +463,18 @@ def test_a_side_branch_that_did_not_bring_it(wide: Patchq, upstream: Path, how: 
     merged_in(upstream, main, *(("-s", "ours") if how == "a merge without it" else ()))
     cell = judged(wide, upstream)
     assert cell["outcome"] not in ("absorbed", "obsolete")
+
+
+@pytest.mark.parametrize("others", [0, 4])
+def test_a_note_that_a_release_clears_away(wide: Patchq, upstream: Path, others: int) -> None:
+    """Many projects have a file for each change, and delete them all when the changelog is written."""
+    for name, text in (("notes/7.txt", b"Double it.\n"), ("more.txt", b"more\n")):
+        path = wide.tree() / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text)
+    wide.ok("new", "up", "noted", "-s", "-m", "Tell of it (#7)\n\nFor the test.")
+    notes = {f"notes/{n}.txt": b"Another.\n" for n in range(others)}
+    commit_files(upstream, {"notes/7.txt": b"Double it.\n", "more.txt": b"more\n", **notes}, "Tell of it (#7)")
+    commit_files(upstream, {"notes/7.txt": None, **dict.fromkeys(notes)}, "Release")
+    cell = judged(wide, upstream, patch="noted")
+    assert (cell["outcome"] == "absorbed") == bool(others)

@@ -19,6 +19,7 @@ from patchq.carry.column import Column, Request, parents_of
 from patchq.carry.landing import ABSORBED, CONFLICT, MERGED, OBSOLETE, REPLAYED, FileConflict, Landing, Patch
 from patchq.carry.linemap import LineMaps
 from patchq.carry.rerere import Recorded
+from patchq.carry.upstream_lines import dropped_lines
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
@@ -338,7 +339,7 @@ def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathC
 
 
 def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
-    """A clean merge; where it adds what upstream has added already, one with a conflict there, and why."""
+    """A clean merge; where it adds what upstream has added already, or drops such lines, a conflict there, and why."""
     changes, stages, said = {c.path: c for c in merged.changes}, [], []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
@@ -349,7 +350,16 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
         ours, text = column.content(change.old.blob), column.content(change.new.blob)
         before = partial(column.maps.text, edit.old.blob)
         twice = [b for b in dict.fromkeys(blocks) if is_twice(b, before, ours, text, blocks.count(b))]
-        if twice:
+        dropped = dropped_lines(
+            old_before=before(), old_after=column.content(edit.new.blob), new_before=ours, new_after=text
+        )
+        if dropped:
+            stages += [Stage(path, e, n) for n, e in enumerate((edit.old, change.old, edit.new), 1)]
+            first = dropped[0][1].decode("utf-8", "replace").strip()
+            said.append(
+                f"{show_path(path)}: git's merge drops {len(dropped)} lines of upstream's, the first: {first!r}"
+            )
+        elif twice:
             content = mark_added(ours, text, twice, merged.labels)
             blob = blob_id(content)
             column.contents[blob] = content
