@@ -474,7 +474,8 @@ def test_a_note_that_a_release_clears_away(wide: Patchq, upstream: Path, others:
         path.write_bytes(text)
     wide.ok("new", "up", "noted", "-s", "-m", "Tell of it (#7)\n\nFor the test.")
     notes = {f"notes/{n}.txt": b"Another.\n" for n in range(others)}
-    commit_files(upstream, {"notes/7.txt": b"Double it.\n", "more.txt": b"more\n", **notes}, "Tell of it (#7)")
+    commit_files(upstream, {"notes/7.txt": b"Double it.\n", "more.txt": b"more\n"}, "Tell of it (#7)")
+    commit_files(upstream, notes, "Other things")
     commit_files(upstream, {"notes/7.txt": None, **dict.fromkeys(notes)}, "Release")
     cell = judged(wide, upstream, patch="noted")
     assert (cell["outcome"] == "absorbed") == bool(others)
