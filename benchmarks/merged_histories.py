@@ -6,7 +6,8 @@ REPO is a git repository. Commits between OLD and NEW, of whatever branch they w
 as a patch by itself; those that git's merge stops at are left out. Then patchq is asked whether NEW has them.
 
 picked: NEW has it, unless upstream took it back (by its message, or by hunks that are the reverse of half of its lines;
-see :func:`whole_commits.taken_back`). Where it took back less, the truth is between, and isn't counted.
+see :func:`whole_commits.taken_back`). Where it took back less, or where a file that the commit adds went together with
+others of its folder, as notes for a changelog do, the truth is between, and isn't counted.
 near: one word of one added line is another.  reverted: NEW with the patch taken back by git's merge.
 later: a commit between NEW and LATER that no message up to NEW names.  The last three are not upstream.
 
@@ -59,11 +60,14 @@ class Picks(Bench):
         way = git.log("--no-merges", "--topo-order", f"{self.base}..{self.onto}", first_parent=False)
         self.way = way
         self.stack = self.dice.sample(way, min(most, len(way)))
+        self.cleared = self._cleared()
         every = hunks_of(git, f"{self.base}..{self.onto}", which="--no-merges")
         shares = taken_back(git, self.stack, way, self.onto, every)
         said = {info.commit for info in self.stack if any(takes_back(w, info) for w in way)}
         self.back = said | {commit for commit, (share, _) in shares.items() if share >= HALF}
         self.in_part = {commit for commit, (share, _) in shares.items() if share}
+        self.in_part |= {info.commit for info in self.stack if self._went_with_others(info)}
+        self.back -= {info.commit for info in self.stack if self._went_with_others(info)}
         self.left_out = 0
 
     def cases(self) -> Iterator[Case]:
@@ -89,6 +93,23 @@ class Picks(Bench):
             there = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.onto), info.tree)
             if there.tree != self.tree(self.onto) and (picked := self._pick(info)):
                 yield Case("later", info, picked, self.onto)
+
+    def _cleared(self) -> set[bytes]:
+        """Return the files that were deleted together with others of their folder."""
+        range_ = f"{self.base}..{self.onto}"
+        out = self.git.run(
+            "log", "--no-merges", "--no-renames", "--diff-filter=D", "--name-only", "--format=%x01", "-z", range_
+        )
+        found = set()
+        for commit in out.split(b"\1"):
+            paths = [path.strip() for path in commit.split(b"\0") if path.strip()]
+            count = Counter(path.rpartition(b"/")[0] for path in paths)
+            found |= {path for path in paths if count[path.rpartition(b"/")[0]] >= 4}
+        return found
+
+    def _went_with_others(self, info: CommitInfo) -> bool:
+        changes = self.git.changes(info.parents[0], info.commit) if info.parents else []
+        return any(change.old is None and change.path in self.cleared for change in changes)
 
     def _pick(self, info: CommitInfo) -> CommitId | None:
         if not info.parents:

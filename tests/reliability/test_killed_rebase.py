@@ -13,7 +13,7 @@ import pytest
 
 import memory
 from extent import chosen, record
-from kit import Patchq, commit_files, git, with_lines
+from kit import Patchq, commit_files, edit, git, with_lines
 from meddling import FAULTS, check_answer, meddled
 from template import copy_project, copy_upstream
 from tracer import Fault
@@ -48,12 +48,28 @@ def stopped_and_resolved(patchq: Patchq) -> None:
     resolved(patchq)
 
 
+def with_other_files(patchq: Patchq) -> None:
+    """A mergetool's backup, and an edit that is no part of the patch."""
+    stopped_and_resolved(patchq)
+    folder = patchq.layout.tree("up@v2")
+    (folder / "a.txt.orig").write_bytes(b"of a mergetool\n")
+    edit(folder / "b.txt", 30, b"unrelated\n")
+
+
+def gone_on(patchq: Patchq) -> None:
+    stopped_and_resolved(patchq)
+    patchq.fails(3, "rebase", "up", "--continue", "--no-proof")
+
+
 REBASE: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
-    "onto": (nothing, ("--onto", "v2")),
-    "onto, with a recorded resolution": (with_recorded, ("--onto", "v2")),
-    "continue": (stopped_and_resolved, ("--continue", "--no-proof")),
-    "skip": (stopped, ("--skip",)),
-    "abort": (stopped_and_resolved, ("--abort",)),
+    "onto": (nothing, ("rebase", "up", "--onto", "v2")),
+    "onto, with a recorded resolution": (with_recorded, ("rebase", "up", "--onto", "v2")),
+    "continue": (stopped_and_resolved, ("rebase", "up", "--continue", "--no-proof")),
+    "continue, with other files": (with_other_files, ("rebase", "up", "--continue", "--no-proof")),
+    "resolve": (stopped_and_resolved, ("resolve", "up", "--no-proof")),
+    "undo": (gone_on, ("undo",)),
+    "skip": (stopped, ("rebase", "up", "--skip")),
+    "abort": (stopped_and_resolved, ("rebase", "up", "--abort")),
 }
 
 
@@ -107,7 +123,7 @@ def make_scene(what: str, upstream: Path, template: Path) -> Scene:
     prepare(stack)
     saved = upstream.parent / "saved"
     shutil.copytree(stack.root, saved, symlinks=True)
-    whole = meddled(stack, ("rebase", "up", *args))
+    whole = meddled(stack, args)
     assert whole.exit_code in (0, 3)
     return Scene(what, stack, saved, before, go_on(stack, what), whole.stops)
 
@@ -147,7 +163,7 @@ def test_a_rebase_at_every_system_call(scene: Callable[[str], Scene], what: str,
     every = 12 if then == "gives up" else 2 if fault is Fault.KILL_ALL else 12
     for at in chosen(found.stops, f"rebase {what} {fault.name} {then}", 2, every):
         found.again()
-        outcome = meddled(stack, ("rebase", "up", *args), fault, at)
+        outcome = meddled(stack, args, fault, at)
         tried += 1
         met += bool(outcome.at)
         try:

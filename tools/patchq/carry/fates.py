@@ -25,8 +25,6 @@ _BACK = 0.25
 MOVED = 0.75
 #: The share of a part's own words that must stand in its place for what stands there to be it, edited.
 _LIKE = 0.75
-#: The lines that a note for a changelog has at most.
-_NOTE = 10
 _WORD = re.compile(rb"\w+")
 #: What became of a part of a patch.
 PRESENT, CHANGED, UNDONE, ABSENT = "present", "changed on", "reverted", "absent"
@@ -90,6 +88,7 @@ class Fate:
 
     :ivar first: when it was there first.
     :ivar unsure: it may have been taken back, or have become something else: the step is too long to tell.
+    :ivar cleared: its file went with others of its folder, as the notes for a changelog do once it is written.
     """
 
     state: str = ABSENT
@@ -97,6 +96,7 @@ class Fate:
     lost: int = -1
     first: int = -1
     unsure: bool = False
+    cleared: bool = False
 
     @property
     def became(self) -> str:
@@ -160,6 +160,11 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
     every = [fate for part in fates.values() for fate, _ in part]
     if not any(f.landed >= 0 for f in every):
         return None
+    total = sum(lines for part in fates.values() for _, lines in part)
+    cleared = [(fate, lines) for part in fates.values() for fate, lines in part if fate.cleared]
+    if 2 * sum(lines for _, lines in cleared) > total:  # then they were what the patch is about
+        for fate, _ in cleared:
+            fate.state = UNDONE
     missing = tuple(show_path(p) for p, part in fates.items() if any(f.state == ABSENT for f, _ in part))
     undone = tuple(show_path(p) for p, part in fates.items() if any(f.state == UNDONE for f, _ in part))
     back: Counter[int] = Counter()
@@ -177,7 +182,6 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
                 beside[fate.lost] += lines
         # A step of many changes may hold a revert of one file's part: none that is there for it shows.
         apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
-    total = sum(lines for part in fates.values() for _, lines in part)
     # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew: the
     # smaller part of it. Where it is the larger one, the step goes on with the patch.
     reverts = (steps.is_revert(n, k + beside[n] * (beside[n] <= k)) for n, k in sure.items() if k)
@@ -238,17 +242,13 @@ class File:
             if fate.state in (ABSENT, UNDONE) and (entry == new or version.number == since):
                 fate = fate.again(version.number)
             elif fate.state in (PRESENT, CHANGED) and entry != new:
+                fate.cleared = old is entry is None and self.steps.clears(version.number, version.path)
                 # A file that the patch deletes and that is there again, whatever is in it, is not deleted.
-                undone = new is None or (entry == old and not self._is_cleared(version))
+                undone = new is None or (entry == old and not fate.cleared)
                 fate.state, fate.lost = (UNDONE if undone else CHANGED), version.number
             elif fate.state == CHANGED and entry == new:
                 fate.state = PRESENT
         return fate
-
-    def _is_cleared(self, version: Version) -> bool:
-        """Whether a small file went with others of its folder, as the notes for a changelog do once it is written."""
-        size = len(text_of(self.steps.text(self.edit.new)).lines)
-        return version.entry is None and size <= _NOTE and self.steps.clears(version.number, version.path)
 
     def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> Fate:
         """:param times: how often the patch makes this change between these lines; ``alike``: between any."""
