@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, commit_files, edit, git
+from kit import Patchq, commit_files, edit, git, release
 
 
 def pairs(patchq: Patchq, *args: str) -> list[tuple[str, str, str, bool]]:
@@ -81,6 +81,19 @@ def test_two_pins(kept: Patchq, upstream: Path) -> None:
         ("same", "first", "first", False),
         ("same", "second", "second", False),
     ]
+
+
+def test_an_empty_stack_on_either_side(kept: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"b.txt": b"other\n"})
+    kept.ok("pin", "up", "--ref", "v2")
+    kept.ok("fetch", "--all")
+    assert kept.ok("diff", "up@v1", "up@v2") == (
+        "up/first: removed\nup/second: removed\nup/third: removed\n0 of 3 are the same\n"
+    )
+    assert [p[:3] for p in pairs(kept, "up@v2", "up@v1")] == [
+        ("added", "", "first"), ("added", "", "second"), ("added", "", "third"),
+    ]  # fmt: skip
+    assert kept.ok("diff", "up@v2", "up@v2") == "0 of 0 are the same\n"
 
 
 def test_nothing_is_touched(kept: Patchq) -> None:

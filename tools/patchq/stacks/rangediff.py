@@ -108,7 +108,10 @@ def _names_nothing(revision: str) -> UserError:
 
 
 def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
-    ends = [(c.base, c.commits[-1][1].commit if c.commits else c.base) for c in (old, new)]
+    if not old.commits or not new.commits:  # `git range-diff` takes no empty range
+        gone = [Pair(upstream, REMOVED, name, "", False, "") for name, _ in old.commits]
+        return gone + [Pair(upstream, ADDED, "", name, False, "") for name, _ in new.commits]
+    ends = [(c.base, c.commits[-1][1].commit) for c in (old, new)]
     ranges = [f"{base}..{tip}" for base, tip in ends]
     text = store.run("range-diff", "--no-color", *ranges).decode("utf-8", "replace")
     found: list[Pair] = []
