@@ -6,7 +6,6 @@ Nothing of it is believed: the whole file is hashed before it gets its name.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -119,7 +118,7 @@ def _claimed(path: Path) -> int | None:
     fsio.make_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fsio.lock_now(fd)
         if _is_at(fd, path):  # the one who had it may have finished it meanwhile
             return fd
     os.close(fd)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -17,6 +16,13 @@ from typing import Any, BinaryIO
 
 from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld, UserError
 from patchq.system import runner
+
+try:
+    import fcntl
+except ImportError:
+    raise UserError(
+        "patchq needs file locks that this system doesn't have (no fcntl)", hint="use Linux, macOS or WSL"
+    ) from None
 
 #: How the name of a file ends while it is being written.
 UNFINISHED = ".unfinished"
@@ -230,6 +236,14 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
     return dict(value)
 
 
+def lock_now(fd: int) -> None:
+    """Lock an open file until it is closed.
+
+    :raises OSError: if another process holds the lock, or the file system has none.
+    """
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @contextmanager
 def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
     """Hold the project's lock.
@@ -248,7 +262,7 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
         end = time.monotonic() + wait
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_now(fd)
                 break
             except OSError as error:
                 if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
