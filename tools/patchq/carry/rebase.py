@@ -57,7 +57,7 @@ from patchq.project.stack import State, ledger_path, load_stack, pin_key
 from patchq.stacks.export import write_stack
 from patchq.stacks.reconcile import Entry
 from patchq.system import fsio
-from patchq.system.paths import LOCK_NAME, check_name
+from patchq.system.paths import LOCK_NAME, check_name, find_twins
 
 # The verbs
 
@@ -87,6 +87,11 @@ def start(
         (own,) = project.stacks(set_name, [upstream])
         if own.pin.ref == ref:
             return Result(upstream, ref, ref, "nothing", notes=(f"{upstream} is at {ref} in the set {set_name}",))
+        if twins := find_twins([*project.lock.upstreams[upstream].pins, ref]):
+            raise UserError(
+                f"{upstream}: the pins {twins[0]} and {twins[1]} are the same folder on macOS and Windows",
+                hint="rebase onto the commit instead",
+            )
         onto = complete_pin(project, own.pin, pin_at(project, own.pin, ref))
         base = stops.base_of(project, onto)
         with at_hand(project, upstream) as history:

@@ -14,7 +14,7 @@ from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, near
 from patchq.formats import mergers, signing, toml
 from patchq.formats.checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
-from patchq.system.paths import check_inside, check_name, check_ref
+from patchq.system.paths import check_inside, check_name, check_ref, find_twins
 
 VERSION = 1
 #: Bytes of a lock.
@@ -170,12 +170,20 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
     reader = _Reader(where)
     upstreams = {name: reader.upstream(name, table) for name, table in reader.table(raw, "upstreams", "").items()}
+    sets = reader.table(raw, "sets", "")
+    for at, names in (
+        ("upstreams", list(upstreams)),
+        ("sets", list(sets)),
+        *((f"upstreams.{u.name}.pins", list(u.pins)) for u in upstreams.values()),
+    ):
+        if twins := find_twins(names):
+            raise reader.bad(at, f"{twins[0]!r} and {twins[1]!r} are the same folder on macOS and Windows")
     for upstream in upstreams.values():
         if upstream.into and upstream.into[0] not in upstreams:
             raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
         if upstream.into and upstreams[upstream.into[0]].into:
             raise reader.bad(f"upstreams.{upstream.name}.into", "nesting is one level deep")
-    sets = {name: reader.a_set(name, table, upstreams) for name, table in reader.table(raw, "sets", "").items()}
+    sets = {name: reader.a_set(name, table, upstreams) for name, table in sets.items()}
     default = str(raw.get("default-set", next(iter(sets), "")))
     if sets and default not in sets:
         raise reader.bad("default-set", f"{default!r} is not a set")

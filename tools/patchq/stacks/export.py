@@ -25,6 +25,7 @@ from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
 from patchq.stacks.apply import add_move, current
 from patchq.stacks.reconcile import Entry, entries_of, reconcile, split_series
 from patchq.system import fsio
+from patchq.system.paths import find_twins, fold_name
 
 _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
 
@@ -58,9 +59,10 @@ def slug(text: str) -> str:
 
 
 def unique(name: str, taken: Sequence[str]) -> str:
-    """``name``, or the first of ``name-2``, ``name-3`` … that isn't taken."""
+    """``name``, or the first of ``name-2``, ``name-3`` … that isn't taken, in any case."""
     number, found = 2, name
-    while found in taken:
+    folded = {fold_name(other) for other in taken}
+    while fold_name(found) in folded:
         found, number = f"{name}-{number}", number + 1
     return found
 
@@ -330,6 +332,11 @@ def write_stack(
         remembered.append(remember(stack, applied, mail))
     names = [a.name for a in done]
     names += [name for name in rest if name not in names]
+    if twins := find_twins(names):
+        raise UserError(
+            f"{stack.pin.upstream}: the patches {twins[0]} and {twins[1]} are the same file on macOS and Windows",
+            hint="give one of them another name",
+        )
     kept = set(names)
     removed = [n for n in stack.names if n not in kept]
     for name in removed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
@@ -31,6 +33,25 @@ def check_name(value: str, what: str) -> str:
             hint="use letters, digits, '.', '_', '+' and '-', starting with a letter or digit",
         )
     return value
+
+
+def fold_name(name: str) -> str:
+    """Return what a case-insensitive file system (macOS, Windows) compares of a name.
+
+    >>> fold_name("P4") == fold_name("p4"), fold_name("e\u0301") == fold_name("\u00c9")
+    (True, True)
+    """
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+
+
+def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two different names that are one file on a case-insensitive file system."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(fold_name(name), name)
+        if other != name:
+            return other, name
+    return None
 
 
 def check_inside(value: str, what: str) -> PurePosixPath:
