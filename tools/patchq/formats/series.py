@@ -1,19 +1,48 @@
 """The ``series`` file: the order of a stack. One patch name a line, ``#`` starts a comment.
 
-It is quilt's format, so quilt reads it too. Comments and blank lines survive rewrites.
+It is quilt's format, so quilt reads it too. Comments and blank lines survive rewrites. A ``series`` with git's conflict
+markers is refused with what each side has; :func:`unite` keeps both sides where they only add lines.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchq.errors import FormatError
-from patchq.system.paths import check_name
+from patchq.system.paths import check_name, find_twins
 
 SUFFIX = ".patch"
 #: Patches of a stack, and bytes of a series file.
 MOST, MOST_BYTES = 100_000, 16 << 20
+_MARKER = re.compile(r"(<{7}|\|{7}|={7}|>{7})(?: (.*))?")
+
+
+class SeriesConflictError(FormatError):
+    """A ``series`` that git left with conflict markers."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """The whole file as each side has it.
+
+    :ivar base: lines that both sides started from, as far as the file has them.
+    :ivar only: lines of each side between the markers.
+    """
+
+    labels: tuple[str, str]
+    ours: list[str]
+    theirs: list[str]
+    base: list[str]
+    only: tuple[list[str], list[str]]
+
+    def __str__(self) -> str:
+        sides = []
+        for label, lines in zip(self.labels, self.only, strict=True):
+            names = [name for line in lines if (name := _name_of(line))]
+            sides.append(f"{label} has {', '.join(names) or 'no patch there'}")
+        return "; ".join(sides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +89,12 @@ def parse(data: bytes, where: str) -> Series:
     except UnicodeDecodeError as error:
         raise FormatError(f"{where} is not UTF-8: {error}", hint=f"rewrite {where} as UTF-8") from None
     lines = tuple(text.splitlines())
+    if conflict := _conflict(lines):
+        raise SeriesConflictError(
+            f"{where} has a merge conflict: {conflict}",
+            hint=f"`patchq check --fix` keeps both sides if they only add lines; or remove the marker lines by hand to "
+            f"keep both; or keep one side with `git checkout --ours {where}` or `git checkout --theirs {where}`",
+        )
     names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
         name = _name_of(line)
@@ -76,4 +111,76 @@ def parse(data: bytes, where: str) -> Series:
         if len(names) == MOST:
             raise FormatError(f"{where}: {MOST} are the most patches of a stack", hint="it is no stack of patches")
         names[name] = None
+    if twins := find_twins(names):
+        raise FormatError(
+            f"{where}: {twins[0]} and {twins[1]} are the same file on macOS and Windows",
+            hint=f"rename {twins[1]}{SUFFIX}, and its line in {where}",
+        )
     return Series(tuple(names), lines)
+
+
+def _conflict(lines: Sequence[str]) -> _Conflict | None:
+    """Split a file at its conflict markers; None if it has none."""
+    sides: dict[str, list[str]] = {"<": [], "|": [], "=": []}
+    only: dict[str, list[str]] = {"<": [], "=": []}
+    labels = {"<": "", ">": ""}
+    at = ""
+    found = False
+    for line in lines:
+        marker = _MARKER.fullmatch(line.rstrip())
+        if marker:
+            found, at = True, marker[1][0]
+            labels[at] = labels.get(at) or marker[2] or ""
+        elif at in sides:
+            sides[at].append(line)
+            if at in only:
+                only[at].append(line)
+        else:
+            for side in sides.values():
+                side.append(line)
+    if not found:
+        return None
+    return _Conflict(
+        (labels["<"] or "ours", labels[">"] or "theirs"), sides["<"], sides["="], sides["|"], (only["<"], only["="])
+    )
+
+
+def has_conflict(data: bytes) -> bool:
+    """Return whether a file has git's conflict markers."""
+    return any(_MARKER.fullmatch(line.rstrip()) for line in data.decode("utf-8", "replace").splitlines())
+
+
+def unite(data: bytes, where: str, base: bytes | None) -> bytes:
+    """Resolve a ``series`` with conflict markers to the lines of both sides, ours before theirs.
+
+    :param base: what both sides started from; None if git no longer has it.
+    :raises SeriesConflictError: if a side removed or moved lines.
+    :raises FormatError: if the result is no series.
+    """
+    conflict = _conflict(data.decode("utf-8", "surrogateescape").splitlines())
+    assert conflict, "there are no conflict markers"
+    start = conflict.base if base is None else base.decode("utf-8", "surrogateescape").splitlines()
+    gaps = [_gaps(start, side) for side in (conflict.ours, conflict.theirs)]
+    if not all(gaps):
+        raise SeriesConflictError(
+            f"{where} has a merge conflict, and a side removed or moved lines: {conflict}",
+            hint=f"remove the marker lines and what shouldn't stay, or `git checkout --ours {where}` or "
+            f"`git checkout --theirs {where}`",
+        )
+    lines: list[str] = []
+    for number, (ours, theirs) in enumerate(zip(*gaps, strict=True)):
+        lines += [*ours, *(line for line in theirs if line not in ours), *start[number : number + 1]]
+    text = "".join(line + "\n" for line in lines).encode("utf-8", "surrogateescape")
+    parse(text, where)
+    return text
+
+
+def _gaps(base: Sequence[str], side: Sequence[str]) -> list[list[str]]:
+    """Return the lines that a side added before each line of ``base`` and after the last; none if it lacks one."""
+    gaps: list[list[str]] = [[]]
+    for line in side:
+        if len(gaps) <= len(base) and line == base[len(gaps) - 1]:
+            gaps.append([])
+        else:
+            gaps[-1].append(line)
+    return gaps if len(gaps) > len(base) else []

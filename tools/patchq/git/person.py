@@ -107,6 +107,21 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
         return {path: data[blob] for path, blob in blobs.items()}
 
 
+def base_of_conflict(folder: Path, path: str) -> bytes | None:
+    """Return what both sides of an unfinished merge started from at ``path``, relative to ``folder``.
+
+    None if git has no conflict there. An empty file if both sides added it.
+
+    :raises UserError: if there is no repository, or it is broken.
+    """
+    with _opened(folder) as repo:
+        stages = _answer(repo, folder, "ls-files", "-u", "-z", "--", path)
+        blobs = {stage: blob for _, blob, stage in (line.split(b"\t")[0].split() for line in stages.split(b"\0")[:-1])}
+        if b"1" in blobs:
+            return _answer(repo, folder, "cat-file", "blob", blobs[b"1"].decode())
+        return b"" if blobs else None
+
+
 def find_remote(folder: Path, remote: str) -> Remote:
     """The remote of that name in the repository at ``folder``, else the address that it is.
 

@@ -12,11 +12,13 @@ from patchq.system import fsio
 from patchq.system.paths import LOCK_NAME
 
 _IGNORE = ["/.patchq/", "/dist/"]
-_ATTRIBUTES = """\
-patches/**/*.patch -text -whitespace
-patches/*/ledger.jsonl merge=union
-patches/*/rr-cache/** -text -diff
-"""
+_ATTRIBUTES = [
+    "patches/**/*.patch -text -whitespace",
+    "patches/*/*/series merge=union",
+    "patches/*/ledger.jsonl merge=union",
+    "patches/*/rr-cache/** -text -diff",
+]
+ATTRIBUTES_NAME = ".gitattributes"
 _WORKFLOW = """\
 name: patches
 on:
@@ -124,7 +126,6 @@ def init(folder: Path) -> list[str]:
     made = []
     for name, data in (
         (LOCK_NAME, EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode()),
-        (".gitattributes", _ATTRIBUTES.encode()),
         (".github/workflows/patches.yml", _from_here(_WORKFLOW)),
         (".github/workflows/rebases.yml", _from_here(_REBASES)),
         (".github/actions/follow/action.yml", _ACTION.replace("@CASE@", own.CASE).encode()),
@@ -134,10 +135,24 @@ def init(folder: Path) -> list[str]:
         if not (folder / name).exists():
             fsio.write_atomic(folder / name, data)
             made.append(name)
-    ignore = fsio.read_or_none(folder / ".gitignore") or b""
-    missing = [line for line in _IGNORE if line not in ignore.decode().splitlines()]
-    if missing:
-        gap = b"" if not ignore or ignore.endswith(b"\n") else b"\n"
-        fsio.write_atomic(folder / ".gitignore", ignore + gap + "".join(f"{line}\n" for line in missing).encode())
-        made.append(".gitignore")
+    for name, data in (
+        (ATTRIBUTES_NAME, with_attributes(folder)),
+        (".gitignore", _with_lines(folder / ".gitignore", _IGNORE)),
+    ):
+        if data is not None:
+            fsio.write_atomic(folder / name, data)
+            made.append(name)
     return made
+
+
+def with_attributes(folder: Path) -> bytes | None:
+    """Return a project's ``.gitattributes`` with lines for the patterns that it lacks; None if it has them all."""
+    return _with_lines(folder / ATTRIBUTES_NAME, _ATTRIBUTES)
+
+
+def _with_lines(path: Path, lines: list[str]) -> bytes | None:
+    data = fsio.read_or_none(path) or b""
+    known = {words[0] for line in data.splitlines() if (words := line.split())}
+    missing = "".join(f"{line}\n" for line in lines if line.split()[0].encode() not in known)
+    gap = b"" if not data or data.endswith(b"\n") else b"\n"
+    return data + gap + missing.encode() if missing else None

@@ -1,4 +1,7 @@
-"""``check --fix`` and ``reword``: what a patch says, written anew without touching what it does."""
+"""``check --fix`` and ``reword``: what a patch says, written anew without touching what it does.
+
+``check --fix`` also keeps both sides of a ``series`` that git couldn't merge, and completes ``.gitattributes``.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,22 @@ from dataclasses import dataclass, replace
 
 from patchq.errors import PatchqError, UserError, nearest
 from patchq.formats.header import Header, clean_message, parse_trailers, split_trailers, with_trailer
+from patchq.formats.series import MOST_BYTES, SUFFIX, has_conflict, parse, unite
+from patchq.git import person
 from patchq.names import CommitId
 from patchq.project.journal import Change
 from patchq.project.project import Project
+from patchq.project.scaffold import ATTRIBUTES_NAME, with_attributes
 from patchq.project.stack import find_patch, load_stack
 from patchq.stacks.edit import load, user_ident
 from patchq.stacks.export import Exported, write_stack
 from patchq.stacks.reconcile import Entry
+from patchq.system import fsio
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What ``check --fix`` has written: patches, as ``upstream/ref/name``."""
+    """What ``check --fix`` has written: patches, as ``upstream/ref/name``, and other files by their paths."""
 
     written: tuple[str, ...]
 
@@ -26,6 +33,9 @@ class Fixed:
 def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
     """Write what can be written: a status that is missing, a sign-off of yours, and the bytes that export writes.
 
+    First come the attributes of the project's files, and series with conflict markers.
+
+    :raises SeriesConflictError: for a series whose sides removed or moved lines.
     :raises EditedTreeError: if an applied stack's worktree holds work that isn't in it.
     """
     with project.locked("check"):
@@ -35,8 +45,9 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
                 raise UserError(
                     f"no upstream {name!r} in upstream.lock", hint=nearest(name, known, f"it has {', '.join(known)}")
                 )
+        written = _fix_files(project, names)
+        count = len(written)
         change = Change("check", "check --fix")
-        written: list[str] = []
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 stack = load_stack(project.layout, pin)
@@ -51,9 +62,35 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
                 entries = [_mended(project, entry, importer) for entry in loaded.entries]
                 done = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
                 written += [f"{pin.upstream}/{pin.ref}/{name}" for name in done.written]
-        if written:
+        if len(written) > count:
             project.journal.perform(change)
         return Fixed(tuple(written))
+
+
+def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
+    """Write what the stacks are read by: missing attributes, and both sides of conflicting series."""
+    layout, change = project.layout, Change("check", "check --fix: attributes and series")
+    if (attributes := with_attributes(layout.root)) is not None:
+        change.files[ATTRIBUTES_NAME] = attributes
+    for upstream in project.lock.upstreams.values():
+        for pin in upstream.pins.values() if not names or upstream.name in names else ():
+            folder = layout.stack(pin.upstream, pin.ref)
+            path = (folder / "series").relative_to(layout.root).as_posix()
+            data = fsio.read_limited(folder / "series", MOST_BYTES)
+            if data is None or not has_conflict(data):
+                continue
+            base = person.base_of_conflict(layout.root, path) if person.has_repository(layout.root) else None
+            united = unite(data, str(folder / "series"), base)
+            for name in parse(united, path).names:
+                if not (folder / (name + SUFFIX)).exists():
+                    raise UserError(
+                        f"{path} has a merge conflict, and a side removed {name}",
+                        hint=f"remove the marker lines, and {name} unless you restore its file",
+                    )
+            change.files[path] = united
+    if not change.empty:
+        project.journal.perform(change)
+    return list(change.files)
 
 
 def _mended(project: Project, entry: Entry, importer: bool) -> Entry:
