@@ -57,7 +57,7 @@ class Picks(Bench):
         self.git = git
         self.base, self.onto, self.after = (self.commit(ref) for ref in (old, new, later))
         self.dice = random.Random(seed)
-        way = git.log("--no-merges", "--topo-order", f"{self.base}..{self.onto}", first_parent=False)
+        way = git.log("--no-merges", f"{self.base}..{self.onto}", first_parent=False)
         self.way = way
         self.stack = self.dice.sample(way, min(most, len(way)))
         self.cleared = self._cleared()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from kit import Patchq, commit_files, edit, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered, release, with_lines
 
 
 @pytest.fixture
@@ -211,3 +212,65 @@ def test_messages_of_a_range_in_other_encodings(stack: Patchq, upstream: Path) -
     stack.ok("import", "up", str(upstream), "--range", "v1..odd")
     told = [(p["subject"], p["author"]) for p in json.loads(stack.ok("list", "--json"))["patches"]][3:]
     assert told == [(t, f"{t} <a@b>") for t in ("Grüße", "Привет", "straße")] + [("\x01 one \x1e", "one <a@b>")]
+
+
+def commit_as(folder: Path, who: str, files: dict[str, bytes | None], message: str) -> str:
+    commit_files(folder, files, message)
+    git(folder, "commit", "-q", "--amend", "--no-edit", "--author", f"{who} <{who.lower()}@example.org>")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def merged(upstream: Path) -> Path:
+    """A fork of v1: a commit, a merge of two authors' commits with a conflict resolved, a commit."""
+    commit_as(upstream, "Ann", {"a.txt": with_lines({3: b"ann\n"})}, "Ann's change")
+    git(upstream, "checkout", "-q", "-b", "side", "v1")
+    commit_as(upstream, "Bob", {"b.txt": with_lines({8: b"bob\n"})}, "Bob's change\n\nWhy.")
+    commit_as(upstream, "Cy", {"a.txt": with_lines({3: b"cy\n"}), "c.txt": b"c\n"}, "Cy's change")
+    git(upstream, "checkout", "-q", "main")
+    subprocess.run(["git", "merge", "-q", "side"], cwd=upstream, check=False, capture_output=True)
+    (upstream / "a.txt").write_bytes(with_lines({3: b"ann and cy\n"}))
+    git(upstream, "add", "-A")
+    git(
+        upstream, "commit", "-q", "-m", "Merge branch 'side'\n\nBoth are right.\n\nSigned-off-by: Dee <dee@example.org>"
+    )
+    commit_as(upstream, "Eve", {"b.txt": with_lines({8: b"bob\n", 30: b"eve\n"})}, "Eve's change")
+    return upstream
+
+
+def test_a_range_with_merges_is_refused_with_a_way_to_take_it(patchq: Patchq, merged: Path) -> None:
+    out = patchq.fails(1, "import", "up", str(merged), "--range", "v1..main")
+    assert f"{git(merged, 'rev-parse', 'HEAD~1')[:12]} is a merge; a stack is linear" in out
+    assert "`--first-parent` makes each merge one patch" in out
+    assert "--first-parent goes with --range" in patchq.fails(2, "import", "up", str(merged), "--first-parent")
+
+
+def test_a_merge_becomes_one_patch(patchq: Patchq, merged: Path) -> None:
+    patchq.ok("import", "up", str(merged), "--range", "v1..main", "--first-parent")
+    assert names(patchq) == ["ann-s-change", "merge-branch-side", "eve-s-change"]
+    check_tree(patchq, merged)
+    bob, cy = (commit[:12] for commit in git(merged, "rev-parse", "side~1", "side").splitlines())
+    message = patchq.patch_file("merge-branch-side").read_text()
+    assert (
+        "Both are right.\n\nThe merged commits:\n"
+        f"- {bob} Bob's change (Bob <bob@example.org>)\n- {cy} Cy's change (Cy <cy@example.org>)\n\n"
+        "Signed-off-by: Dee <dee@example.org>\n"
+    ) in message
+    assert "From: Test Person <test@example.org>" in message
+    assert "nothing changed" in patchq.ok("export", "up")
+
+
+def test_a_merge_of_upstreams_next_release_is_left_out(patchq: Patchq, upstream: Path) -> None:
+    """A fork that merged v2: its own commits are the patches, and the tree is the fork's."""
+    git(upstream, "checkout", "-q", "-b", "fork")
+    commit_files(upstream, {"a.txt": with_lines({3: b"ours\n"})}, "Ours")
+    git(upstream, "checkout", "-q", "main")
+    release(upstream, "v2", {"b.txt": with_lines({20: b"v2\n"})})
+    git(upstream, "checkout", "-q", "fork")
+    git(upstream, "merge", "-q", "--no-edit", "v2")
+    commit_files(upstream, {"b.txt": with_lines({20: b"v2\n", 35: b"more\n"})}, "More")
+    patchq.ok("pin", "up", "--ref", "v2")
+    out = patchq.ok("import", "up", str(upstream), "--range", "v2..fork", "--first-parent")
+    assert "is left out: the tree has what this merge brings" in out
+    assert names(patchq) == ["ours", "more"]
+    check_tree(patchq, upstream)

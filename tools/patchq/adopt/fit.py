@@ -214,6 +214,9 @@ class Fitter:
         assert patch.trees
         before, after = patch.trees
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
+        if tree == self.tree and patch.merge:
+            said = f"{patch.where} is left out: the tree has what this merge brings"
+            return Item(patch.name, patch.where, "left out", said, (*patch.said, said)), None
         if tree == self.tree and before != after:
             return Item(patch.name, patch.where, "there", "the tree has its change already", patch.said), None
         outcome = "applies" if before == self.tree else "merged"

@@ -18,6 +18,7 @@ class Found:
     :ivar trees: in place of a diff, the trees before and after it.
     :ivar date: when it was made, where it has no author to say that of.
     :ivar origin: where it was before, for its ``Origin:``.
+    :ivar merge: a merge commit, which is left out if the tree has its changes.
     :ivar problem: why it can't be read.
     :ivar said: what a person should know of how it was read; with ``left_out`` it is no patch, and that is said.
     """
@@ -35,6 +36,7 @@ class Found:
     date: str = ""
     origin: str = ""
     topic: str = ""
+    merge: bool = False
     problem: PatchqError | None = None
 
 

@@ -18,7 +18,7 @@ from patchq.adopt.scripts import run_steps
 from patchq.adopt.shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
 from patchq.adopt.stgit import has_stgit, stgit_patches
 from patchq.errors import PatchqError, SourceError, UserError
-from patchq.formats.header import Ident, clean_message, clean_subject
+from patchq.formats.header import Ident, clean_message, clean_subject, split_trailers
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.command import author_ident
 from patchq.git.gitlinks import refuse_repositories
@@ -41,6 +41,7 @@ class Request:
     """From where to adopt.
 
     :ivar paths: files and folders, ``-`` for ``stdin``; with ``git_range`` one repository.
+    :ivar first_parent: make each merge of ``git_range`` one patch.
     :ivar urls: of pull requests and commits; ``pull_requests`` are numbers at the upstream's own host.
     :ivar commands: shell commands, as of ``--run``.
     :ivar overlay: a folder of whole files; ``site_packages`` one that an edited package is installed in.
@@ -55,6 +56,7 @@ class Request:
     overlay: Path | None = None
     site_packages: Path | None = None
     reading: Reading = field(default_factory=Reading)
+    first_parent: bool = False
 
 
 def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
@@ -64,7 +66,7 @@ def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
     """
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     if request.git_range:
-        return from_range(project, request.paths, request.git_range)
+        return from_range(project, request.paths, request.git_range, first_parent=request.first_parent)
     stacks = [p for p in request.paths if has_stgit(p)]
     scripts = [p for p in request.paths if p.is_file() and (is_dockerfile(p) or _is_script(p))]
     files = [p for p in request.paths if p not in (*stacks, *scripts)]
@@ -202,10 +204,11 @@ def _of(found: Sequence[Found], folder: str, reading: Reading, origin: str) -> l
     ]
 
 
-def from_range(project: Project, paths: Sequence[Path], spec: str) -> list[Found]:
-    """The commits ``A..B`` of a repository.
+def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_parent: bool = False) -> list[Found]:
+    """Return the commits ``A..B`` of a repository.
 
-    :raises UserError: if it has no such range, or a merge in it.
+    :param first_parent: follow first parents, and take each merge as one patch of all that it brings.
+    :raises UserError: if the repository has no such range, or the range has merges that aren't to be taken so.
     """
     if len(paths) != 1 or ".." not in spec:
         raise UserError("--range takes one repository and A..B", hint="patchq import NAME REPOSITORY --range A..B")
@@ -213,10 +216,36 @@ def from_range(project: Project, paths: Sequence[Path], spec: str) -> list[Found
     if not path.is_dir():
         raise UserError(f"{path} is no git repository", hint="name a repository's folder")
     first, _, last = spec.partition("..")
-    found = of_commits(project, borrow(project.store, path, first, last.lstrip(".") or "HEAD"), str(path), path.name)
+    commits = borrow(project.store, path, first, last.lstrip(".") or "HEAD")
+    merges = {b.info.commit for b in commits if len(b.info.parents) > 1}
+    if merges and not first_parent:
+        first_merge = next(b.info.commit for b in commits if b.info.commit in merges)
+        more = f" (and {len(merges) - 1} more)" if len(merges) > 1 else ""
+        raise UserError(
+            f"{first_merge[:12]}{more} is a merge; a stack is linear",
+            hint="`--first-parent` makes each merge one patch that names the commits it brings; or rebase that branch",
+        )
+    found = of_commits(project, [_linear(b) for b in commits], str(path), path.name)
+    found = [replace(f, merge=b.info.commit in merges) for f, b in zip(found, commits, strict=True)]
     if not found:
         raise UserError(f"{spec} of {path} holds no commits", hint="is it the wrong way round?")
     return found
+
+
+def _linear(borrowed: Borrowed) -> Borrowed:
+    """Return a merge as a commit on its first parent, whose message names the commits that it brings."""
+    info = borrowed.info
+    if len(info.parents) < 2:
+        return borrowed
+    lines = [
+        f"- {c.commit[:12]} {clean_subject(c.message.split(chr(10), 1)[0])} ({c.author.name} <{c.author.email}>)"
+        for c in borrowed.brought
+    ]
+    text, trailers = split_trailers(clean_message(info.message))
+    if lines:
+        text = "\n".join([text.rstrip(), "", "The merged commits:", *lines])
+    message = "\n".join([text, *(["", *trailers] if trailers else [])]) + "\n"
+    return replace(borrowed, info=replace(info, parents=info.parents[:1], message=message))
 
 
 def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin: str) -> list[Found]:

@@ -15,14 +15,19 @@ from patchq.system import fsio, runner
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A commit, and the tree of its first parent, or None where it has none."""
+    """A commit of a range.
+
+    :ivar before: the tree of its first parent; None if it has none.
+    :ivar brought: the commits of the range that a merge brings to its first parent, oldest first.
+    """
 
     info: CommitInfo
     before: TreeId | None
+    brought: tuple[CommitInfo, ...] = ()
 
 
 def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
-    """The commits of ``first..last`` in the repository at ``folder``, oldest first.
+    """The commits of ``first..last`` along first parents in the repository at ``folder``, oldest first.
 
     Their trees are in the store afterwards, by the ids that their own bytes come to; the commits are not.
 
@@ -47,13 +52,18 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
             commits = beside.log(f"{ends[0]}..{ends[1]}")
             parents = list(dict.fromkeys(c.parents[0] for c in commits if c.parents))
             before: dict[CommitId, TreeId] = dict(zip(parents, beside.tree_of(parents) if parents else (), strict=True))
+            brought = {
+                c.commit: tuple(beside.log(*c.parents[1:], f"^{c.parents[0]}", f"^{ends[0]}", first_parent=False))
+                for c in commits
+                if len(c.parents) > 1
+            }
             _bring(beside, store, sorted({*before.values(), *(c.tree for c in commits)}))
         except runner.CommandError as error:
             raise SourceError(
                 f"{folder} lacks some of {first}..{last}: {error.said}",
                 hint=f"if it is a partial clone: `git -C {folder} fetch --refetch --no-filter`",
             ) from None
-    return [Borrowed(c, before[c.parents[0]] if c.parents else None) for c in commits]
+    return [Borrowed(c, before[c.parents[0]] if c.parents else None, brought.get(c.commit, ())) for c in commits]
 
 
 def _bring(beside: Git, store: Git, trees: list[TreeId]) -> None:

@@ -149,7 +149,7 @@ class Objects(Refs):
     def log(self, *specs: str, first_parent: bool = True, paths: Iterable[bytes] = ()) -> list[CommitInfo]:
         """Return the commits of a range, oldest first.
 
-        :param first_parent: along first parents; else all.
+        :param first_parent: along first parents; else all, a commit's parents before it.
         :param paths: only those that touch one of these, on whatever branch they were made.
         """
         form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"
@@ -157,7 +157,7 @@ class Objects(Refs):
             "log",
             "-z",
             "--reverse",
-            *(["--first-parent"] if first_parent else []),
+            *(["--first-parent"] if first_parent else ["--topo-order"]),
             *(["--full-history"] if paths else []),
             "--encoding=UTF-8",
             "--date=raw",

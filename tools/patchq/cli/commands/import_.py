@@ -27,6 +27,7 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 @click.argument("name")
 @click.argument("paths", nargs=-1, metavar="[PATH|URL]...")
 @click.option("--range", "git_range", default="", metavar="A..B", help="PATH is a repository: adopt these commits.")
+@click.option("--first-parent", is_flag=True, help="With --range: each merge on the first-parent line as one patch.")
 @click.option("--pr", "requests", type=int, multiple=True, metavar="N", help="Pull request N of upstream's own host.")
 @click.option("--run", "commands", multiple=True, metavar="COMMAND", help="What it edits, run walled in on a copy.")
 @click.option(
@@ -51,7 +52,7 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 @set_option
 @json_option
 def command(
-    name: str, paths: tuple[str, ...], git_range: str, requests: tuple[int, ...],
+    name: str, paths: tuple[str, ...], git_range: str, first_parent: bool, requests: tuple[int, ...],
     commands: tuple[str, ...], overlay: Path | None,
     site: Path | None, strip: int | None, directory: str, three_way: bool, dry: bool,
     most_download: int, partial: bool,
@@ -73,10 +74,13 @@ def command(
         raise click.UsageError("--offline can't bring what a URL or --pr names.")
     if not (paths or requests or commands or overlay or site):
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
+    if first_parent and not git_range:
+        raise click.UsageError("--first-parent goes with --range.")
     files = [Path(p) for p in paths if p not in urls]
     stdin = read_stream(sys.stdin.buffer, "standard input") if STDIN in files else b""
     request = Request(
-        files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way)
+        files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way),
+        first_parent,
     )  # fmt: skip
     wish = Wish(topic, author, signoff, partial, dry, offline, most_download)
     done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
