@@ -27,11 +27,15 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class AppliedPatch:
-    """A patch of a stack as a commit on the worktree's branch."""
+    """A patch of a stack as a commit on the worktree's branch.
+
+    :ivar empty: it changes nothing.
+    """
 
     name: str
     commit: CommitId
     offsets: tuple[Offset, ...] = ()
+    empty: bool = False
 
     @property
     def outcome(self) -> str:

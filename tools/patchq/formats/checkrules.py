@@ -7,7 +7,7 @@ from dataclasses import dataclass
 #: Rules that can be switched off, or made warnings; that a patch applies is none of them.
 RULES = (
     "upstream-status", "topic", "proof", "needs", "build", "dco", "why", "subject", "unfinished", "self-reference",
-    "debugging", "upstream-test", "requires",
+    "debugging", "upstream-test", "requires", "empty",
 )  # fmt: skip
 #: Whose ``Signed-off-by:`` is asked for: each patch's author's, or that of whoever has adopted it.
 SIGNERS = ("author", "importer")

@@ -136,6 +136,7 @@ class State:
                         p.sha256,
                         p.applied.commit,
                         [[o.path, o.hunk, o.lines] for o in p.applied.offsets],
+                        p.applied.empty,
                     ]
                     for p in self.patches
                 ],
@@ -171,11 +172,11 @@ def _three(mtime: int, size: int, inode: int) -> tuple[int, int, int]:
 def _state(raw: dict[str, Any]) -> State:
     patches = tuple(
         Remembered(
-            AppliedPatch(name, CommitId(commit), tuple(Offset(*o) for o in offsets)),
+            AppliedPatch(name, CommitId(commit), tuple(Offset(*o) for o in offsets), empty == [True]),
             _three(*key),
             sha256,
         )
-        for name, key, sha256, commit, offsets in raw["patches"]
+        for name, key, sha256, commit, offsets, *empty in raw["patches"]
     )
     # They become arguments of git's.
     for value in (raw["base"], raw["tip"], raw["tree"], *(p.applied.commit for p in patches)):

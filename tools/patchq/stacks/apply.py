@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchq.errors import UserError
 from patchq.formats.header import parse as parse_mail
@@ -121,13 +121,13 @@ def plan(
         data = stack.read(name)
         header, text = parse_mail(data, str(path))
         incoming.append(Incoming(name, header, text, str(path)))
-        placeholder = AppliedPatch(name, CommitId(""))
+        placeholder = AppliedPatch(name, CommitId(""), empty=not text.strip())
         fresh.append(Remembered(placeholder, fsio.stat_key(path), hashlib.sha256(data).hexdigest()))
     tip = reused[-1].applied.commit if reused else base.commit
     if incoming:
         engine = Engine(project.store, stack.pin.upstream, project.lock.nested_in(stack.pin.upstream))
         done = engine.apply(tip, incoming)
-        fresh = [Remembered(a, r.key, r.sha256) for a, r in zip(done, fresh, strict=True)]
+        fresh = [replace(r, applied=replace(a, empty=r.applied.empty)) for a, r in zip(done, fresh, strict=True)]
         tip = done[-1].commit
     tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
     after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))

@@ -45,10 +45,11 @@ class Finding:
 
 def check(
     project: Project, names: Sequence[str] = (), *, offline: bool = False, text_only: bool = False,
-    plans: dict[tuple[str, str], Plan] | None = None,
+    plans: dict[tuple[str, str], Plan] | None = None, allow_empty: bool = False,
 ) -> list[Finding]:  # fmt: skip
     """Look at every stack of the lock, in all sets.
 
+    :param allow_empty: accept patches that change nothing.
     :param text_only: leave out what needs the upstreams: zero fuzz and stable bytes.
     :param plans: gets what applying each stack that was applied for that leads to, by upstream and ref.
     """
@@ -65,7 +66,11 @@ def check(
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 stack = load_stack(project.layout, pin)
                 headers = _headers(project, stack, found)
-                found[:] = [_levelled(f, upstream) for f in found if not _is_off(f, upstream)]
+                found[:] = [
+                    _levelled(f, upstream)
+                    for f in found
+                    if not _is_off(f, upstream) and not (allow_empty and f.rule == "empty")
+                ]
                 if not text_only and stack.names and len(headers) == len(stack.names):
                     _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
         for set_name in () if names or text_only else project.lock.sets:
@@ -148,6 +153,7 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
             *_check_trailers(project, pin.upstream, header),
             *_check_requires(project, stack, name, header),
             *check_diff(text),
+            *_check_empty(name, text),
         ]:
             found.append(Finding(pin.upstream, pin.ref, name, rule, message, hint))
     return headers
@@ -258,6 +264,13 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
         if not any(other in load_stack(project.layout, pin).names for pin in pins):
             found.append(("requires", f"Requires: {required} is in no stack beside this one", "mend or remove it"))
     return found
+
+
+def _check_empty(name: str, text: bytes) -> list[_Problem]:
+    if text.strip():
+        return []
+    hint = f'`patchq drop {name}`; if it is meant, `patchq check --allow-empty`, or `off = ["empty"]` in upstream.lock'
+    return [("empty", "it changes nothing", hint)]
 
 
 def check_diff(text: bytes) -> list[_Problem]:

@@ -311,6 +311,9 @@ def write_stack(
     layout, store = project.layout, project.store
     done, headers = _commit(store, stack, state, entries, made)
     tip = done[-1].commit if done else state.base
+    tip_tree, base_tree = store.tree_of([tip, state.base])
+    below = [base_tree, *(e.commit.tree for e in entries)]
+    done = [replace(a, empty=e.commit.tree == b) for a, e, b in zip(done, entries, below, strict=False)]
     # A file that git applied elsewhere than it says is written anew.
     moved = {p.applied.name for p in state.patches if p.applied.offsets}
     same = set(made) - moved
@@ -343,7 +346,7 @@ def write_stack(
         change.files[stack.relative(layout, name)] = None
     if list(stack.names) != names:
         change.files[stack.series_relative(layout)] = stack.series.with_names(names).dump()
-    after = replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=tuple(remembered))
+    after = replace(state, tip=tip, tree=tip_tree, patches=tuple(remembered))
     if move:
         add_move(project, change, stack.pin.upstream, head, state, after)
         if adopt:

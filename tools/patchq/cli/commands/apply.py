@@ -52,6 +52,8 @@ def command(
         verb = "applied" if r.changed else "up to date,"
         echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
         for p in r.patches:
+            if p.empty:
+                echo(f"  {p.name}: changes nothing")
             for o in p.offsets:
                 echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
 
@@ -60,7 +62,15 @@ def _stack(result: StackResult) -> dict[str, object]:
     patches = []
     for patch in result.patches:
         offsets = [{"path": o.path, "hunk": o.hunk, "lines": o.lines} for o in patch.offsets]
-        patches.append({"name": patch.name, "commit": patch.commit, "outcome": patch.outcome, "offsets": offsets})
+        patches.append(
+            {
+                "name": patch.name,
+                "commit": patch.commit,
+                "outcome": patch.outcome,
+                "offsets": offsets,
+                "empty": patch.empty,
+            }
+        )
     return {
         "upstream": result.upstream,
         "ref": result.ref,

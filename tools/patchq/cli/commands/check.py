@@ -79,6 +79,7 @@ def _installs(
 @click.argument("names", nargs=-1)
 @click.option("--text", "text_only", is_flag=True, help="Only what needs no upstream: no zero fuzz, no stable bytes.")
 @click.option("--fix", "mend", is_flag=True, help="First write what can be written: statuses, your sign-offs, bytes.")
+@click.option("--allow-empty", is_flag=True, help="Accept patches that change nothing.")
 @click.option(
     "--drop-upstream-line",
     "dropped",
@@ -94,9 +95,8 @@ def _installs(
 @offline_option
 @json_option
 def command(
-    names: tuple[str, ...], text_only: bool, mend: bool, dropped: tuple[str, ...], installs: bool, platform: str,
-    set_name: str,
-    offline: bool, as_json: bool,
+    names: tuple[str, ...], text_only: bool, mend: bool, allow_empty: bool, dropped: tuple[str, ...], installs: bool,
+    platform: str, set_name: str, offline: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Check the hygiene of all stacks.
 
@@ -119,7 +119,7 @@ def command(
         found, resolved = _installs(project, set_name, platform, offline)
     else:
         plans: dict[tuple[str, str], Plan] = {}
-        found = check(project, names, offline=offline, text_only=text_only, plans=plans)
+        found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
         found += [] if text_only else _shared(project, names, offline, plans)
         found += [] if text_only else _upstream_lines(project, plans, dropped)
     problems = [f for f in found if f.level == "problem"]
