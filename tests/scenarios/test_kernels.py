@@ -86,6 +86,8 @@ def flashinfer(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         text + '\n[upstreams.flashinfer.build]\ndistribution = "flashinfer-python"\npackage = "flashinfer"\n'
     )
     empty.ok("apply")
+    (empty.tree("flashinfer") / "flashinfer" / "added.py").write_text("y = 1\n")
+    empty.ok("new", "flashinfer", "added", "-m", "Add a module\n\nWhy.")
     (empty.root / "kernels").mkdir()
     (empty.root / "kernels" / "flashinfer.toml").write_text(WANTED)
     cuda = tmp_path / "cuda"
@@ -235,3 +237,10 @@ def test_a_header_of_cudas_libraries_that_is_not_there_is_said_with_where_it_com
     out = flashinfer.fails(5, "build", "flashinfer", "--no-isolation", "--kernels", "sm_121f")
     assert "python -m pip install 'nvidia-cublas==" in out
     assert "or name the folder of cublasLt.h in PATCHQ_CUDA_INCLUDE" in out
+
+
+def test_without_patches_the_kernels_are_upstreams(flashinfer: Patchq) -> None:
+    flashinfer.ok("drop", "added")
+    out = flashinfer.fails(1, "build", "flashinfer", "--kernels", "sm_121f")
+    assert "no applied patch changes flashinfer, so its kernels are upstream's own" in out
+    assert not flashinfer.layout.dist.exists()

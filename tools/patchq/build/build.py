@@ -1,24 +1,33 @@
 """``build``: wheels of the patched trees that carry their own proof.
 
 Each wheel has a local version made of the whole set's stack id, holds ``_patchq.json`` and pins
-its patched siblings, so that an installer can't put upstream's wheel back.
+its patched siblings, so that an installer can't put upstream's wheel back. Nothing is built of an
+upstream without patches: its own release is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from patchq.build import platforms as machines
-from patchq.build.dist import Built, find, keep, write_beside
-from patchq.build.job import Job
+from patchq.build.dist import Built, drop, find, keep, write_beside
+from patchq.build.job import Job, Unpatched
 from patchq.build.overlay import build_overlay
 from patchq.build.source import build_source
 from patchq.errors import BuildError, UserError
 from patchq.project.project import Project
 from patchq.stacks import siblings
-from patchq.stacks.applied import Applied, compute_stack_id, read_applied, release_version
+from patchq.stacks.applied import Applied, compute_stack_id, patched_upstreams, read_applied, release_version
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The wheels of a build, and the upstreams that have no patches to build."""
+
+    wheels: tuple[Built, ...]
+    unpatched: tuple[Unpatched, ...]
 
 
 def build(
@@ -31,8 +40,8 @@ def build(
     isolation: bool = True,
     offline: bool = False,
     platforms: Sequence[str] = (),
-) -> list[Built]:
-    """Build wheels of a set's upstreams, all that have a build or the named ones, into ``dist/SET``.
+) -> Outcome:
+    """Build wheels of a set's patched upstreams, all that have a build or the named ones, into ``dist/SET``.
 
     :param profile: ``overlay``, ``source`` or ``empty`` instead of the lock's.
     :param wheel_tag: overlay the release wheel whose file name holds this, instead of this machine's.
@@ -58,13 +67,18 @@ def build(
                 f"nothing to build: no upstream of {set_name} has a build",
                 hint="add [upstreams.NAME.build] to upstream.lock; see docs/reference/formats.md",
             )
+        unpatched = tuple(u for u in job.unpatched if u.upstream in [a.stack.pin.upstream for a in chosen])
+        for own in unpatched:
+            drop(job, own.distribution)
+        chosen = [a for a in chosen if a.stack.pin.upstream in job.versions]
         built: list[Built] = []
         for number, item in enumerate(chosen):
             project.count(f"wheels of {set_name}", number, len(chosen), "upstreams")
             built += _build_each(job, item, profile, platforms)
         project.count(f"wheels of {set_name}", len(chosen), len(chosen), "upstreams")
-        write_beside(job)
-        return built
+        if built or job.dist.is_dir():
+            write_beside(job)
+        return Outcome(tuple(built), unpatched)
 
 
 def job_of(
@@ -76,8 +90,11 @@ def job_of(
     """
     applied = read_applied(project, set_name)
     stack_id = compute_stack_id(applied)
+    patched = patched_upstreams(project, applied)
     versions = {
-        a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}" for a in applied if a.build
+        a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}"
+        for a in applied
+        if a.build and a.stack.pin.upstream in patched
     }
     return Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
 

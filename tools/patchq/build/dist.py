@@ -100,7 +100,7 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
         job.stack_id, item.stack.pin.upstream, profile,
         job.wheel_tag or sys.platform + (job.platform or platforms.here()),
         [a.state.tip for a in job.applied], requires, config.version_file, job.set_name,
-        dict(item.stack.pin.wheels), sorted(config.ignore),
+        dict(item.stack.pin.wheels), sorted(config.ignore), sorted(job.siblings(item).items()),
     ]  # fmt: skip
     key = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:32]
     return job.project.layout.private / "wheels" / f"{key}.json"
@@ -119,6 +119,14 @@ def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path:
                 if known["file"] != path.name:
                     fsio.remove(job.dist / known["file"])
                 fsio.remove(other)
+
+
+def drop(job: Job, distribution: str) -> None:
+    """Remove the wheels of a distribution that were built for the set."""
+    for record, known in _records(job):
+        if known["distribution"] == distribution and known.get("set") == job.set_name:
+            fsio.remove(job.dist / known["file"])
+            fsio.remove(record)
 
 
 def _records(job: Job) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -142,7 +150,8 @@ def write_beside(job: Job) -> None:
             wheel = entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())
             (kernels if entry["profile"].startswith("kernels-") else known).append(wheel)
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
-    lines = sorted({f"{name}=={version}" for name, version, *_ in known})
+    own = {f"{u.distribution}=={u.version}" for u in job.unpatched if u.version}
+    lines = sorted({f"{name}=={version}" for name, version, *_ in known} | own)
     # Kernels are for one architecture: with them installed, another one would find what it can't run.
     documents = {
         f"requirements-{arch}.txt": _requirements(head, [*known, *(w for w in kernels if w[1].endswith(f".{arch}"))])

@@ -10,7 +10,7 @@ from patchq.environment.image import read_image
 from patchq.environment.inspect_image import Expected, ImageVerdict, Signer, judge_image, kept, wanted
 from patchq.errors import UserError
 from patchq.project.project import Project
-from patchq.stacks.applied import compute_stack_id, read_applied
+from patchq.stacks.applied import compute_stack_id, patched_upstreams, read_applied
 from patchq.system import fsio
 
 
@@ -21,6 +21,13 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
     """
     set_name = project.choose_set(set_name)
     applied = read_applied(project, set_name, edits_matter=False)
+    patched = patched_upstreams(project, applied)
+    packages = {a.build.distribution: a.build.package for a in applied if a.build and a.stack.pin.upstream in patched}
+    if not packages:
+        raise UserError(
+            f"the set {set_name} has no patches, so its images hold upstream's own releases",
+            hint="`patchq list` shows the patches of each stack",
+        )
     references, wrong = wheels_of(project, set_name)
     changed = [r.name for r in references if r.changed] + wrong
     if not references or changed:
@@ -30,7 +37,7 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
         compute_stack_id(applied),
         fsio.sha256_file(project.layout.lock),
         set_name,
-        {a.build.distribution: a.build.package for a in applied if a.build},
+        packages,
         references,
         fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
         Signer(project.lock.signing, project.layout.root) if project.lock.signing else None,

@@ -104,9 +104,12 @@ def _stand_ins(
 ) -> Iterator[str]:
     """Write a wheel of metadata for each upstream that is built; gives what asks for each."""
     built: dict[str, tuple[str, str]] = {}
+    patched = {s.pin.upstream for s in project.stacks(set_name) if s.names}
+    patched |= {into[0] for name in patched if (into := project.lock.upstreams[name].into)}
     for pin in project.lock.pins_of(set_name):
         if build := project.lock.upstreams[pin.upstream].build:
-            built[pin.upstream] = (str(canonicalize_name(build.distribution)), release_version(pin) + _LOCAL)
+            local = _LOCAL if pin.upstream in patched else ""
+            built[pin.upstream] = (str(canonicalize_name(build.distribution)), release_version(pin) + local)
     for upstream, (name, version) in built.items():
         pins = {other: v for u, (other, v) in built.items() if u != upstream}
         text = metadata_of(name, version, required[upstream], pins)

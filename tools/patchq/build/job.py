@@ -14,7 +14,7 @@ from patchq.stacks.applied import Applied
 class Job:
     """The applied set that wheels are made of.
 
-    :ivar versions: by upstream that has a build: its release, and the stack id as local version.
+    :ivar versions: by upstream that has a build and patches: its release, and the stack id as local version.
     :ivar platform: which machine the wheels are for; empty for this one.
     :ivar wheel_tag: overlay the release wheel whose file name holds this; empty for this machine's.
     :ivar isolation: build in an environment of its own with the lock's pinned requirements.
@@ -48,14 +48,39 @@ class Job:
             yield change.path, blobs[change.new.blob] if change.new else None
 
     def siblings(self, item: Applied) -> dict[str, str]:
-        """The set's other distributions and their versions, which the wheel pins."""
+        """The set's other distributions and their versions, which the wheel pins.
+
+        An upstream without patches is pinned to its own release, if that is on an index.
+        """
         from packaging.utils import canonicalize_name
 
         return {
-            canonicalize_name(a.build.distribution): self.versions[a.stack.pin.upstream]
+            canonicalize_name(a.build.distribution): version
             for a in self.applied
             if a.build and a.stack.pin.upstream != item.stack.pin.upstream
+            if (version := self.versions.get(a.stack.pin.upstream, a.release))
         }
+
+    @property
+    def unpatched(self) -> tuple[Unpatched, ...]:
+        """The set's upstreams that have a build and no patches."""
+        return tuple(
+            Unpatched(a.stack.pin.upstream, a.build.distribution, a.release)
+            for a in self.applied
+            if a.build and a.stack.pin.upstream not in self.versions
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unpatched:
+    """An upstream that no applied patch changes, so that its own release is to be installed.
+
+    :ivar version: the release's; empty if the pin names none on an index.
+    """
+
+    upstream: str
+    distribution: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,19 @@ if TYPE_CHECKING:
     from patchq.environment.verify import Verdict
 
 
-def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dict[str, str], str]:
-    """Distribution to import name (empty: unknown), and the stack id that they should be of (empty: any)."""
-    from patchq.stacks.applied import applied_stack_id
+def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dict[str, str], str, set[str]]:
+    """Return what to verify.
+
+    :returns: distribution to import name (empty: unknown), the stack id that they should be of (empty: any), and the
+        distributions that no patch of the set changes.
+    """
+    from patchq.stacks.applied import compute_stack_id, patched_upstreams, read_applied
 
     ctx = click.get_current_context()
     try:
         project = Project.find(Path(ctx.obj["project"]))
     except UserError:
-        return dict.fromkeys(distributions, ""), ""
+        return dict.fromkeys(distributions, ""), "", set()
     builds = {u.build.distribution: u.build.package for u in project.lock.upstreams.values() if u.build}
     builds_alone = set(builds)
     builds |= kernel_packages()
@@ -36,7 +40,13 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
             f"no upstream builds {unknown[0]}", hint=f"upstream.lock has {', '.join(builds) or 'no builds'}"
         )
     chosen = {d: p for d, p in builds.items() if d in (distributions or builds_alone)}
-    return chosen, applied_stack_id(project, set_name)
+    try:
+        applied = read_applied(project, project.choose_set(set_name), edits_matter=False)
+    except UserError:
+        return chosen, "", set()
+    patched = patched_upstreams(project, applied)
+    unpatched = {a.build.distribution for a in applied if a.build and a.stack.pin.upstream not in patched}
+    return chosen, compute_stack_id(applied), unpatched
 
 
 def kernel_packages() -> dict[str, str]:
@@ -61,7 +71,7 @@ def look(
     from patchq.build.reference import wheels_in, wheels_of
     from patchq.environment.verify import verify
 
-    packages, wanted = packages_to_verify(distributions, set_name)
+    packages, wanted, unpatched = packages_to_verify(distributions, set_name)
     wheels: list[Reference] = []
     wrong: list[str] = []
     if folder is not None:
@@ -72,5 +82,7 @@ def look(
     else:
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)
-    verdict = verify(python, packages, expected or wanted, wheels, {} if distributions else kernel_packages())
+    verdict = verify(
+        python, packages, expected or wanted, wheels, {} if distributions else kernel_packages(), unpatched
+    )
     return replace(verdict, notes=(*verdict.notes, *wrong))

@@ -11,6 +11,7 @@ from patchq.names import show_path
 SENTENCES = {
     "not-installed": "{0} is not installed there",
     "not-patched": "imports come from {0}, which patchq did not build{1}",
+    "no-patches": "is upstream's own build, as no patch of the stack changes it",
     "copies": "{0} on the path",
     "other-stack": "is of stack {0}, not of {1}",
     "different-stacks": "the packages are of different stacks: {0}",

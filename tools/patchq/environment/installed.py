@@ -36,7 +36,7 @@ class Reference:
 class Package:
     """What an import of one package gives.
 
-    ``state`` is ``patched``, ``upstream`` (no manifest: somebody else's build), ``other stack``,
+    ``state`` is ``patched``, ``upstream`` (no manifest, or one without patches), ``other stack``,
     ``altered`` (it isn't as it was built), or ``missing``.
 
     :ivar reference: what from outside it was held against: ``wheel``, ``stack`` (the id that it must be of, so the
@@ -88,14 +88,16 @@ class _Judge:
 
 
 def judge_package(
-    facts: Mapping[str, Any], expected: str, references: Sequence[Reference], versions: Mapping[str, Sequence[str]]
-) -> Package:
+    facts: Mapping[str, Any], expected: str, references: Sequence[Reference], versions: Mapping[str, Sequence[str]],
+    *, unpatched: bool = False,
+) -> Package:  # fmt: skip
     """What is wrong with one package.
 
     :param facts: as ``probe.py`` tells them.
     :param expected: the stack id that it must be of, or its beginning; empty for any.
     :param references: wheels of it, of any version.
     :param versions: of each distribution that is installed, by canonical name.
+    :param unpatched: no patch changes it, so upstream's own build is right.
     """
     judge = _Judge(facts)
     installed = [i["version"] for i in facts["installed"]]
@@ -106,7 +108,10 @@ def judge_package(
     if facts["manifest"] is None and not facts["manifest_said"]:
         hidden = [i for i in facts["installed"] if "+patchq." in i["version"]]
         why = f", in front of the patched {hidden[0]['version']}" if hidden else ""
-        judge.tell("not-patched", (), facts["origin"], why)
+        if unpatched and not hidden:
+            judge.tell("no-patches", level="note")
+        else:
+            judge.tell("not-patched", (), facts["origin"], why)
         return judge.package("upstream", ", ".join(installed))
     before = len(judge.found)
     record = _judge_record(judge, facts)
@@ -121,7 +126,7 @@ def judge_package(
     _judge_manifest(judge, manifest, record, unlike)
     reference, against = _judge_wheel(judge, manifest, record, unlike, references, expected)
     altered = any(d.level == "problem" for d in judge.found[before:])
-    state = "altered" if altered else "patched"
+    state = "altered" if altered else "patched" if manifest.patches or manifest.left_out else "upstream"
     if expected and not manifest.stack_id.startswith(expected):
         state = "other stack"
         judge.tell("other-stack", (), manifest.stack_id[:8], expected[:8])

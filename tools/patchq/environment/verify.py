@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def verify(
     expected: str = "",
     references: Sequence[Reference] = (),
     optional: Mapping[str, str] | None = None,
+    unpatched: Collection[str] = (),
 ) -> Verdict:
     """Look at the environment of the interpreter ``python``, as its imports would find things.
 
@@ -59,6 +60,7 @@ def verify(
         any, as long as all are of the same.
     :param references: wheels that the packages may have come from.
     :param optional: more of the same, looked at where they are there and carry a manifest: kernels, for one.
+    :param unpatched: distributions that are to be upstream's own, as no patch changes them.
     :raises UserError: if the interpreter can't be run.
     """
     python = interpreter(python)
@@ -74,7 +76,10 @@ def verify(
     versions: dict[str, list[str]] = {}
     for name, version in told["distributions"]:
         versions.setdefault(name, []).append(version)
-    seen = [judge_package(facts, expected, references, versions) for facts in told["packages"]]
+    seen = [
+        judge_package(facts, expected, references, versions, unpatched=facts["distribution"] in unpatched)
+        for facts in told["packages"]
+    ]
     ids = {p.stack_id for p in seen if p.stack_id}
     if len(ids) > 1:
         several = difference("different-stacks", (), ", ".join(sorted(i[:8] for i in ids)))

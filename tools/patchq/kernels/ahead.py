@@ -70,7 +70,13 @@ def build_kernels(
     """
     arch_list(arch)
     wanted, tools = read_wanted(project, upstream), find_toolchain(platform or platforms.here())
-    (parent,) = build(project, [upstream], set_name=set_name, isolation=isolation, offline=offline)
+    wheels = build(project, [upstream], set_name=set_name, isolation=isolation, offline=offline).wheels
+    if not wheels:
+        raise UserError(
+            f"no applied patch changes {upstream}, so its kernels are upstream's own",
+            hint="install the kernels that upstream publishes",
+        )
+    (parent,) = wheels
     root = _root(project, parent)
     ref = project.lock.sets[parent.path.parent.name][upstream]
     every = _plan(wanted, arch, ref, root, tools)

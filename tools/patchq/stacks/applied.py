@@ -23,6 +23,12 @@ class Applied:
     state: State
     build: BuildConfig | None
 
+    @property
+    def release(self) -> str:
+        """The version of the release that the pin names on an index; empty if it names none."""
+        pin = self.stack.pin
+        return release_version(pin) if pin.archive and not is_local_archive(pin.archive) and not pin.subdir else ""
+
 
 def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[Applied]:
     """What is applied of each upstream of a set.
@@ -46,6 +52,12 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
             raise UserError(f"{upstream} is applied otherwise than its stack says", hint="`patchq apply` first")
         found.append(Applied(stack, state, project.lock.upstreams[upstream].build))
     return found
+
+
+def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
+    """Return the upstreams whose trees the applied patches change, those of upstreams nested in them included."""
+    own = {a.stack.pin.upstream for a in applied if any(not p.applied.empty for p in a.state.patches)}
+    return own | {into[0] for name in own if (into := project.lock.upstreams[name].into)}
 
 
 def compute_stack_id(applied: Sequence[Applied]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from patchq.cli.terminal import echo
 
 if TYPE_CHECKING:
     from patchq.build.dist import Built
+    from patchq.build.job import Unpatched
     from patchq.project.project import Project
 
 
@@ -40,6 +42,8 @@ def command(
 
     With --kernels: the wheel of an upstream's kernels that it would compile when they are first used, for one
     architecture. What was compiled before isn't compiled again.
+
+    Nothing is built of an upstream without patches: upstream's own release is the same.
     """
     from patchq.build import platforms
     from patchq.build.build import build
@@ -62,10 +66,11 @@ def command(
         raise UserError(
             "--only, --jobs and --memory are of --kernels", hint="patchq build flashinfer --kernels sm_121f"
         )
-    built = build(
+    done = build(
         project, names, set_name=set_name, profile=profile or "", wheel_tag=wheel_tag,
         isolation=not no_isolation, offline=offline, platforms=platforms.parse(platform),
     )  # fmt: skip
+    built = done.wheels
     folder = f"dist/{project.choose_set(set_name)}"
     if as_json:
         emit("build", {"wheels": [
@@ -73,14 +78,22 @@ def command(
              "path": str(b.path), "sha256": b.sha256, "stack_id": b.stack_id, "fresh": b.fresh, "notes": b.notes,
              "platform": b.platform}
             for b in built
-        ]})  # fmt: skip
+        ], "unpatched": [asdict(u) for u in done.unpatched]})  # fmt: skip
         return
     for b in built:
         echo(f"{b.upstream}: {'built' if b.fresh else 'up to date:'} {folder}/{b.path.name}")
         for note in b.notes:
             echo(f"    {note}")
+    for u in done.unpatched:
+        echo(f"{u.upstream}: no applied patch changes it, so nothing is built; {_install_release(u)}")
     if built:
         echo(_install(built, folder))
+
+
+def _install_release(item: Unpatched) -> str:
+    if item.version:
+        return f"install upstream's own release: python -m pip install {item.distribution}=={item.version}"
+    return f"install upstream's own {item.distribution}"
 
 
 def _install(built: Sequence[Built], folder: str) -> str:
@@ -110,7 +123,7 @@ def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], a
              "modules": d.modules, "compiled": d.compiled, "found": d.found, "seconds": round(d.seconds, 1),
              "largest_process_gib": round(d.largest, 2)}
             for d in done
-        ]})  # fmt: skip
+        ], "unpatched": []})  # fmt: skip
         return
     for d in done:
         folder = f"dist/{d.built.path.parent.name}"
