@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, git
+from kit import Patchq, edit, git
 from patchq.sources import index
 from test_build import SETUP
 from test_hostile import GOOD, tarball
@@ -73,6 +73,8 @@ def test_offline_connects_to_nobody(patchq: Patchq, upstream: Path, listener: Li
     keys = patchq.root / "keys" / "up"
     keys.write_bytes(keys.read_bytes() + b"\n")
     assert "tag signed by" in patchq.ok("apply", "--offline")
+    edit(patchq.tree() / "a.txt", 5)
+    patchq.ok("new", "up", "first")
     for args in (("fetch", "--offline"), ("apply", "--offline"), ("check", "--offline")):
         patchq.run(*args)
     assert "--offline forbids fetching it" in patchq.fails(1, "fetch", "--all", "--offline")

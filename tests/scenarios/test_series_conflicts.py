@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kit import Patchq, edit, git
+from patchq.cli import cli
 
 SERIES = "patches/up/v1/series"
 
@@ -182,3 +184,27 @@ def test_a_system_without_locks(stack: Patchq) -> None:
         assert done.stderr == (
             "error: patchq needs file locks that this system doesn't have (no fcntl)\nhint: use Linux, macOS or WSL\n"
         )
+
+
+def test_a_patch_that_a_union_brought_back_can_be_dropped(pair: tuple[Patchq, Patchq]) -> None:
+    theirs, mine = pair
+    add(theirs, "theirs", 25)
+    mine.ok("drop", "third")
+    git(mine.root, "commit", "-qam", "Drop third")
+    assert merge(mine.root).returncode == 0
+    assert lines(mine)[2:] == ["third.patch", "theirs.patch"]
+    out = mine.fails(1, "apply")
+    assert "names third, but" in out
+    assert "`patchq drop third`" in out
+    mine.ok("drop", "third")
+    mine.ok("apply")
+    assert lines(mine)[2:] == ["theirs.patch"]
+
+
+def test_init_completes_attributes(tmp_path: Path) -> None:
+    (tmp_path / ".gitattributes").write_text("*.bin binary\npatches/*/ledger.jsonl merge=ours")
+    CliRunner().invoke(cli, ["init", str(tmp_path)])
+    assert (tmp_path / ".gitattributes").read_text().splitlines() == [
+        "*.bin binary", "patches/*/ledger.jsonl merge=ours", "patches/**/*.patch -text -whitespace",
+        "patches/*/*/series merge=union", "patches/*/rr-cache/** -text -diff",
+    ]  # fmt: skip

@@ -158,28 +158,29 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
                         hint=f"drop {its_name} first, or edit its Requires:",
                     )
         change = Change("drop", f"drop {full}")
+        if not stack.path(name).exists():
+            return _take_from_series(project, change, stack, name, why, "its file was missing")
         try:
             loaded = load(project, stack, set_name)
         except ConflictError as error:
             broken = [stack.names.index(c.patch) for c in error.conflicts if c.patch in stack.names]
             if not broken or stack.names.index(name) < min(broken):
                 raise
-            rest = [n for n in stack.names if n != name]
-            change.files[stack.relative(project.layout, name)] = None
-            change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
-            _note_withdrawn(project, change, stack, name, "", why)
-            project.journal.perform(change)
-            return Exported(
-                stack.pin.upstream,
-                (),
-                (),
-                (name,),
-                len(rest),
-                ("the stack did not apply from there on; the other files are as they were",),
-            )
+            return _take_from_series(project, change, stack, name, why, "the stack did not apply from there on")
         [gone] = [e for e in loaded.entries if e.name == name]
         _note_withdrawn(project, change, stack, name, gone.commit.commit, why)
         return _rewrite(project, loaded, [e for e in loaded.entries if e.name != name], change, name)
+
+
+def _take_from_series(project: Project, change: Change, stack: Stack, name: str, why: str, said: str) -> Exported:
+    """Drop a patch of a stack that doesn't apply."""
+    rest = [n for n in stack.names if n != name]
+    change.files[stack.relative(project.layout, name)] = None
+    change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
+    _note_withdrawn(project, change, stack, name, "", why)
+    project.journal.perform(change)
+    notes = (f"{said}; the other files are as they were",)
+    return Exported(stack.pin.upstream, (), (), (name,), len(rest), notes)
 
 
 def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, commit: str, why: str) -> None:
