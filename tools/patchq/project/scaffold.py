@@ -135,12 +135,12 @@ def init(folder: Path) -> list[str]:
         if not (folder / name).exists():
             fsio.write_atomic(folder / name, data)
             made.append(name)
-    for name, data in (
+    for name, text in (
         (ATTRIBUTES_NAME, with_attributes(folder)),
         (".gitignore", _with_lines(folder / ".gitignore", _IGNORE)),
     ):
-        if data is not None:
-            fsio.write_atomic(folder / name, data)
+        if text is not None:
+            fsio.write_atomic(folder / name, text)
             made.append(name)
     return made
 

@@ -116,7 +116,9 @@ def _amendment(project: Project, stack: Stack, state: State, name: str, head: Co
         )
     tree = project.worktree(upstream).snapshot()
     if tree == project.store.tree_of([head])[0]:
-        raise UserError(f"{upstream}: there are no edits to put into {name}", hint="edit the worktree first")
+        commits = f"the worktree has commits that are not in the stack: `patchq export {upstream}` first"
+        hint = "edit the worktree first" if head == state.tip else commits
+        raise UserError(f"{upstream}: there are no edits to put into {name}", hint=hint)
     header = stack.load(name)[0]
     author, message = header.author, header.message
     if name in front:
