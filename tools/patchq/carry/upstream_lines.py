@@ -32,6 +32,8 @@ from patchq.system import fsio
 _TOKEN = re.compile(rb"\w+|[^\w\s]")
 _WORD = re.compile(rb"\w")
 _MOST_SHOWN = 10
+#: Lines up to which what both sides add is taken for one addition.
+_NEAR = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,26 @@ def dropped_lines(
 def _missing(
     old: Sequence[bytes], patched: Sequence[bytes], new: Sequence[bytes], result: Sequence[bytes]
 ) -> Counter[bytes]:
-    """Count the lines of which the result has fewer than upstream, but for those that the old patch removed."""
+    """Count the lines of which the result has fewer than upstream, but for those that the old patch removed.
+
+    A line that the patch adds far from where upstream adds the same one is there besides.
+    """
     o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
+    by_upstream = _added(old, new)
+    for key, places in _added(old, patched).items():
+        theirs = by_upstream.get(key)
+        if theirs and min(abs(a - b) for a in places for b in theirs) > _NEAR:
+            n[key] += max(0, p[key] - o[key])
     return Counter({key: count for key, count in (n - r - (o - p)).items() if _WORD.search(key)})
+
+
+def _added(old: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, list[int]]:
+    """Return the lines that are added to a text, with the numbers of those that they come before."""
+    found: dict[bytes, list[int]] = {}
+    for hunk in _hunks(lines, old):
+        for line in hunk.before:
+            found.setdefault(_key(line), []).append(hunk.at)
+    return found
 
 
 def _key(line: bytes) -> bytes:
