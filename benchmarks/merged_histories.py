@@ -88,7 +88,7 @@ class Picks(Bench):
                 yield Case("near", info, near, self.onto)
         later = self.git.log("--no-merges", f"{self.onto}..{self.after}", first_parent=False)
         told = "\n".join(info.message for info in self.git.log(f"{self.base}..{self.onto}", first_parent=False))
-        later = [info for info in later if not _is_told(info, told)]
+        later = [info for info in later if info.parents and not _is_told(info, told)]
         for info in self.dice.sample(later, min(len(later), len(self.stack))):
             there = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.onto), info.tree)
             if there.tree != self.tree(self.onto) and (picked := self._pick(info)):

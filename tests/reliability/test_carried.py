@@ -82,6 +82,20 @@ def test_a_new_file_follows_its_folder(tmp_path: Path, there: bytes | None, outc
     assert found == ([path] if path else [])
 
 
+def test_a_new_file_stops_where_its_folder_was_split(tmp_path: Path) -> None:
+    """Half of the folder's files went to one place, half to another: git can't tell where a new one belongs."""
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path], check=True)
+    lines = {name: (odd_histories.PLAIN, f"{name}\n".encode() * 30) for name in ("1.c", "2.c", "3.c", "4.c")}
+    base = {f"old/{name}": file for name, file in lines.items()}
+    split = {f"{'one' if name < '3' else 'two'}/{name}": file for name, file in lines.items()}
+    patched = {**base, "old/new.c": (odd_histories.PLAIN, b"new\n")}
+    ids = odd_histories.written(tmp_path, [(base, 0), (patched, 1), (split, 1)])
+    repository = Git(tmp_path)
+    patches = read_patches(repository, [("new", repository.log("--no-walk", ids[1])[0])])
+    (column,) = carry(repository, patches, [CommitId(ids[2])], CommitId(ids[0]))
+    assert column.landings[0].outcome == "conflict"
+
+
 @pytest.mark.skipif(not REAL, reason="needs a real history: long_form.py --history FOLDER")
 @pytest.mark.parametrize("near", [False, True], ids=["any tag", "near tags"])
 def test_a_real_commit_lands_as_git_merges_it(near: bool) -> None:

@@ -171,7 +171,9 @@ class _Merger:
             self.moves[key] = []
             for n, path in enumerate(key[2]):
                 places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
-                if len(places) == 1 and _can_be(path, places[0], path in before):
+                # Where git couldn't tell which of several folders a new file's folder became, the file stays, too.
+                unclear = bool(merge.stages) and path not in before and bool(places) and places[0].path == path
+                if len(places) == 1 and not unclear and _can_be(path, places[0], path in before):
                     self.moves[key].append((path, places[0].path, places[0].old))
 
     def _settle_new_folders(
