@@ -173,7 +173,8 @@ class Case:
     def hand(self, pieces: Iterable[Piece], where: str) -> None:
         """Add pieces, with the place where they must be afterwards.
 
-        :param where: ``stack`` (a fresh apply), ``worktree``, ``both``, ``either``, or ``commits`` of the worktree.
+        :param where: ``stack`` (a fresh apply), ``worktree``, ``both``, ``either``, ``commits`` of the worktree,
+            ``kept`` (``stack``, or a commit that the output names), or ``any`` (the piece looks for itself).
         """
         self.pieces += [(piece, where) for piece in pieces]
 
@@ -185,7 +186,9 @@ class Case:
                 if name == "second" and "fourth" in names:
                     continue  # the fourth patch changes the second one's line
                 check = has_text(path, text) if text else _third_is_applied
-                self.hand([Piece("patch of the stack", f"{name}: {path}", check, (f"up/{name}", f"{name}.patch"))], where)
+                self.hand(
+                    [Piece("patch of the stack", f"{name}: {path}", check, (f"up/{name}", f"{name}.patch"))], where
+                )
             said = f"Because of {name}."
             check = lambda v, said=said: any(said in c.message for c in v.commits)  # noqa: E731
             self.hand([Piece("patch of the stack", f"{name}: message", check, (f"up/{name}",))], "stack")
@@ -235,19 +238,23 @@ class Case:
         tree = self.patchq.tree(self.bound)
         if not tree.exists():
             return None
-        base = git(self.patchq.layout.store, "rev-list", "--max-parents=0", "HEAD", "--") if False else ""
-        return folder_view(tree, base or git(tree, "rev-list", "-1", "HEAD", "--", ".gitignore"))
+        return folder_view(tree, git(tree, "rev-list", "--max-parents=0", "HEAD").splitlines()[-1])
 
     def views(self, where: str) -> list[View | None]:
         """Return the views in which a piece must be."""
         if where == "any":
             return [View(lambda _: None)]
-        chosen = {"stack": ["_stack_view"], "worktree": ["_worktree_view"], "commits": ["_worktree_view"]}
+        chosen = {
+            "stack": ["_stack_view"],
+            "kept": ["_stack_view"],
+            "worktree": ["_worktree_view"],
+            "commits": ["_worktree_view"],
+        }
         return [getattr(self, name) for name in chosen.get(where, ["_stack_view", "_worktree_view"])]
 
     def account(self, same: bool) -> None:
         """Give each piece its state."""
-        refused = self.code in REFUSED and same and "error:" in self.output and self._has_reason()
+        refused = self.code in REFUSED and same and self._has_reason()
         for piece, where in self.pieces:
             if refused:
                 self.states.append(("refused", piece))
@@ -398,7 +405,10 @@ def case_new(case: Case) -> None:
     dice = case.dice
     case.hand_stack()
     case.hand(leave_edits(case, dice.randrange(1, 9)), "both")
-    if not case.patchq.project.worktree("up").status().edited and not case.patchq.project.worktree("up").status().untracked:
+    if (
+        not case.patchq.project.worktree("up").status().edited
+        and not case.patchq.project.worktree("up").status().untracked
+    ):
         case.hand(case.editor.edit(case.patchq.tree(), "new_file"), "both")
     said = message(case.editor)
     case.hand([p for p in said.pieces if p.kind != "date"], "stack")
@@ -451,6 +461,10 @@ def commits(case: Case, count: int) -> None:
                 git(tree, "commit", "-q", "-m", "fixup! Change fourth")
             else:
                 git(tree, "commit", "-q", "--amend", "-F", "-", data=said.text.encode())
+                amended = [p for p, _ in case.pieces if p.kind == "amended message"]
+                case.pieces = [(p, w) for p, w in case.pieces if p not in amended]
+                for piece in keep:
+                    piece.kind = "amended message"
                 case.hand(keep, "stack")
         else:
             name = dice.choice(list(STACK))
@@ -506,7 +520,9 @@ def case_apply(case: Case) -> None:
         case.words += ["theirs"]
     if what == "options":
         path = case.patchq.layout.stack("up", "v1") / "series"
-        line = dice.choice(["second.patch -p1", "second.patch -p0", "second.patch -R", "second.patch # why", "missing.patch"])
+        line = dice.choice(
+            ["second.patch -p1", "second.patch -p0", "second.patch -R", "second.patch # why", "missing.patch"]
+        )
         path.write_text(path.read_text().replace("second.patch", line, 1))
         case.words += ["series", line]
         case.hand([Piece("options line", line, lambda _: line in path.read_text())], "any")
@@ -558,7 +574,9 @@ def case_drop(case: Case) -> None:
         named = f"removed {name}" in case.output
         case.patchq.ok("undo")
         back = path.read_bytes() == data and f"{name}.patch" in (path.parent / "series").read_text()
-        case.states.append(("named" if named and back else "unaccounted", Piece("dropped patch", name, lambda _: False)))
+        case.states.append(
+            ("named" if named and back else "unaccounted", Piece("dropped patch", name, lambda _: False))
+        )
 
 
 def _some_edits(case: Case) -> None:
@@ -579,6 +597,8 @@ def case_move(case: Case) -> None:
     common(case, disk=0.2)
     _some_edits(case)
     case.words += [name, "worktree"]
+    # The order on disk is what `move` changes.
+    case.pieces = [(p, w) for p, w in case.pieces if p.kind != "colleague's order"]
 
     def in_order(view: View) -> bool:
         said = [c.message.split("\n")[0].removeprefix("Change ") for c in reversed(view.commits)]
@@ -650,7 +670,9 @@ def case_continue(case: Case) -> None:
     mine = b"first changed again\n" if more else b"first changed\n"
     lines = [b"upstream one\n", b"upstream two\n", b"upstream four\n"]
     dropped = dice.random() < 0.15 and lines.pop(dice.randrange(2))
-    resolved = re.sub(rb"<<<<<<<.*?>>>>>>>[^\n]*\n", b"".join(lines) + token.encode() + b" " + mine, text, flags=re.DOTALL)
+    resolved = re.sub(
+        rb"<<<<<<<.*?>>>>>>>[^\n]*\n", b"".join(lines) + token.encode() + b" " + mine, text, flags=re.DOTALL
+    )
     word = f"{token} first changed"
     case.hand([Piece("resolution", token, has_text("a.txt", word), (token, "a.txt"))], "stack")
     for line in ("upstream one", "upstream two", "upstream four"):
@@ -731,7 +753,194 @@ def _decide_the_rest(case: Case, folder: Path) -> None:
     case.words += ["data3.bin", "gone5.txt"]
 
 
+# What `import` reads
+
+
+def case_import(case: Case) -> None:
+    """``import``: mails and diffs in every form, changed as mail programs, editors and hands change them."""
+    import mail_headers
+
+    dice, world = case.dice, case.world
+    case.hand_stack()
+    common(case, disk=0)
+    count = dice.randrange(1, 4)
+    patches: list[tuple[bytes, bytes, Message, list[Piece]]] = []
+    for _ in range(count):
+        said, pieces = author_patch(case, dice.randrange(1, 6))
+        diff = format_diff(world.author)
+        patches.append((format_patch(world.author), diff, said, pieces))
+    if dice.random() < 0.3:  # a later patch changes the same line again
+        patches.append(_again(case))
+    place = world.folder / "input"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    case.inputs.append(place)
+    form = dice.choice(["mails", "mails", "mbox", "numbered", "series", "series", "diffs", "range", "stdin", "encoded"])
+    case.notes.append(form)
+    case.words += [str(place), "standard input", "mail 1", *STACK]
+    args: list[str] = []
+    data: bytes | None = None
+    texts = [mail for mail, *_ in patches]
+    wanted: list[list[Piece]] = [[*pieces, *said.pieces] for _, _, said, pieces in patches]
+    if form == "range":
+        args = [str(world.author), "--range", f"v1..{git(world.author, 'rev-parse', 'HEAD')}"]
+        case.words += [str(world.author)]
+    elif form == "series":
+        texts, wanted = _write_series(case, place, patches)
+        args = [str(place), "--author", "me"]
+    else:
+        if form == "diffs":
+            texts, wanted = [diff for _, diff, *_ in patches], [pieces for *_, pieces in patches]
+            args = ["--author", "me"]
+        if form == "encoded":
+            texts = [encoded(dice, text) for text in texts]
+        elif dice.random() < 0.6:
+            at = dice.randrange(len(texts))
+            change = dice.choice([*SAFE_CHANGES(mail_headers), *HAND_CHANGES])
+            case.notes.append(_name_of(change))
+            texts[at], more = _changed(case, change, texts[at])
+            if change is mail_headers._append:
+                more = []
+            wanted[at] = [p for p in wanted[at] if all(mark in texts[at] for mark in p.marks)]
+            wanted[at] += more
+        if form in ("mbox", "stdin"):
+            if dice.random() < 0.3:
+                texts.insert(0, _cover(case))
+            whole = b"".join(text if text.endswith(b"\n") else text + b"\n" for text in texts)
+            (place / "box").write_bytes(whole)
+            if form == "stdin":
+                data, args = whole, [*args, "-"]
+            else:
+                args = [*args, str(place / "box")]
+        else:
+            for number, text in enumerate(texts, 1):
+                (place / f"{number:04}-{case.editor.token()}.patch").write_bytes(text)
+            if dice.random() < 0.2 and form != "diffs":
+                (place / "0000-cover.patch").write_bytes(_cover(case))
+            args = [*args, str(place)] if form == "numbered" else [*args, *map(str, sorted(place.iterdir()))]
+    for pieces in wanted:
+        case.hand(pieces, "stack")
+    if dice.random() < 0.15:
+        args.append("--partial")
+    case.run("import", "up", *args, input=data)
+
+
+def _again(case: Case) -> tuple[bytes, bytes, Message, list[Piece]]:
+    """Return a patch that changes a line, and then one that changes that line again is the case's last."""
+    folder, token = case.world.author, case.editor.token()
+    path = folder / "plain0.txt"
+    if path.is_symlink() or "plain0.txt" in case.editor.used:
+        said, pieces = author_patch(case, 1)
+    else:
+        case.editor.used.add("plain0.txt")
+        path.write_text(f"{token}\n")
+        said, pieces = author_patch(case, 1)
+        pieces = [*pieces, Piece("added line", token, has_text("plain0.txt", token))]
+    return format_patch(folder), format_diff(folder), said, pieces
+
+
+def format_diff(folder: Path) -> bytes:
+    """Return the last commit as a plain diff."""
+    import subprocess
+
+    argv = ["git", "diff", "--binary", "--full-index", "-M", "HEAD~1", "HEAD"]
+    return subprocess.run(argv, cwd=folder, check=True, capture_output=True).stdout
+
+
+def _cover(case: Case) -> bytes:
+    """Return a cover letter, whose subject is a piece: the output must name it."""
+    token = case.editor.token()
+    case.hand([Piece("cover letter", token, lambda _: False)], "any")
+    head = "From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001\nFrom: Ann <ann@example.org>\n"
+    head += "Date: Fri, 2 Jan 2026 03:04:05 +0100\n"
+    return f"{head}Subject: [PATCH 0/3] All about {token}\n\nWhat it does.\n\n-- \n2.39.5\n\n".encode()
+
+
+def encoded(dice: random.Random, mail: bytes) -> bytes:
+    """Return a mail in another transfer encoding."""
+    import base64
+    import quopri
+
+    mail = re.sub(rb"^(MIME-Version|Content-[A-Za-z-]+): [^\n]*\n", b"", mail, flags=re.MULTILINE)
+    head, _, body = mail.partition(b"\n\n")
+    how = dice.choice(["quoted-printable", "base64", "flowed"])
+    if how == "flowed":
+        kind = b"MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8; format=flowed\nContent-Transfer-Encoding: 8bit"
+        return head + b"\n" + kind + b"\n\n" + re.sub(rb"^( |From |>)", rb" \1", body, flags=re.MULTILINE)
+    kind = f"MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: {how}".encode()
+    text = base64.encodebytes(body) if how == "base64" else quopri.encodestring(body)
+    return head + b"\n" + kind + b"\n\n" + text
+
+
+def _behind(case: Case, mail: bytes) -> tuple[bytes, list[Piece]]:
+    """Put a line behind the diff."""
+    token = case.editor.token()
+    return mail.partition(b"\n-- \n")[0] + f"\n{token} behind the diff\n".encode(), [
+        _text_piece("line behind the diff", token)
+    ]
+
+
+def _between(case: Case, mail: bytes) -> tuple[bytes, list[Piece]]:
+    """Put a line above a hunk or a file's diff that isn't the first one."""
+    token = case.editor.token()
+    places = [m.start() for m in re.finditer(rb"^(@@ |diff --git)", mail, re.MULTILINE)][1:]
+    if not places:
+        return mail, []
+    at = case.dice.choice(places)
+    return mail[:at] + f"{token} between\n".encode() + mail[at:], [_text_piece("line between hunks", token)]
+
+
+def _notes(case: Case, mail: bytes) -> tuple[bytes, list[Piece]]:
+    """Put notes below the separator of the message."""
+    token = case.editor.token()
+    if b"\n---\n" not in mail:
+        return mail, []
+    return mail.replace(b"\n---\n", f"\n---\n{token} since v1\n\n".encode(), 1), [_text_piece("notes", token)]
+
+
+def _text_piece(kind: str, token: str) -> Piece:
+    """Return a piece of text that belongs to a message, or is named."""
+    return Piece(kind, token, lambda v: any(token in c.message for c in v.commits))
+
+
+HAND_CHANGES = (_behind, _between, _notes)
+
+
+def _changed(case: Case, change: Callable[..., object], text: bytes) -> tuple[bytes, list[Piece]]:
+    if change in HAND_CHANGES:
+        return change(case, text)  # type: ignore[return-value]
+    return change(case.dice, text), []  # type: ignore[return-value]
+
+
+def _name_of(change: Callable[..., object]) -> str:
+    inner = [c.cell_contents for c in getattr(change, "__closure__", None) or ()]
+    return getattr(inner[0] if inner else change, "__name__", "change")
+
+
+def _write_series(
+    case: Case, place: Path, patches: list[tuple[bytes, bytes, Message, list[Piece]]]
+) -> tuple[list[bytes], list[list[Piece]]]:
+    """Write a quilt folder: options, comments, mails and plain diffs, and a patch that no line lists."""
+    dice, lines, wanted = case.dice, [], []
+    for number, (mail, diff, said, pieces) in enumerate(patches):
+        name = f"{case.editor.token()}-{number}.patch"
+        text, option = (mail, "") if dice.random() < 0.5 else (diff, dice.choice(["", " -p1"]))
+        wanted.append([*pieces, *(said.pieces if text is mail else [])])
+        (place / name).write_bytes(text)
+        if dice.random() < 0.3:
+            lines.append(f"# {case.editor.token()}")
+        lines.append(f"{name}{option}")
+    if dice.random() < 0.2:
+        token = case.editor.token()
+        (place / f"{token}.patch").write_text(f"--- a/t0.txt\n+++ b/t0.txt\n@@ -1 +1,2 @@\n t0 line 1\n+{token}\n")
+        case.hand([Piece("patch that the series doesn't list", token, has_text("t0.txt", token))], "stack")
+        case.notes.append("unlisted")
+    (place / "series").write_text("\n".join(lines) + "\n")
+    return [], wanted
+
+
 VERBS: dict[str, Callable[[Case], None]] = {
+    "import": case_import,
     "new": case_new,
     "export": case_export,
     "export --amend": case_amend,

@@ -21,7 +21,9 @@ BINARY = bytes(range(256)) * 4
 def base_files() -> dict[str, bytes]:
     """Return the files of the upstream that all cases start from."""
     files = {f"t{n}.txt": b"".join(b"t%d line %d\n" % (n, k) for k in range(1, 65)) for n in range(6)}
-    files |= {name: b"".join(b"%s line %d\n" % (name[:1].encode(), k) for k in range(1, 65)) for name in ("a.txt", "b.txt")}
+    files |= {
+        name: b"".join(b"%s line %d\n" % (name[:1].encode(), k) for k in range(1, 65)) for name in ("a.txt", "b.txt")
+    }
     files |= {f"gone{n}.txt": b"gone%d line\n" % n * 5 for n in range(6)}
     files |= {f"old{n}.txt": b"".join(b"old%d line %d\n" % (n, k) for k in range(1, 21)) for n in range(6)}
     files |= {f"tool{n}.sh": b"#!/bin/sh\necho tool%d\n" % n for n in range(6)}
@@ -224,7 +226,11 @@ class Editor:
             full.chmod(0o755)
         mode = b"new file mode 100755" if kind == "exec" else b"new file mode"
         check = is_kind(path, kind)
-        return [Piece(f"new {'executable' if kind == 'exec' else 'file'}", path, check, (token, path), (token.encode(), mode))]
+        return [
+            Piece(
+                f"new {'executable' if kind == 'exec' else 'file'}", path, check, (token, path), (token.encode(), mode)
+            )
+        ]
 
     def _new_file(self, root: Path) -> list[Piece]:
         token, last = self.token(), self.token()
@@ -232,12 +238,18 @@ class Editor:
         path = f"{folder}{token}.txt"
         data = f"{token} first\nsecond\n{last} last" + self.dice.choice(["\n", "\n", ""])
         whole = self._new(root, "file", path, data.encode(), token)
-        return [*whole, *(Piece("added line", t, has_text(path, t), (t, path), (f"+{t}".encode(),)) for t in (token, last))]
+        return [
+            *whole,
+            *(Piece("added line", t, has_text(path, t), (t, path), (f"+{t}".encode(),)) for t in (token, last)),
+        ]
 
     def _new_empty(self, root: Path) -> list[Piece]:
         token = self.token()
         path = f"{self.dice.choice(['', 'empty/'])}{token}.txt"
-        return [Piece("new empty file", path, has_data(path, b""), (path,), p.marks) for p in self._new(root, "file", path, b"", token)]
+        return [
+            Piece("new empty file", path, has_data(path, b""), (path,), p.marks)
+            for p in self._new(root, "file", path, b"", token)
+        ]
 
     def _new_executable(self, root: Path) -> list[Piece]:
         token = self.token()
@@ -272,7 +284,12 @@ class Editor:
         (root / to).parent.mkdir(exist_ok=True)
         (root / path).rename(root / to)
         found = [
-            Piece("renamed file", f"{path} to {to}", lambda v: v.get(path) is None and has_text(to, "line 20")(v), (to, token)),
+            Piece(
+                "renamed file",
+                f"{path} to {to}",
+                lambda v: v.get(path) is None and has_text(to, "line 20")(v),
+                (to, token),
+            ),
         ]
         if self.dice.random() < 0.5:
             line = self.token()
