@@ -29,6 +29,8 @@ from patchq.system import runner
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 #: Dropped lines whose commits are looked for: each is a search through history.
 _MOST_ASKED = 10
+#: Characters of a line that git is given to search for.
+_MOST_TEXT = 1000
 #: The names of checks that other modules ask for.
 SETTLED, APPLIES, UPSTREAM_LINES = "settled", "applies", "upstream lines"
 
@@ -77,6 +79,8 @@ def commits_of(project: Project, progress: Progress, lines: Sequence[DroppedLine
         if history is None or not old or not new:
             return found
         for line in lines[:_MOST_ASKED]:
+            if "\0" in line.text or len(line.text) > _MOST_TEXT:
+                continue  # of a binary file: no argument of a command can hold it
             argv = (
                 "log",
                 "-1",
