@@ -29,6 +29,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "scenarios"), str
 import pytest  # noqa: E402
 from click.testing import Result  # noqa: E402
 
+import conserving_builds  # noqa: E402
 from conftest import new_project, seal  # noqa: E402
 from kit import Patchq, commit_files, git, release  # noqa: E402
 from pieces import (  # noqa: E402
@@ -240,8 +241,14 @@ class Case:
             return None
         return folder_view(tree, git(tree, "rev-list", "--max-parents=0", "HEAD").splitlines()[-1])
 
+    @cached_property
+    def _wheel(self) -> tuple[View, str]:
+        return conserving_builds.wheel_views(self)
+
     def views(self, where: str) -> list[View | None]:
         """Return the views in which a piece must be."""
+        if where == "wheel":
+            return [self._wheel[0]]
         if where == "any":
             return [View(lambda _: None)]
         chosen = {
@@ -262,7 +269,7 @@ class Case:
             held = [view is not None and piece.holds(view) for view in self.views(where)]
             if any(held) if where == "either" else all(held):
                 state = "taken"
-            elif self._named(piece):
+            elif self._named(piece) or (where == "wheel" and self._is_in_the_bill(piece)):
                 state = "named"
             else:
                 state = "unaccounted"
@@ -275,17 +282,30 @@ class Case:
 
     def _named(self, piece: Piece) -> bool:
         """Return whether the output names a piece, and the place that it names has the piece."""
+        if self._left(piece):
+            return True
         if not any(name in self.output for name in piece.names):
             return False
         for name in dict.fromkeys(re.findall(r"\b[0-9a-f]{12,40}\b", self.output)):
             if piece.holds(commit_view(self.patchq.layout.store, name)):
                 return True
-        return any(
-            piece.token.encode() in path.read_bytes() and piece.token in self.output
-            for top in self.inputs
-            for path in ([top] if top.is_file() else top.rglob("*"))
-            if path.is_file() and ".git" not in path.parts
-        )
+        return any(piece.token.encode() in path.read_bytes() and piece.token in self.output for path in self._files())
+
+    def _left(self, piece: Piece) -> bool:
+        """Return whether the output names the file or mail of a piece as left, and the file still has the piece."""
+        lines = [line for line in self.output.splitlines() if " was left: " in line]
+        files = [path for path in self._files() if all(mark in path.read_bytes() for mark in piece.marks)]
+        return any(str(path) in line or "standard input" in line for path in files for line in lines)
+
+    def _files(self) -> list[Path]:
+        found = [p for top in self.inputs for p in ([top] if top.is_file() else sorted(top.rglob("*")))]
+        return [path for path in found if path.is_file() and ".git" not in path.parts]
+
+    def _is_in_the_bill(self, piece: Piece) -> bool:
+        """Return whether a piece is no part of the wheel by its place, and is in the bill of materials or named."""
+        if piece.kind.startswith("file outside"):
+            return piece.token in self._wheel[1] or any(name in self.output for name in piece.names)
+        return any(name in self.output for name in piece.names) and piece.holds(conserving_builds.source_view(self))
 
     @property
     def lost(self) -> list[Piece]:
@@ -950,6 +970,7 @@ VERBS: dict[str, Callable[[Case], None]] = {
     "undo": case_undo,
     "rebase --continue": case_continue,
     "resolve": case_continue,
+    "build": conserving_builds.case_build,
 }
 
 
