@@ -10,6 +10,7 @@ from patchq.adopt.folders import origin_of, places
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.headers import settle
 from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
+from patchq.adopt.leftovers import name_leftovers
 from patchq.adopt.limits import MOST_ALL, read_stream, too_large
 from patchq.adopt.mails import read_data
 from patchq.adopt.monkey import from_monkey_patches, replacements
@@ -199,7 +200,9 @@ def _is_piped(path: Path) -> bool:
 def _of(found: Sequence[Found], folder: str, reading: Reading, origin: str) -> list[Found]:
     folder = "/".join(part for part in (reading.folder.strip("/"), folder.strip("/")) if part)
     return [
-        replace(f, folder=folder, origin=origin, strip=f.strip if reading.strip is None else reading.strip)
+        replace(
+            name_leftovers(f), folder=folder, origin=origin, strip=f.strip if reading.strip is None else reading.strip
+        )
         for f in found
     ]
 
