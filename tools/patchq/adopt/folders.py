@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from patchq.adopt.limits import MOST, MOST_ALL, read_edited, read_list, too_large
@@ -25,7 +25,10 @@ _NUMBERED = re.compile(r"\d+[-_.]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file that is to be read, its bytes or where it lies, and how its tool applies it."""
+    """A file that is to be read, its bytes or where it lies, and how its tool applies it.
+
+    :ivar unlisted: the list of its folder doesn't name it, so it is no patch of the stack.
+    """
 
     data: bytes | Path
     where: str
@@ -33,6 +36,7 @@ class Place:
     strip: int = 1
     folder: str = ""
     origin: str = ""
+    unlisted: str = ""
 
     def read(self) -> bytes:
         """Its bytes.
@@ -77,10 +81,12 @@ def _in_folder(folder: Path) -> list[Place]:
         if (folder / inner / "series").is_file() or (inner == "patches" and _is_openwrt(folder)):
             return _in_folder(folder / inner)
     if (folder / "series").exists():
-        return _series(folder, read_list(folder / "series"))
+        found = _series(folder, read_list(folder / "series"))
+        return [*found, *_unlisted(folder, "series", found)]
     if (folder / ".patches").exists():
         names = [line.strip() for line in read_list(folder / ".patches").splitlines()]
-        return [_place(_inside(folder, ".patches", name)) for name in names if name and not name.startswith("#")]
+        found = [_place(_inside(folder, ".patches", name)) for name in names if name and not name.startswith("#")]
+        return [*found, *_unlisted(folder, ".patches", found)]
     if (folder / "config.json").is_file():
         raise UserError(
             f"{folder} has patches for several projects: {', '.join(_electron_folders(folder))}", hint="name one folder"
@@ -128,6 +134,13 @@ def _series(folder: Path, text: str) -> list[Place]:
     return found
 
 
+def _unlisted(folder: Path, listed_in: str, found: Sequence[Place]) -> list[Place]:
+    """Return the patches of a folder that its list doesn't name."""
+    listed = {place.data.resolve() for place in found if isinstance(place.data, Path)}
+    files = sorted(p for p in folder.iterdir() if _PATCH.match(p.name) and p.is_file() and p.resolve() not in listed)
+    return [replace(_place(path), unlisted=listed_in) for path in files]
+
+
 def _inside(folder: Path, listed_in: str, name: str) -> Path:
     file = folder / name
     if folder.resolve() not in file.resolve().parents:
@@ -173,4 +186,9 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[Place]:
         where = f"{path}: debian/patches/{words[0]}"
         origin = f"{path.name}: debian/patches/{words[0]}"
         found.append(Place(files[words[0]], where, slug(PurePosixPath(words[0]).name), strip, "", origin))
+    listed = {place.where for place in found}
+    for name in sorted(files):
+        where = f"{path}: debian/patches/{name}"
+        if _PATCH.match(name) and where not in listed:
+            found.append(Place(files[name], where, slug(PurePosixPath(name).name), unlisted="series"))
     return found

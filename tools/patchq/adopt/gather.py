@@ -177,6 +177,10 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | Non
             found += _of(read_data(data, str(path), "patch", 1), "", reading, "")
             continue
         for place in places(path):
+            if place.unlisted:
+                said = f"{place.where} is not listed in {place.unlisted}: left out"
+                found.append(Found(place.name, place.where, None, "", said=(said,), left_out=True))
+                continue
             try:
                 data = place.read()
                 left -= len(data)
