@@ -198,7 +198,11 @@ class Fitter:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.store.run("read-tree", self.tree, env=env)
             done = self.store.ask("apply", "--cached", "--whitespace=nowarn", *options, "-", data=diff, env=env)
-            if done.returncode or self.store.run("ls-files", "--unmerged", env=env):
+            if (
+                done.returncode
+                or b"error: corrupt binary patch" in done.stderr
+                or self.store.run("ls-files", "--unmerged", env=env)
+            ):
                 return None, done.stderr.decode("utf-8", "replace").strip()
             return TreeId(self.store.run("write-tree", env=env).decode().strip()), ""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from patchq.git.objects import Objects, TreeEntry
 from patchq.names import BlobId, CommitId
+from patchq.system.runner import CommandError
 
 _DIFF_CONFIG = (
     "diff.renames=true",
@@ -45,6 +46,7 @@ class MovedHunk:
     lines: int
 
 
+_CORRUPT = re.compile(r"^error: corrupt binary patch.*$|^error: unrecognized binary patch.*$", re.MULTILINE)
 _CHECKING = re.compile(r"Checking patch (.*)\.\.\.")
 _MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.")
 
@@ -170,7 +172,11 @@ class Diffs(Objects):
             data=patch, env={"GIT_INDEX_FILE": str(index)}, config=("core.attributesFile=/dev/null",), ok_codes=(0,),
         )  # fmt: skip
         found, path = [], ""
-        for line in done.stderr.decode("utf-8", "replace").splitlines():
+        said = done.stderr.decode("utf-8", "replace")
+        if damaged := _CORRUPT.search(said):
+            # git stops reading at a damaged binary patch, applies what stands above it, and exits with 0.
+            raise CommandError(["git", "apply"], done.returncode, b"", damaged[0].encode())
+        for line in said.splitlines():
             if match := _CHECKING.fullmatch(line):
                 path = match[1]
             elif match := _MOVED.fullmatch(line):
