@@ -192,7 +192,10 @@ def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: 
     }
     # A resolution that records nothing is an operation, too: `undo` comes back to it.
     files[_last_resolution(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
-    note = stops.put_aside(project, stop_worktree(project, progress), taken)
+    worktree = stop_worktree(project, progress)
+    note = "; ".join(
+        filter(None, [stops.put_aside(project, worktree, taken), stops.keep_commits(project, progress, worktree)])
+    )
     if note:
         project.say(f"{stop.patch}: {note}")
     project.journal.perform(Change("rebase", f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files))
@@ -478,6 +481,8 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
 
 def _clean_up(project: Project, progress: Progress) -> None:
     worktree = stop_worktree(project, progress)
+    if said := stops.keep_ignored(project, worktree):
+        project.say(f"{progress.upstream}: {said}")
     worktree.remove(force=True)
     branch = branch_of(worktree.upstream)
     now = project.store.ref_or_none(branch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -36,9 +37,12 @@ from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.sources.pins import Base, Fetcher
+from patchq.system import fsio
 
 RESOLVED = "resolved"
 #: What is said of a path that is as it was parked, without markers.
+_CACHE = re.compile(rb"(?:^|/)(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache)/")
+_MOST_NAMED = 20
 UNDECIDED = "one side changed it, the other removed it or has its own"
 
 #: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
@@ -357,6 +361,43 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
             path = os.fsdecode(change.path)
             worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
     return f"left out, as no part of the patch: {', '.join(taken.left_out)}; kept as the commit {kept}"
+
+
+def keep_commits(project: Project, progress: Progress, worktree: Worktree) -> str:
+    """Keep the commits that the user made in the worktree of a stop; return what to say of them.
+
+    Their files are part of the resolution, but the patch keeps its own message.
+    """
+    head = worktree.head()
+    if head is None or head == progress.tip:
+        return ""
+    project.store.run("update-ref", f"{KEPT}{head}", head)
+    return f"your commits' messages are left out, as the patch keeps its own; kept as the commit {head}"
+
+
+def keep_ignored(project: Project, worktree: Worktree) -> str:
+    """Keep the ignored files of a worktree that is about to go as a commit; return what to say of them.
+
+    Caches that Python and pytest write are not kept.
+    """
+    store, head = project.store, worktree.head()
+    if head is None:
+        return ""
+    listed = worktree.git.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split(b"\0")[:-1]
+    paths = [p for p in listed if not _CACHE.search(p) and p.rstrip(b"/") not in worktree.nested]
+    if not paths:
+        return ""
+    with fsio.temporary_folder() as folder:
+        env = {"GIT_INDEX_FILE": str(folder / "index")}
+        worktree.git.run("read-tree", head, env=env)
+        worktree.git.run("update-index", "--add", "-z", "--stdin", data=b"\0".join(paths) + b"\0", env=env)
+        tree = TreeId(worktree.git.run("write-tree", env=env).decode().strip())
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    kept = store.commit_tree(tree, [head], nobody, "Ignored files of a worktree\n")
+    store.run("update-ref", f"{KEPT}{kept}", kept)
+    names = ", ".join(show_path(path) for path in paths[:_MOST_NAMED])
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return f"the worktree is removed; its ignored files are kept as the commit {kept}: {names}{more}"
 
 
 def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, taken: Taken, how: str) -> Step:
