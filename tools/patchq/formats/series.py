@@ -53,13 +53,19 @@ class Series:
     lines: tuple[str, ...] = ()
 
     def with_names(self, names: Sequence[str]) -> Series:
-        """The same file with another order; a comment stays above the patch that it stood above."""
+        """Return the same file with another order.
+
+        A comment stays above the patch that it stood above. The comments of a patch that goes stay in their place.
+        """
         above: dict[str, list[str]] = {}
         pending: list[str] = []
+        kept = set(names)
         for line in self.lines:
             name = _name_of(line)
             if name is None:
                 pending.append(line)
+            elif name not in kept:
+                pending += [f"#{line.split('#', 1)[1]}"] if "#" in line else []
             else:
                 above[name] = [*pending, line]
                 pending = []
