@@ -12,6 +12,7 @@ from patchq.build.contents import WheelInfo, inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError, ConflictError
+from patchq.formats.diff import REGULAR
 from patchq.formats.lock import BuildConfig, Pin
 from patchq.git.replay import leave_out
 from patchq.names import show_path
@@ -58,9 +59,20 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     target = job.dist / wheel.wheel_name(source.name, version)
     wheel.overlay(source, target, version, job.siblings(item), files, gone)
     notes = [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
+    if modes := [name for name in _changed_modes(job, item) if name in files]:
+        notes.append(f"an overlay keeps upstream's file modes; not part of the wheel: the mode of {', '.join(modes)}")
     if left_out:
         notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
     return Made(target, tuple(notes), left_out)
+
+
+def _changed_modes(job: Job, item: Applied) -> list[str]:
+    """Return the files that the stack makes executable or no longer executable."""
+    return [
+        show_path(change.path)
+        for change in job.project.store.changes(item.state.base, item.state.tip)
+        if change.new and change.new.mode != (change.old.mode if change.old else REGULAR)
+    ]
 
 
 def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
