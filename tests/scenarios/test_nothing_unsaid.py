@@ -1,0 +1,143 @@
+"""What a verb doesn't take is named: text around a diff, unlisted patches, ignored files, comments, modes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kit import Patchq, commit_files, edit, git, numbered, release, with_lines
+
+
+@pytest.fixture
+def mail(upstream: Path) -> bytes:
+    """A mail that changes two files; the second has a mode change as well."""
+    text = numbered(40).replace(b"line 8\n", b"line eight\n").replace(b"line 33\n", b"line thirty\n")
+    git(upstream, "checkout", "-q", "v1")
+    (upstream / "pkg" / "mod.py").chmod(0o755)
+    commit_files(upstream, {"b.txt": text}, "Spell eight\n\nWhy.")
+    return (git(upstream, "format-patch", "-1", "--stdout") + "\n").encode()
+
+
+def names(patchq: Patchq) -> list[str]:
+    return [line.split()[0] for line in patchq.ok("list").splitlines() if line.startswith("  ")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"\n---\n", b"\n---\nChanged since v1.\n\n"),
+        (b"\n-- \n", b"\nChanged since v1.\n\n-- \n"),
+        (b"\n-- \n", b"\n-- \nChanged since v1.\n"),
+    ],
+)
+def test_text_around_a_diff_is_named(patchq: Patchq, mail: bytes, tmp_path: Path, old: bytes, new: bytes) -> None:
+    assert old in mail
+    (tmp_path / "m.eml").write_bytes(mail)
+    assert "left out" not in patchq.ok("import", "up", str(tmp_path / "m.eml"))
+    patchq.ok("undo")
+    (tmp_path / "m.eml").write_bytes(mail.replace(old, new, 1))
+    output = patchq.ok("import", "up", str(tmp_path / "m.eml"))
+    assert "m.eml: left out, as no part of its diff: 'Changed since v1.'" in re.sub(r" \(mail 1\)", "", output)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"\n@@ -30", b"\n> @@ -30"),
+        (b"\nold mode 100644\nnew mode 100755\n", b"\nold mode\n 100644\nnew mode\n 100755\n"),
+        (b"\ndiff --git a/pkg", b"\n diff --git a/pkg"),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True], ids=["mail", "diff"])
+def test_a_damaged_part_of_a_diff_is_refused(
+    patchq: Patchq, mail: bytes, tmp_path: Path, old: bytes, new: bytes, plain: bool
+) -> None:
+    assert old in mail
+    text = mail.replace(old, new, 1)
+    (tmp_path / "m.eml").write_bytes(text[text.index(b"diff --git") :] if plain else text)
+    output = patchq.run("import", "up", str(tmp_path / "m.eml"), "--author", "me")
+    assert output.exit_code in (1, 3)
+    assert "m.eml" in output.output
+    assert not patchq.patch_file("m").exists()
+
+
+def test_a_damaged_binary_patch_is_refused(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
+    """git stops reading there, applies what stands above it, and exits with 0."""
+    commit_files(upstream, {"a.txt": with_lines({8: b"eight\n"}), "x.bin": bytes(range(256)) * 4}, "One")
+    commit_files(upstream, {"a.txt": with_lines({9: b"nine\n"}), "x.bin": bytes(range(256)) * 4 + b"x"}, "Two")
+    box = git(upstream, "format-patch", "-2", "--stdout", "--binary") + "\n"
+    (tmp_path / "box").write_text(box)
+    patchq.ok("import", "up", str(tmp_path / "box"))
+    patchq.ok("undo")
+    head, _, rest = box.rpartition("\n\ndelta ")
+    assert rest
+    (tmp_path / "box").write_text(f"{head}\n  \ndelta {rest}")
+    assert "corrupt binary patch" in patchq.fails(1, "import", "up", str(tmp_path / "box"))
+
+
+@pytest.mark.parametrize("name", ["series", ".patches"])
+def test_an_unlisted_patch_is_named(patchq: Patchq, mail: bytes, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "patches"
+    folder.mkdir()
+    (folder / "one.patch").write_bytes(mail)
+    (folder / "other.patch").write_bytes(mail)
+    (folder / name).write_text("one.patch\n# other.patch\n")
+    output = patchq.ok("import", "up", str(folder))
+    assert f"other.patch is not listed in {name}: left out" in output
+    assert patchq.patch_file("one").exists()
+    assert not patchq.patch_file("other").exists()
+
+
+def test_a_comment_outlives_its_patch(stack: Patchq) -> None:
+    path = stack.layout.stack("up", "v1") / "series"
+    path.write_text("# attention\nfirst.patch # keep an eye on it\n# moe\nsecond.patch\nthird.patch\n")
+    stack.ok("drop", "first")
+    assert path.read_text() == "# attention\n# keep an eye on it\n# moe\nsecond.patch\nthird.patch\n"
+
+
+@pytest.fixture
+def stopped(stack: Patchq, upstream: Path) -> Path:
+    """The worktree of a rebase that has stopped and is resolved."""
+    release(upstream, "v2", {"a.txt": with_lines({5: b"otherwise\n"}), ".gitignore": b"*.log\n"})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    folder = stack.layout.tree("up@v2")
+    (folder / "a.txt").write_bytes(with_lines({5: b"otherwise, changed\n"}))
+    return folder
+
+
+@pytest.mark.parametrize("verb", [("rebase", "up", "--continue"), ("resolve", "up"), ("rebase", "up", "--abort")])
+def test_ignored_files_of_a_conflict_are_kept(stack: Patchq, stopped: Path, verb: tuple[str, ...]) -> None:
+    (stopped / "notes.log").write_text("precious\n")
+    (stopped / "pkg" / "__pycache__").mkdir()
+    (stopped / "pkg" / "__pycache__" / "x.log").write_text("a cache\n")
+    output = stack.ok(*verb)
+    kept = output.partition("ignored files are kept as the commit ")[2].split(":")[0]
+    assert git(stack.layout.store, "show", f"{kept}:notes.log") == "precious"
+    assert "__pycache__" not in output
+    assert not stopped.exists()
+
+
+def test_a_commit_in_a_conflict_is_named(stack: Patchq, stopped: Path) -> None:
+    git(stopped, "commit", "-qam", "Resolve it\n\nBecause of this.")
+    head = git(stopped, "rev-parse", "HEAD")
+    output = stack.ok("rebase", "up", "--continue")
+    assert f"your commits' messages are left out, as the patch keeps its own; kept as the commit {head}" in output
+    assert head in git(stack.layout.store, "for-each-ref")
+
+
+def test_a_binary_file_of_upstreams_is_dropped_by_name(empty: Patchq, upstream: Path) -> None:
+    """git can't be asked for the commit of a line with a NUL byte."""
+    commit_files(upstream, {"x.bin": b"\0base\n"}, "Binary")
+    git(upstream, "tag", "-f", "v1")
+    empty.ok("pin", "up", "--url", str(upstream), "--ref", "v1")
+    empty.ok("apply")
+    (empty.tree() / "x.bin").write_bytes(b"\0ours\n")
+    edit(empty.tree() / "a.txt", 5)
+    empty.ok("new", "up", "fix", "-m", "Fix\n\nWhy.")
+    release(upstream, "v2", {"x.bin": b"\0theirs\n"})
+    empty.fails(3, "rebase", "up", "--onto", "v2")
+    (empty.layout.tree("up@v2") / "x.bin").write_bytes(b"\0both\n")
+    assert "x.bin:1" in empty.fails(1, "rebase", "up", "--continue")
+    empty.ok("rebase", "up", "--continue", "--drop-upstream-line", "x.bin")
