@@ -33,7 +33,18 @@ import conserving_builds  # noqa: E402
 from conftest import new_project, seal  # noqa: E402
 from kit import Patchq, commit_files, git, release  # noqa: E402
 from pieces import (  # noqa: E402
-    TRACKED, UNTRACKED, Editor, Message, Piece, View, base_files, commit, commit_view, folder_view, has_text, message,
+    TRACKED,
+    UNTRACKED,
+    Editor,
+    Message,
+    Piece,
+    View,
+    base_files,
+    commit,
+    commit_view,
+    folder_view,
+    has_text,
+    message,
 )  # fmt: skip
 
 STATES = ("taken", "refused", "named", "unaccounted")
@@ -64,6 +75,7 @@ class World:
                 file = patchq.tree() / path
                 file.write_bytes(file.read_bytes().replace(old, new))
             patchq.ok("new", "up", name, "-m", f"Change {name}\n\nBecause of {name}.", "--topic", "test")
+        shutil.rmtree(patchq.layout.private / "journal")
         self.save("stack")
         self._stops()
         self.extra: dict[str, object] = {}
@@ -587,6 +599,7 @@ def case_drop(case: Case) -> None:
     common(case, disk=0.2)
     _some_edits(case)
     case.words += [name, "worktree"]
+    case.pieces = [(p, w) for p, w in case.pieces if not (p.kind.startswith("colleague") and name in p.names)]
     path = case.patchq.patch_file(name)
     data = path.read_bytes() if path.exists() else b""
     case.run("drop", name, *(["--why", "Not needed"] if dice.random() < 0.5 else []))
@@ -716,7 +729,7 @@ def case_continue(case: Case) -> None:
         what = dice.choice(["orig", "unrelated", "untracked", "many", "staged", "include", "own", "ignored", "commit"])
         case.notes.append(what)
         if what == "orig":
-            path, word = "a.txt.orig", editor.token()
+            path, word = f"a.txt.{editor.token()}.orig", editor.token()
             (folder / path).write_text(f"{word}\n")
             case.hand([Piece("mergetool's file", path, has_text(path, word))], "kept")
         elif what in ("unrelated", "untracked", "many"):
@@ -737,12 +750,13 @@ def case_continue(case: Case) -> None:
         elif what == "ignored":
             path, word = f"{editor.token()}.log", editor.token()
             (folder / path).write_text(f"{word}\n")
-            holds = lambda _, path=path, word=word: _in_file(folder / path, word)  # noqa: E731
-            case.hand([Piece("ignored file", path, holds)], "any")
+            case.hand([_ignored(folder, path, word)], "any")
         elif not from_file and not more:
             said = message(editor)
             git(folder, "add", "-A")
             commit(folder, said)
+            for piece in said.pieces:
+                piece.names = (*piece.names, "commits' messages are left out")
             case.hand([p for p in said.pieces if p.kind in ("body line", "subject")], "stack")
     if dropped:
         case.words += ["a.txt"]
@@ -751,8 +765,14 @@ def case_continue(case: Case) -> None:
     case.run(*verb, *extra)
 
 
-def _in_file(path: Path, word: str) -> bool:
-    return path.exists() and word in path.read_text()
+def _ignored(folder: Path, path: str, word: str) -> Piece:
+    """Return an ignored file of a worktree that may go: it must be there, or in a commit that is named."""
+
+    def holds(view: View) -> bool:
+        full = folder / path
+        return (full.exists() and word in full.read_text()) or has_text(path, word)(view)
+
+    return Piece("ignored file", path, holds)
 
 
 def _decide_the_rest(case: Case, folder: Path) -> None:

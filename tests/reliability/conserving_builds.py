@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -97,14 +96,18 @@ def edit(case: Case, tree: Path, what: str) -> list[Piece]:
         write(path, f'{{"x": "{token}"}}\n'.encode())
         return text("data file", path)
     if what == "gone":
-        (tree / "lib/m3.py").unlink(missing_ok=True)
+        if not (tree / "lib/m3.py").exists():
+            return []
+        (tree / "lib/m3.py").unlink()
         return [Piece("deleted Python file", "lib/m3.py", is_gone("lib/m3.py"), ("lib/m3.py",))]
     if what == "mode":
+        if (tree / "lib/run.sh").stat().st_mode & 0o100:
+            return []
         (tree / "lib/run.sh").chmod(0o755)
         return [Piece("mode change", "lib/run.sh", is_kind("lib/run.sh", "exec"), ("lib/run.sh",))]
     if what == "link":
         path = f"lib/{token}.py"
-        os.symlink("m0.py", tree / path)
+        (tree / path).symlink_to("m0.py")
         return [Piece("symlink", path, lambda v: v.get(path) is not None, (path,))]
     path = {
         "docs": "docs/index.md",

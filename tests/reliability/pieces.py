@@ -94,7 +94,8 @@ def commit_view(store: Path, commit: str) -> View:
         ).stdout
         return File({b"100755": "exec", b"120000": "link"}.get(mode, "file"), data)
 
-    return View(get)
+    done = subprocess.run(["git", "cat-file", "-t", commit], cwd=store, capture_output=True, check=False)
+    return View(get, log(store, f"{commit}^!") if done.stdout == b"commit\n" else [])
 
 
 def members_view(members: Mapping[str, File]) -> View:
