@@ -32,6 +32,10 @@ RESULTS = ROOT / "docs" / "reference" / "reliability.json"
 PAGE = ROOT / "docs" / "reference" / "reliability.md"
 
 
+#: Columns of the conservation suite.
+CONSERVED = ("cases", "pieces", "taken", "refused", "named", "unaccounted")
+
+
 def collect(folder: Path) -> dict[str, list[dict[str, Any]]]:
     """What the tests wrote, by kind, in an order that doesn't depend on who was first; of a test run twice the last."""
     found: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {}
@@ -86,6 +90,12 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     for row in found.get("rebased", []):
         counts = carried.setdefault(("made", "stacks of three that git's rebase finished too"), Counter())
         counts.update(tried=row["same"], landed=row["same"])
+    conserved: dict[str, Counter[str]] = {}
+    for row in found.get("conservation", []):
+        counts = {key: row[key] for key in CONSERVED}
+        conserved.setdefault(row["verb"], Counter()).update(counts)
+        conserved.setdefault("all", Counter()).update(counts)
+    conserved |= {"all": conserved.pop("all")} if conserved else {}
     heads = ("tried", "landed", "moved", "alone")
     merged = [(*which, *(f"{n[key]:,}" for key in heads), 0) for which, n in sorted(carried.items())]
     return {
@@ -101,6 +111,9 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
                 "not as git",
             ),
             merged,
+        ),
+        "conservation": table(
+            ("verb", *CONSERVED), [(verb, *(f"{n[key]:,}" for key in CONSERVED)) for verb, n in conserved.items()]
         ),
         "killed": table(("verb", *faults), killed),
         "fuzz": table(("parser", "seconds", "inputs", "branches reached", "findings left"), fuzzed),
