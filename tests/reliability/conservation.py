@@ -754,7 +754,7 @@ def case_continue(case: Case) -> None:
         elif not from_file and not more:
             said = message(editor)
             git(folder, "add", "-A")
-            commit(folder, said)
+            commit(folder, said, "--allow-empty")
             for piece in said.pieces:
                 piece.names = (*piece.names, "commits' messages are left out")
             case.hand([p for p in said.pieces if p.kind in ("body line", "subject")], "stack")
@@ -1003,12 +1003,13 @@ def run_case(world: World, verb: str, seed: str) -> Case:
 
 @dataclass
 class Figures:
-    """Counts by verb, and the cases with a loss."""
+    """Counts by verb, the cases with a loss, and those that could not be made."""
 
     cases: Counter[str] = field(default_factory=Counter)
     states: dict[str, Counter[str]] = field(default_factory=dict)
     codes: Counter[str] = field(default_factory=Counter)
     losses: list[tuple[str, Case]] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
     def add(self, seed: str, case: Case) -> None:
         """Count a case."""
@@ -1036,7 +1037,11 @@ def run(folder: Path, seed: int, cases: int, verbs: Iterable[str] = ()) -> Figur
     world, figures = World(folder), Figures()
     chosen = list(verbs) or list(VERBS)
     for number in range(cases):
-        figures.add(f"{seed}-{number}", run_case(world, chosen[number % len(chosen)], f"{seed}-{number}"))
+        verb, name = chosen[number % len(chosen)], f"{seed}-{number}"
+        try:
+            figures.add(name, run_case(world, verb, name))
+        except AssertionError as error:
+            figures.broken.append(f"--only {name} --verb '{verb}': the case can't be made: {error}")
     return figures
 
 
@@ -1062,7 +1067,8 @@ def main() -> int:
         print("\n".join(f"{key}: {count}" for key, count in sorted(figures.codes.items())))
     for seed, case in figures.losses:
         print(f"\n--only {seed} --verb '{case.verb}'\n{case.report()}")
-    return int(bool(figures.losses))
+    print("\n".join(figures.broken))
+    return int(bool(figures.losses or figures.broken))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ __all__ = [
     "gather",
     "headers",
     "hosts",
+    "leftovers",
     "limits",
     "mails",
     "monkey",
