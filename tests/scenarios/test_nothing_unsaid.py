@@ -77,6 +77,17 @@ def test_a_damaged_binary_patch_is_refused(patchq: Patchq, upstream: Path, tmp_p
     assert "corrupt binary patch" in patchq.fails(1, "import", "up", str(tmp_path / "box"))
 
 
+def test_apply_refuses_a_damaged_hunk_below_a_quoted_name(stack: Patchq) -> None:
+    """git itself reads such a patch, and would make an empty file of it."""
+    (stack.tree() / "ü.txt").write_text("one\n")
+    stack.ok("new", "up", "quoted", "-m", "Quoted\n\nWhy.")
+    path = stack.patch_file("quoted")
+    text = path.read_bytes()
+    assert b"\n@@ -0,0" in text
+    path.write_bytes(text.replace(b"\n@@ -0,0", b"\n\t@@ -0,0"))
+    assert "quoted.patch" in stack.fails(1, "apply")
+
+
 @pytest.mark.parametrize("name", ["series", ".patches"])
 def test_an_unlisted_patch_is_named(patchq: Patchq, mail: bytes, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "patches"

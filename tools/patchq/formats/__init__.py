@@ -7,6 +7,7 @@ __all__ = [
     "header",
     "jsonlines",
     "ledger",
+    "leftovers",
     "lock",
     "lockedit",
     "manifest",

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from patchq.errors import FormatError
 from patchq.formats.diffheader import read_header
+from patchq.formats.leftovers import leftovers
 from patchq.formats.treepath import check_tree_path, is_for_git
 from patchq.names import show_path
 
@@ -146,6 +147,15 @@ def _refuse_damaged(line: bytes, at: int, where: str) -> None:
             f"{where}: line {at + 1} of its diff is indented or quoted, and git would skip it: {show_path(line[:60])}",
             hint="take away what stands before it, on this line and those of its hunks",
         )
+
+
+def refuse_damaged(diff: bytes, where: str) -> None:
+    """Refuse a diff that only git can read, where git would skip a part of it.
+
+    :raises FormatError: for a line of a diff, outside of hunks, that is indented or quoted.
+    """
+    for number, line in leftovers(diff):
+        _refuse_damaged(line, number - 1, where)
 
 
 _BINARY = "a binary patch"

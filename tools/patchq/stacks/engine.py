@@ -16,7 +16,7 @@ from typing import IO
 
 from patchq.errors import Conflict, ConflictError, FormatError, PatchqError
 from patchq.formats import diff, treepath
-from patchq.formats.diff import FilePatch, Hunk, Mismatch, Unsupported
+from patchq.formats.diff import FilePatch, Hunk, Mismatch, Unsupported, refuse_damaged
 from patchq.formats.header import Header
 from patchq.git.command import MEND
 from patchq.git.diffs import MovedHunk
@@ -153,6 +153,7 @@ class Engine:
 
     def _by_git(self, onto: CommitId, patch: Incoming, why: Unsupported) -> AppliedPatch:
         """One patch by ``git apply``, whatever it holds; but where git would guess, it isn't asked."""
+        refuse_damaged(patch.diff, patch.where)
         offsets = self._rehearse(onto, patch, why)
         with fsio.temporary_folder() as folder:
             index = folder / "index"
