@@ -744,6 +744,8 @@ def case_continue(case: Case) -> None:
             case.hand(found, "stack")
             extra += ["--include", found[0].names[-1]]
         elif what == "own":
+            if "own" in case.notes[:-1]:
+                continue
             path, word = folder / "b.txt", editor.token()
             path.write_bytes(path.read_bytes().replace(b"b line 58\n", f"{word}\n".encode()))
             case.hand([Piece("edit of the patch's file", word, has_text("b.txt", word), (word, "b.txt"))], "stack")

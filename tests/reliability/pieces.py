@@ -95,7 +95,7 @@ def commit_view(store: Path, commit: str) -> View:
         return File({b"100755": "exec", b"120000": "link"}.get(mode, "file"), data)
 
     done = subprocess.run(["git", "cat-file", "-t", commit], cwd=store, capture_output=True, check=False)
-    return View(get, log(store, f"{commit}^!") if done.stdout == b"commit\n" else [])
+    return View(get, log(store, f"{commit}~2..{commit}") if done.stdout == b"commit\n" else [])
 
 
 def members_view(members: Mapping[str, File]) -> View:
@@ -373,7 +373,7 @@ def message(editor: Editor) -> Message:
         Piece("subject", subject, lambda v: any(subject in c.message.split("\n")[0] for c in v.commits)),
         Piece("body line", line, lambda v: any(f"Because of {line}." in c.message for c in v.commits)),
         Piece("body line", second, lambda v: any(f"{second}: or not." in c.message for c in v.commits)),
-        Piece("author", name, lambda v: any(c.name == author for c in v.commits)),
+        Piece("author", name, lambda v: any(c.name.split() == author.split() for c in v.commits)),
         Piece("date", str(when), lambda v: any(c.when == when for c in v.commits), marks=(b"Date: ",)),
     ]
     if dice.random() < 0.7:
