@@ -72,9 +72,9 @@ def folder_view(root: Path, base: str = "") -> View:
     return View(get, log(root, f"{base}..HEAD") if base else [])
 
 
-def log(folder: Path, spec: str) -> list[Commit]:
+def log(folder: Path, *spec: str) -> list[Commit]:
     """Return the commits of a range."""
-    text = git(folder, "log", "-z", "--format=%an%x01%ae%x01%at%x01%B", spec)
+    text = git(folder, "log", "-z", "--format=%an%x01%ae%x01%at%x01%B", *spec)
     rows = [row.split("\x01", 3) for row in text.split("\0") if row]
     return [Commit(name.strip(), email, int(when), message) for name, email, when, message in rows]
 
@@ -95,7 +95,7 @@ def commit_view(store: Path, commit: str) -> View:
         return File({b"100755": "exec", b"120000": "link"}.get(mode, "file"), data)
 
     done = subprocess.run(["git", "cat-file", "-t", commit], cwd=store, capture_output=True, check=False)
-    return View(get, log(store, f"{commit}~2..{commit}") if done.stdout == b"commit\n" else [])
+    return View(get, log(store, "-2", commit) if done.stdout == b"commit\n" else [])
 
 
 def members_view(members: Mapping[str, File]) -> View:
