@@ -77,6 +77,18 @@ def test_a_damaged_binary_patch_is_refused(patchq: Patchq, upstream: Path, tmp_p
     assert "corrupt binary patch" in patchq.fails(1, "import", "up", str(tmp_path / "box"))
 
 
+def test_a_symlink_that_was_cut_short_is_refused(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
+    patchq.ok("apply")
+    (upstream / "b.txt").unlink()
+    (upstream / "b.txt").symlink_to("a.txt")
+    git(upstream, "commit", "-qam", "Link it")
+    mail = git(upstream, "format-patch", "-1", "--stdout")
+    (tmp_path / "m.eml").write_text(mail[: mail.index("--- /dev/null\n+++ b/b.txt")])
+    before = patchq.snapshot()
+    assert "b.txt is a symlink without a target" in patchq.fails(1, "import", "up", str(tmp_path / "m.eml"))
+    assert patchq.snapshot() == before
+
+
 def test_apply_refuses_a_damaged_hunk_below_a_quoted_name(stack: Patchq) -> None:
     """git itself reads such a patch, and would make an empty file of it."""
     (stack.tree() / "ü.txt").write_text("one\n")

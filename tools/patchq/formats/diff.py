@@ -118,6 +118,11 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
             raise Unsupported(f"the header in line {at + 1} is not as git writes it")
         about, at = header
         file = FilePatch(about.old_path, about.new_path, about.old_mode, about.new_mode, about.copy, about.binary)
+        if file.new_mode == SYMLINK and file.old_path is None and not about.hunks and not file.binary:
+            raise FormatError(
+                f"{where}: {show_path(file.path)} is a symlink without a target, which can't be written out",
+                hint="put back its hunk; was the file cut short?",
+            )
         only_git = only_git or _for_git(file, paths)
         for path in file.paths:
             paths.add(check_tree_path(path, where))
