@@ -565,7 +565,14 @@ def case_apply(case: Case) -> None:
             said = message(case.editor)
             commit(case.patchq.tree(), said, "--allow-empty")
             case.hand(said.pieces, "commits")
-    case.run("apply", *(["--to", dice.choice(list(STACK))] if what == "edits" and dice.random() < 0.3 else []))
+    to = ["--to", dice.choice(list(STACK))] if what == "edits" and dice.random() < 0.3 else []
+    if to:  # what comes after it is in the stack, not in the worktree
+        case.pieces = [
+            (p, {"both": "stack"}.get(w, w))
+            for p, w in case.pieces
+            if (p.kind, w) != ("patch of the stack", "worktree")
+        ]
+    case.run("apply", *to)
 
 
 def SAFE_CHANGES(module: object) -> list[Callable[[random.Random, bytes], bytes]]:

@@ -274,7 +274,7 @@ class Editor:
         if not path:
             return []
         (root / path).unlink()
-        return [Piece("deleted file", path, is_gone(path), (path,), (path.encode(), b"deleted file mode"))]
+        return [Piece("deleted file", path, is_gone(path), (path,), (b"a/" + path.encode(), b"deleted file mode"))]
 
     def _rename(self, root: Path) -> list[Piece]:
         path = self._free([f"old{n}.txt" for n in range(6)])
@@ -296,7 +296,7 @@ class Editor:
             line = self.token()
             self._replace(root / to, f"{path[:4]} line 9", f"{line} in a renamed file\n")
             found.append(Piece("added line", line, has_text(to, line), (line, to)))
-        found[0].marks = (token.encode(),)
+        found[0].marks = (f"rename from {path}".encode(),)
         return found
 
     def _mode(self, root: Path) -> list[Piece]:
@@ -304,7 +304,7 @@ class Editor:
         if not path:
             return []
         (root / path).chmod(0o755)
-        return [Piece("mode change", path, is_kind(path, "exec"), (path,), (path.encode(), b"new mode 100755"))]
+        return [Piece("mode change", path, is_kind(path, "exec"), (path,), (b"a/" + path.encode(), b"new mode 100755"))]
 
     def _binary(self, root: Path) -> list[Piece]:
         path = self._free([f"data{n}.bin" for n in range(4)])
@@ -312,7 +312,7 @@ class Editor:
             return []
         data = BINARY + self.token().encode()
         (root / path).write_bytes(data)
-        return [Piece("binary change", path, has_data(path, data), (path,), (path.encode(),))]
+        return [Piece("binary change", path, has_data(path, data), (path,), (b"a/" + path.encode(),))]
 
     def _to_link(self, root: Path) -> list[Piece]:
         path = self._free([f"plain{n}.txt" for n in range(4)])

@@ -100,6 +100,46 @@ def test_apply_refuses_a_damaged_hunk_below_a_quoted_name(stack: Patchq) -> None
     assert "quoted.patch" in stack.fails(1, "apply")
 
 
+def test_a_new_file_keeps_its_folder(stack: Patchq) -> None:
+    """A fixup below the patch that moved a file there: git takes that for a folder that moved back."""
+    tree = stack.tree()
+    (tree / "moved").mkdir()
+    (tree / "run.sh").rename(tree / "moved" / "run.sh")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "-m", "fixup! Change b.txt at 10")
+    (tree / "moved" / "new.txt").write_text("new\n")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "-m", "fixup! Change a.txt at 5")
+    stack.ok("export", "up")
+    assert (tree / "moved" / "new.txt").read_text() == "new\n"
+    assert b"+++ b/moved/new.txt" in stack.patch_file("first").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda text: text[: text.index(b"GIT binary patch")], lambda text: text.replace(b"GIT bin", b"\nGIT bin", 1)],
+    ids=["cut", "blank line"],
+)
+@pytest.mark.parametrize("verb", ["apply", "import"])
+def test_a_header_without_its_change_is_refused(stack: Patchq, tmp_path: Path, damage: object, verb: str) -> None:
+    assert callable(damage)
+    (stack.tree() / "x.bin").write_bytes(bytes(range(256)) * 4)
+    stack.ok("new", "up", "binary", "-m", "Binary\n\nWhy.")
+    (stack.tree() / "x.bin").write_bytes(bytes(range(256)) * 4 + b"x")
+    edit(stack.tree() / "b.txt", 30)
+    stack.ok("new", "up", "more", "-m", "More\n\nWhy.")
+    text = damage(stack.patch_file("more").read_bytes())
+    stack.ok("drop", "more")
+    if verb == "import":
+        (tmp_path / "more.patch").write_bytes(text)
+        assert "more.patch" in stack.fails(1, "import", "up", str(tmp_path / "more.patch"))
+        return
+    stack.patch_file("more").write_bytes(text)
+    series = stack.layout.stack("up", "v1") / "series"
+    series.write_text(series.read_text() + "more.patch\n")
+    assert "more.patch" in stack.fails(1, "apply")
+
+
 @pytest.mark.parametrize("name", ["series", ".patches"])
 def test_an_unlisted_patch_is_named(patchq: Patchq, mail: bytes, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "patches"

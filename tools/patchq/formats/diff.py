@@ -161,6 +161,12 @@ def refuse_damaged(diff: bytes, where: str) -> None:
     """
     for number, line in leftovers(diff):
         _refuse_damaged(line, number - 1, where)
+        if line.startswith((b"GIT binary patch", b"diff --git ")):
+            raise FormatError(
+                f"{where}: line {number} of its diff: the header of a file and its change are not next to each other, "
+                f"or one is missing, and git would skip it: {show_path(line[:60])}",
+                hint="restore the file, or make the change in the worktree",
+            )
 
 
 _BINARY = "a binary patch"

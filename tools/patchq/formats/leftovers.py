@@ -45,12 +45,16 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
             continue
         if line.startswith(b"diff --git "):
             begun = True
+            start = at
             at += 1
             while at < len(lines) and _EXTENDED.match(lines[at]):
                 at += 1
-            continue
-        if line == b"GIT binary patch" and begun:
-            at = _behind_binary(lines, at + 1)
+            follows = lines[at][:4] if at < len(lines) else b""
+            bare = at == start + 1 or (at == start + 2 and lines[start + 1].startswith(b"index "))
+            if bare and follows not in (b"--- ", b"GIT ", b"Bina"):
+                left.append((start + 1, line))  # what the header is for was cut off, or stands elsewhere
+            if at < len(lines) and lines[at].rstrip(b"\r") == b"GIT binary patch":
+                at = _behind_binary(lines, at + 1)
             continue
         if line.startswith(b"--- ") and lines[at + 1 : at + 2] and lines[at + 1].startswith(b"+++ "):
             begun = True

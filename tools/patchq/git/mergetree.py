@@ -14,6 +14,7 @@ from patchq.system import runner
 
 #: Conflicts show what the patch was written against, too; a new file goes where its folder went.
 _MERGE_CONFIG = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=true")
+_IN_PLACE = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=false")
 
 
 #: What git ends with by a fault of its own, such as an assertion; what somebody else ended it with is no answer.
@@ -53,35 +54,38 @@ class Merging(Objects):
         super().__init__(folder)
         self._sides: dict[tuple[str, str], CommitId] = {}
 
-    def merge_tree(self, base: str, ours: str, theirs: str) -> Merge:
+    def merge_tree(self, base: str, ours: str, theirs: str, *, follow_folders: bool = True) -> Merge:
         """Merge three trees in memory: git's ort merge, renames followed.
+
+        :param follow_folders: put a new file where the other files of its folder went.
 
         git 2.39 takes no merge base, so the three trees become commits with a shared parent.
         """
         root = self._side(base, "")
-        return self.merge([(self._side(ours, root), self._side(theirs, root))])[0]
+        pair = self._side(ours, root), self._side(theirs, root)
+        return self.merge([pair], follow_folders=follow_folders)[0]
 
-    def merge(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
+    def merge(self, pairs: Sequence[tuple[CommitId, CommitId]], *, follow_folders: bool = True) -> list[Merge]:
         """Merge pairs of commits in memory, all by one process; where git falls over one of them, each by its own."""
         if not pairs:
             return []
         try:
-            return self._merged(pairs)
+            return self._merged(pairs, _MERGE_CONFIG if follow_folders else _IN_PLACE)
         except runner.CommandError as error:
             if -error.code not in _FELL:
                 raise
             if len(pairs) > 1:
-                return [merge for pair in pairs for merge in self.merge([pair])]
+                return [merge for pair in pairs for merge in self.merge([pair], follow_folders=follow_folders)]
             last = error.said.splitlines()[-1:]
             failed = (
                 f"git's own merge ended with {signal.Signals(-error.code).name}{': ' if last else ''}{''.join(last)}"
             )
             return [Merge(self.tree_of([pairs[0][0]])[0], (), failed)]
 
-    def _merged(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
+    def _merged(self, pairs: Sequence[tuple[CommitId, CommitId]], config: tuple[str, ...]) -> list[Merge]:
         out = self.run(
             "merge-tree", "--write-tree", "--stdin", "-z", "--no-messages",
-            data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(), config=_MERGE_CONFIG,
+            data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(), config=config,
         )  # fmt: skip
         fields, found = iter(out.split(b"\0")), []
         for pair in pairs:
@@ -91,19 +95,19 @@ class Merging(Objects):
                 mode, blob, number = meta.split(b" ")
                 stages.append(Stage(path, TreeEntry(mode, BlobId(blob.decode())), int(number)))
             if clean != b"1" and not stages:
-                stages = self._unstaged(pair)
+                stages = self._unstaged(pair, config)
             assert (clean == b"1") == (not stages), "git says of a merge both that it is clean and that it is not"
             found.append(Merge(tree, tuple(stages)))
         return found
 
-    def _unstaged(self, pair: tuple[CommitId, CommitId]) -> list[Stage]:
+    def _unstaged(self, pair: tuple[CommitId, CommitId], config: tuple[str, ...]) -> list[Stage]:
         """The paths of a merge that git stops at with no entry of its index in conflict: it says them in words alone.
 
         So it does where a folder that one side renamed has files of the other, and in their new place is something.
         """
         out = self.run(
             "merge-tree", "--write-tree", "--stdin", "-z", "--messages", data=f"{pair[0]} {pair[1]}\n".encode(),
-            config=_MERGE_CONFIG,
+            config=config,
         )  # fmt: skip
         fields, paths = iter(out.split(b"\0")[3:]), set[bytes]()
         while count := next(fields, b"").strip():

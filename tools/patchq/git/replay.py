@@ -11,13 +11,16 @@ from patchq.names import AppliedPatch, CommitId, TreeId, show_path
 
 
 def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, onto: TreeId) -> TreeId:
-    """What ``parent`` → ``tree`` changes, carried onto ``onto`` in memory.
+    """Carry what ``parent`` → ``tree`` changes onto ``onto`` in memory.
+
+    A new file keeps its path. Patches of one stack differ from each other by single files, of which git would guess
+    that their whole folder moved.
 
     :raises ConflictError: naming the files where it doesn't merge.
     """
     if parent == onto:
         return tree
-    merged = store.merge_tree(parent, onto, tree)
+    merged = store.merge_tree(parent, onto, tree, follow_folders=False)
     if merged.failed:
         raise ConflictError(
             f"{upstream}: {name} can't be carried there: {merged.failed}; nothing was changed",

@@ -16,11 +16,12 @@ from typing import IO
 
 from patchq.errors import Conflict, ConflictError, FormatError, PatchqError
 from patchq.formats import diff, treepath
-from patchq.formats.diff import FilePatch, Hunk, Mismatch, Unsupported, refuse_damaged
+from patchq.formats.diff import SYMLINK, FilePatch, Hunk, Mismatch, Unsupported, refuse_damaged
 from patchq.formats.header import Header
 from patchq.git.command import MEND
 from patchq.git.diffs import MovedHunk
 from patchq.git.fastimport import commit_start, import_commits, quote_path
+from patchq.git.objects import blob_id
 from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId, Offset, show_path
 from patchq.stacks.memtree import FileMismatch, View
@@ -172,6 +173,13 @@ class Engine:
         for path_changed in changed[:-1]:
             treepath.check_tree_path(path_changed, patch.where)
         self._check_nested(patch, changed[:-1])
+        for change in self.store.changes(onto, tree):
+            if change.new and change.new.mode == SYMLINK and change.new.blob == _EMPTY:
+                raise FormatError(
+                    f"{patch.where}: {show_path(change.path)} is a symlink without a target, "
+                    "which can't be written out",
+                    hint="put back its hunk; was the file cut short?",
+                )
         commit = self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message)
         return AppliedPatch(patch.name, commit, offsets)
 
@@ -215,6 +223,7 @@ class Engine:
         return self._error([Conflict(self.upstream, patch.name, moved.path, reason)], _ANEW)
 
 
+_EMPTY = blob_id(b"")
 #: What git says of a patch that is none.
 _MALFORMED = re.compile(
     r"corrupt|fragment without header|bad git-diff|lacks filename|only garbage|No valid patches|inconsistent header|"
