@@ -47,6 +47,8 @@ MEANT = {
     "path": re.compile("leaves the tree"),
     "more lines": re.compile("more lines than its header says"),
     "form": re.compile("can't be told of such a patch"),
+    "skipped": re.compile("git would skip it"),
+    "no target": re.compile("a symlink without a target"),
 }
 ENV = {
     **{k: v for k, v in os.environ.items() if not k.startswith("GIT_")},

@@ -51,7 +51,7 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
                 at += 1
             follows = lines[at][:4] if at < len(lines) else b""
             bare = at == start + 1 or (at == start + 2 and lines[start + 1].startswith(b"index "))
-            if bare and follows not in (b"--- ", b"GIT ", b"Bina"):
+            if bare and follows not in (b"--- ", b"+++ ", b"@@ -", b"GIT ", b"Bina"):
                 left.append((start + 1, line))  # what the header is for was cut off, or stands elsewhere
             if at < len(lines) and lines[at].rstrip(b"\r") == b"GIT binary patch":
                 at = _behind_binary(lines, at + 1)
