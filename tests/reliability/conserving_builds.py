@@ -93,6 +93,9 @@ def edit(case: Case, tree: Path, what: str) -> list[Piece]:
         return [Piece("new Python file", path, has_data(path, data), (path,))]
     if what == "data":
         path = case.dice.choice(["lib/table.json", f"lib/data/{token}.json", f"lib/{token}.bin"])
+        if path in case.editor.used:
+            return []
+        case.editor.used.add(path)
         write(path, f'{{"x": "{token}"}}\n'.encode())
         return text("data file", path)
     if what == "gone":
