@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 import answers
 import browsing
 import memory
-from kit import Patchq, commit_files, edit, git, numbered
-from patchq.cli import boundary, cli, common, terminal
+from kit import Patchq, commit_files, edit, git, new_project, numbered
+from patchq.cli import boundary, common, terminal
 from template import copy_project, copy_upstream
 
 #: Files that take long. Workers of pytest-xdist are given whole files: these first, for one that is begun
@@ -161,12 +160,6 @@ def new_upstream(folder: Path) -> Path:
     )
     git(folder, "tag", "v1")
     return folder
-
-
-def new_project(root: Path) -> Patchq:
-    done = CliRunner().invoke(cli, ["init", str(root)])
-    assert done.exit_code == 0, done.output
-    return Patchq(root)
 
 
 @pytest.fixture

@@ -58,6 +58,13 @@ def numbered(count: int) -> bytes:
     return b"".join(b"line %d\n" % n for n in range(1, count + 1))
 
 
+def new_project(root: Path) -> Patchq:
+    """Make a project with `patchq init`."""
+    done = CliRunner().invoke(cli, ["init", str(root)])
+    assert done.exit_code == 0, done.output
+    return Patchq(root)
+
+
 class Patchq:
     """The command line in a project, in process."""
 

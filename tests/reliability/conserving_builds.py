@@ -23,8 +23,7 @@ EDITS = ("python", "python", "new", "data", "gone", "mode", "link", "docs", "tes
 
 def project(world: World) -> Patchq:
     """Return a copy of a project with ``lib``, which has a release wheel; make it for the first case."""
-    from conftest import new_project
-    from kit import commit_files, git
+    from kit import commit_files, git, new_project
 
     saved = world.folder / "saved" / "build"
     if not saved.exists():

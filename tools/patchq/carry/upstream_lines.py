@@ -11,7 +11,6 @@ that the patch and upstream both changed is still there if what upstream put int
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -309,6 +308,9 @@ def _note_accepted(project: Project, change: Change, item: DroppedInStack, lines
     relative = path.relative_to(project.layout.root).as_posix()
     before = change.files.get(relative) or fsio.read_or_none(path) or b""
     dropped = tuple(ledgers.DroppedLine(line.path, line.line, line.text) for line in lines)
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    attempt = replace(item.attempt, time=now, dropped=(*item.attempt.dropped, *dropped))
-    change.files[relative] = ledgers.add(before, [attempt])
+    attempt = replace(item.attempt, dropped=(*item.attempt.dropped, *dropped))
+    # Its own line says it: another one would count as another attempt.
+    if item.attempt.line() in before:
+        change.files[relative] = before.replace(item.attempt.line(), attempt.line())
+    else:
+        change.files[relative] = ledgers.add(before, [attempt])

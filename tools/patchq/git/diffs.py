@@ -175,7 +175,7 @@ class Diffs(Objects):
         said = done.stderr.decode("utf-8", "replace")
         if damaged := _CORRUPT.search(said):
             # git stops reading at a damaged binary patch, applies what stands above it, and exits with 0.
-            raise CommandError(["git", "apply"], done.returncode, b"", damaged[0].encode())
+            raise CommandError(("git", "apply"), done.returncode, b"", damaged[0].encode())
         for line in said.splitlines():
             if match := _CHECKING.fullmatch(line):
                 path = match[1]
