@@ -146,3 +146,41 @@ def test_undo_does_not_take_edits_of_the_next_stop(stack: Patchq, upstream: Path
     (parked(stack) / "b.txt").write_bytes(with_lines({10: b"precious\n"}))
     assert "holds edits of third" in stack.fails(1, "undo")
     assert (parked(stack) / "b.txt").read_bytes() == with_lines({10: b"precious\n"})
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_lines_of_a_renamed_file_are_upstreams_too(stack: Patchq, upstream: Path, kept: bool) -> None:
+    release(upstream, "v2", {"a.txt": None, "lib/other.txt": with_lines({5: b"assert x\nline 5, v2\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    folder = parked(stack)
+    (folder / "lib" / "other.txt").write_bytes(
+        with_lines({5: (b"assert x\n" if kept else b"") + b"line 5, changed, v2\n"})
+    )
+    done = stack.run("rebase", "up", "--continue")
+    assert (done.exit_code == 0) == kept
+    assert ("lib/other.txt:5 'assert x'" in done.output) != kept
+
+
+def test_a_file_that_the_patch_never_touched_is_upstreams(stopped: Patchq, upstream: Path) -> None:
+    folder = parked(stopped)
+    (folder / "a.txt").write_bytes(RIGHT)
+    edit(folder / "b.txt", 1, b"")
+    git(folder, "add", "b.txt")
+    stopped.ok("rebase", "up", "--continue")  # the old line was there before
+    stopped.ok("undo")
+    release(upstream, "v3", {"a.txt": with_lines({5: b"otherwise\n"}), "extra.txt": b"upstream's\n"})
+    stopped.fails(3, "rebase", "up", "--onto", "v3", "--from", "v1")
+    folder = parked(stopped, "v3")
+    (folder / "a.txt").write_bytes(with_lines({5: b"otherwise, changed\n"}))
+    git(folder, "rm", "-q", "-f", "extra.txt")
+    refused = stopped.run("rebase", "up", "--continue")
+    assert refused.exit_code != 0
+    assert "extra.txt:1" in refused.output
+    stopped.ok("rebase", "up", "--continue", "--drop-upstream-line", "extra.txt")
+
+
+def test_skip_keeps_what_was_done_at_the_stop(stopped: Patchq) -> None:
+    (parked(stopped) / "notes.txt").write_bytes(b"mine\n")
+    output = stopped.ok("rebase", "up", "--skip")
+    kept = output.partition("kept as the commit ")[2].split()[0]
+    assert git(stopped.layout.store, "show", f"{kept}:notes.txt") == "mine"

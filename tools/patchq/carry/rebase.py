@@ -43,7 +43,6 @@ from patchq.carry.successor import name_for
 from patchq.carry.upstream_lines import DroppedLine
 from patchq.errors import BuildError, EditedTreeError, UserError
 from patchq.formats import ledger as ledgers
-from patchq.formats.header import Ident
 from patchq.formats.lock import Pin, Upstream
 from patchq.formats.lock import parse as parse_lock
 from patchq.formats.lockedit import with_pin
@@ -256,21 +255,20 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         if stop is None:
             return _end(project, progress, prove)
         files = stop_worktree(project, progress).snapshot(pass_over=True)
-        return _go_on(project, progress, stops.skipped(stop, how), files, prove)
+        note = stops.keep_files(project, progress, stop, files)
+        result = _go_on(project, progress, stops.skipped(stop, how), files, prove)
+        return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
 
 
 def abort(project: Project, upstream: str) -> Result:
     """Give the rebase up: nothing of it stays but the resolutions recorded so far."""
     with project.locked("rebase"):
         progress = load(project, upstream)
-        notes = []
+        notes: list[str] = []
         worktree = stop_worktree(project, progress)
         if worktree.exists and progress.stop and progress.stop.ready and progress.phase == CARRYING:
             tree = worktree.snapshot(pass_over=True)
-            if tree != project.store.tree_of([progress.stop.parked])[0]:
-                nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
-                kept = project.store.commit_tree(tree, [progress.tip], nobody, f"{progress.stop.patch}, as it was\n")
-                notes.append(f"the worktree's files are kept as the commit {kept} of {project.layout.store}")
+            notes += filter(None, [stops.keep_files(project, progress, progress.stop, tree)])
         progress.phase = ABORTING
         save(project, progress)
         _clean_up(project, progress)

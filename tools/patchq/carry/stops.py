@@ -363,6 +363,20 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
     return f"left out, as no part of the patch: {', '.join(taken.left_out)}; kept as the commit {kept}"
 
 
+def keep_files(project: Project, progress: Progress, stop: Stop, tree: TreeId) -> str:
+    """Keep what the user did to a stop's worktree as a commit; return what to say of it, nothing if it is as it was.
+
+    :param tree: what the worktree holds.
+    """
+    store = project.store
+    if tree == store.tree_of([stop.parked])[0]:
+        return ""
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    kept = store.commit_tree(tree, [progress.tip], nobody, f"{stop.patch}, as it was\n")
+    store.run("update-ref", f"{KEPT}{kept}", kept)
+    return f"the worktree's files are kept as the commit {kept} of {project.layout.store}"
+
+
 def keep_commits(project: Project, progress: Progress, worktree: Worktree) -> str:
     """Keep the commits that the user made in the worktree of a stop; return what to say of them.
 

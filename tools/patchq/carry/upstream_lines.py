@@ -20,6 +20,7 @@ from patchq.errors import UserError
 from patchq.formats import diff
 from patchq.formats import ledger as ledgers
 from patchq.git.diffs import PathChange
+from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, show_path
 from patchq.project.journal import Change
@@ -176,39 +177,77 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
     :param upstream: upstream's commit that the new stack begins at.
     """
     before, after = store.changes_of([old, new])
-    pairs = [(change, _counterpart(change, before)) for change in after]
-    compared = [(change, own) for change, own in pairs if own and change.old and own.old and _is_text(change, own)]
-    own_files = store.list_tree(upstream, [change.path for change, _ in compared]) if compared else {}
-    texts = store.read_blobs([*_blobs(compared), *(e.blob for e in own_files.values() if e.mode != diff.GITLINK)])
+    origins = _origins(store, old, new, before, after)
+    pairs = [(change, origins.get(change.path)) for change in after if change.old]
+    compared = [(change, own) for change, own in pairs if _is_text(change, own)]
+    if not compared:
+        return []
+    own_files = store.list_tree(upstream, [change.path for change, _ in compared])
+    untouched = _untouched(store, old, [change.path for change, own in compared if own is None])
+    own_entries = [e for e in (*own_files.values(), *untouched.values()) if e.mode != diff.GITLINK]
+    texts = store.read_blobs([*_blobs(compared), *(entry.blob for entry in own_entries)])
+    removed = _removed(before, texts, store)
     found = []
     for change, own in compared:
         assert change.old
-        assert own.old
         there = own_files.get(change.path)
+        same = untouched.get(change.path)
+        entries = (own.old, own.new) if own else (same, same)
+        old_before, old_after = (texts.get(entry.blob, b"") if entry else b"" for entry in entries)
         lines = dropped_lines(
-            old_before=texts[own.old.blob],
-            old_after=texts[own.new.blob] if own.new else b"",
+            old_before=old_before,
+            old_after=old_after,
             new_before=texts[change.old.blob],
             new_after=texts[change.new.blob] if change.new else b"",
             upstream=texts.get(there.blob) if there else None,
         )
+        # Upstream may have moved what the old patch removed into another file.
+        lines = lines if own else [(number, line) for number, line in lines if _key(line) not in removed]
         path = show_path(change.path)
         found += [DroppedLine(path, number, line.decode("utf-8", "replace")) for number, line in lines]
     return found
 
 
-def _counterpart(change: PathChange, before: Sequence[PathChange]) -> PathChange | None:
-    """Return what the old patch did to the same file, which upstream may have renamed."""
-    same = [own for own in before if own.path == change.path]
-    if same:
-        return same[0]
-    name = change.path.rpartition(b"/")[2]
-    renamed = [own for own in before if own.path.rpartition(b"/")[2] == name]
-    return renamed[0] if len(renamed) == 1 else None
+def _origins(
+    store: Git, old: CommitId, new: CommitId, before: Sequence[PathChange], after: Sequence[PathChange]
+) -> dict[bytes, PathChange]:
+    """Return what the old patch did to the files that the new one changes, by the new path.
+
+    A file that upstream renamed is found by git's renames, and one that it rewrote, too, by its name alone.
+    """
+    found = {own.path: own for own in before}
+    lost = found.keys() - {change.path for change in after}
+    if lost and any(change.path not in found for change in after):
+        renames = store.renames_between(f"{old}^", f"{new}^")
+        found.update((renames[path], found[path]) for path in lost if path in renames)
+        names = Counter(path.rpartition(b"/")[2] for path in lost)
+        by_name = {path.rpartition(b"/")[2]: found[path] for path in lost}
+        for change in after:
+            name = change.path.rpartition(b"/")[2]
+            if change.path not in found and names[name] == 1:
+                found[change.path] = by_name[name]
+    return found
 
 
-def _is_text(*changes: PathChange) -> bool:
-    entries = [entry for change in changes for entry in (change.old, change.new) if entry]
+def _untouched(store: Git, old: CommitId, paths: Sequence[bytes]) -> dict[bytes, TreeEntry]:
+    """Return the files of the old stack that its patch leaves alone."""
+    return store.list_tree(f"{old}^", paths) if paths else {}
+
+
+def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store: Git) -> set[bytes]:
+    """Return the lines that the old patch removes from any file, without blanks."""
+    sides = [(own.old, own.new) for own in before if own.old and _is_text(own)]
+    lacking = {e.blob for pair in sides for e in pair if e and e.blob not in texts}
+    known = {**texts, **store.read_blobs(lacking)}
+    found: set[bytes] = set()
+    for first, last in sides:
+        lines = [known[entry.blob].splitlines() if entry else [] for entry in (first, last)]
+        found |= (Counter(map(_key, lines[0])) - Counter(map(_key, lines[1]))).keys()
+    return found
+
+
+def _is_text(*changes: PathChange | None) -> bool:
+    entries = [entry for change in changes if change for entry in (change.old, change.new) if entry]
     return all(entry.mode not in (diff.GITLINK, diff.SYMLINK) for entry in entries)
 
 

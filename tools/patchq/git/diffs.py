@@ -104,6 +104,10 @@ class Diffs(Objects):
         """The files that a commit renames: from where to where; since its first parent, or this one."""
         return self._renames(parent or "--no-commit-id", commit)
 
+    def renames_between(self, before: str, after: str) -> dict[bytes, bytes]:
+        """Return the files that are renamed between two trees: from where to where."""
+        return self._renames(before, after)
+
     def moved(self, before: str, after: str, path: bytes) -> bytes | None:
         """Where a file of one tree is in another, in a folder beside it or by its name in any; None where it isn't."""
         folder, _, name = re.sub(rb"([*?\[\]\\])", rb"\\\1", path).rpartition(b"/")
