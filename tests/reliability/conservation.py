@@ -11,6 +11,7 @@ input has its bytes; *named* if the output names it and the place that it names 
 from __future__ import annotations
 
 import argparse
+import email
 import os
 import random
 import re
@@ -154,6 +155,12 @@ def picture(root: Path) -> dict[str, object]:
             found[f"{tree.name} commits"] = git(tree, "log", "--format=%H", "-9")
             found[f"{tree.name} index"] = git(tree, "ls-files", "-s")
     return found
+
+
+def readable(mail: bytes) -> bytes:
+    """Return a file with what it holds in base64 or quoted-printable, if it is a mail."""
+    parts = [part.get_payload(decode=True) for part in email.message_from_bytes(mail).walk()]
+    return mail + b"".join(part for part in parts if isinstance(part, bytes))
 
 
 @dataclass
@@ -306,7 +313,7 @@ class Case:
     def _left(self, piece: Piece) -> bool:
         """Return whether the output names the file or mail of a piece as left, and the file still has the piece."""
         lines = [line for line in self.output.splitlines() if " was left: " in line or " holds no diff, " in line]
-        files = [path for path in self._files() if all(mark in path.read_bytes() for mark in piece.marks)]
+        files = [path for path in self._files() if all(mark in readable(path.read_bytes()) for mark in piece.marks)]
         return any(str(path) in line or "standard input" in line for path in files for line in lines)
 
     def _files(self) -> list[Path]:

@@ -106,11 +106,13 @@ def _missing(
     A line that the patch adds far from where upstream adds the same one is there besides.
     """
     o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
-    by_upstream = _added(old, new)
-    for key, places in _added(old, patched).items():
-        theirs = by_upstream.get(key)
-        if theirs and min(abs(a - b) for a in places for b in theirs) > _NEAR:
-            n[key] += max(0, p[key] - o[key])
+    both = {key for key in (p - o).keys() & (n - o).keys() if r[key] < n[key] + p[key] - o[key]}
+    if both:  # a diff costs more than all else here
+        by_patch, by_upstream = _added(old, patched), _added(old, new)
+        for key in both:
+            places = ((a, b) for a in by_patch.get(key, ()) for b in by_upstream.get(key, ()))
+            if min((abs(a - b) for a, b in places), default=0) > _NEAR:
+                n[key] += p[key] - o[key]
     return Counter({key: count for key, count in (n - r - (o - p)).items() if _WORD.search(key)})
 
 
@@ -217,6 +219,7 @@ def _origins(
     """
     found = {own.path: own for own in before}
     lost = found.keys() - {change.path for change in after}
+    lost -= store.list_tree(f"{new}^", sorted(lost)).keys() if lost else set()
     if lost and any(change.path not in found for change in after):
         renames = store.renames_between(f"{old}^", f"{new}^")
         found.update((renames[path], found[path]) for path in lost if path in renames)
@@ -288,7 +291,7 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -
 
     :param plans: the applied stacks, by upstream and ref.
     """
-    found = []
+    carried = []
     for upstream in dict.fromkeys(name for name, _ in plans):
         ledger = ledgers.parse(fsio.read_or_none(ledger_path(project.layout, upstream)) or b"")
         for attempt in ledger.latest().values():
@@ -297,17 +300,21 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -
             if not before or not after or attempt.outcome not in ledgers.CARRIED:
                 continue
             old, new = _commit_of(before, attempt.patch), _commit_of(after, attempt.patch)
-            if old is None or new is None:
-                continue
-            accepted = {(line.path, line.text.strip()) for line in attempt.dropped}
-            lines = find_dropped(project.store, old=old, new=new, upstream=after.after.base)
-            left = tuple(line for line in lines if (line.path, line.text.strip()) not in accepted)
-            if left:
-                found.append(
-                    DroppedInStack(
-                        upstream=upstream, ref=attempt.onto, patch=attempt.patch, lines=left, attempt=attempt
-                    )
-                )
+            if old and new:
+                carried.append((upstream, attempt, old, new, after.after.base))
+    commits = [commit for _, _, old, new, _ in carried for commit in (old, new)]
+    ids = dict(zip(commits, project.store.patch_ids_of(commits), strict=True))
+    found = []
+    for upstream, attempt, old, new, base in carried:
+        if ids[old] == ids[new]:  # the same change
+            continue
+        accepted = {(line.path, line.text.strip()) for line in attempt.dropped}
+        lines = find_dropped(project.store, old=old, new=new, upstream=base)
+        left = tuple(line for line in lines if (line.path, line.text.strip()) not in accepted)
+        if left:
+            found.append(
+                DroppedInStack(upstream=upstream, ref=attempt.onto, patch=attempt.patch, lines=left, attempt=attempt)
+            )
     return found
 
 
