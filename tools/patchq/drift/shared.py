@@ -47,6 +47,15 @@ class Shared:
     wins: str
     said: str
 
+    @property
+    def needs_decision(self) -> bool:
+        """Tell whether someone has to choose: one change undoes the other, or two copies may differ.
+
+        Two patches of one stack that change different lines of a definition need nothing: the series orders them,
+        and each applies exactly after the one before.
+        """
+        return bool(self.wins) or self.patch.partition("/")[0] != self.other.partition("/")[0]
+
 
 @dataclass(slots=True)
 class _Change:

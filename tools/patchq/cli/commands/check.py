@@ -17,20 +17,23 @@ if TYPE_CHECKING:
 def _shared(
     project: Project, names: tuple[str, ...], offline: bool, plans: dict[tuple[str, str], Plan]
 ) -> list[Finding]:
-    """Definitions that two patches change, as warnings."""
+    """Return a warning for each definition that a patch changes against or apart from another patch."""
     from patchq.drift.sets import shared_in_sets
-    from patchq.drift.shared import grouped
     from patchq.stacks.check import Finding
 
     return [
         Finding(
-            s.upstream, s.ref, s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
-            "one-definition", f"{s.definition} in {s.path} is changed by {', '.join(others)} and by {s.patch}: "
-            + (s.said if len(others) == 1 else s.said.replace("both", "all")),
-            f"look at them; if {s.patch} is written for it, `Requires: {others[0]}` says so", "warning",
+            s.upstream,
+            s.ref,
+            s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
+            "one-definition",
+            f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.said}",
+            f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
+            "warning",
         )
-        for s, others in grouped(shared_in_sets(project, names, offline=offline, plans=plans))
-    ]  # fmt: skip
+        for s in shared_in_sets(project, names, offline=offline, plans=plans)
+        if s.needs_decision
+    ]
 
 
 def _upstream_lines(project: Project, plans: dict[tuple[str, str], Plan], accepted: tuple[str, ...]) -> list[Finding]:
