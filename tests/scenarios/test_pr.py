@@ -416,6 +416,11 @@ def gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def asked_of(gh: Path) -> list[str]:
+    """Return all arguments that gh was called with."""
+    return (gh / "asked").read_text().splitlines() if (gh / "asked").exists() else []
+
+
 def with_url(patchq: Patchq, upstream: Path, fork: Path) -> None:
     """Give the upstream an address that looks like a git host's, and is there."""
     patchq.layout.lock.write_text(patchq.layout.lock.read_text().replace(str(upstream), f"file://{upstream}"))
@@ -437,10 +442,11 @@ def test_open_needs_an_owner_a_branch_and_a_yes(newer: Patchq, upstream: Path, f
         return CliRunner().invoke(cli, ["--project", str(newer.root), *args, "--push", str(fork)], input=answer)
 
     assert run("n\n").exit_code == 130
-    assert not (gh / "asked").exists(), "nothing is sent without a yes"
+    assert "create" not in asked_of(gh), "nothing is sent without a yes"
     done = run("y\n")
     assert done.exit_code == 0, done.output
-    asked = (gh / "asked").read_text().splitlines()
+    asked = asked_of(gh)
+    asked = asked[asked.index("create") - 1 :]
     assert asked[:2] == ["pr", "create"]
     assert asked[asked.index("--head") + 1] == "someone:first"
     assert asked[asked.index("--title") + 1] == "Change a.txt at 5"
@@ -478,6 +484,114 @@ def test_without_gh_it_says_what_to_do(newer: Patchq, monkeypatch: pytest.Monkey
     told = newer.fails(1, "pr", "--status")
     assert "gh is not installed" in told
     assert "--url" in told
+
+
+# Duplicates
+
+PULL, ISSUE = "https://example.org/someone/up/pull/43", "https://example.org/someone/up/issues/44"
+
+
+@pytest.fixture
+def method(newer: Patchq, upstream: Path) -> Patchq:
+    """A patch `method` that changes the method `Engine.warm_caches`."""
+    source = b"class Engine:\n    def warm_caches(self):\n        return 1\n\n    def other(self):\n        return 0\n"
+    commit_files(upstream, {"pkg/engine.py": source}, "engine")
+    git(upstream, "tag", "v9")
+    newer.ok("pin", "up", "--ref", "v9")
+    newer.ok("apply")
+    (newer.tree() / "pkg" / "engine.py").write_bytes(source.replace(b"return 1", b"return 2"))
+    newer.ok("new", "up", "method", "-m", "Warm caches\n\nThey are cold.\n", "--topic", "test", "-s")
+    return newer
+
+
+def duplicates(patchq: Patchq, code: int = 0) -> dict[str, Any]:
+    found = made(patchq, "method", "--no-proof", "--onto", "v9", code=code)
+    return {**found["duplicates"], "problems": found["problems"], "not_run": found["not_run"]}
+
+
+def listed(patchq: Patchq, text: str) -> None:
+    path = patchq.root / "patches" / "up" / "contribute" / "open-items.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"asked = 2026-11-01\n{text}")
+
+
+def test_without_gh_and_list_the_search_for_duplicates_is_named_as_not_run(method: Patchq) -> None:
+    found = duplicates(method)
+    assert (found["searched"], found["items"]) == ("nowhere", [])
+    assert any("a search for duplicates" in line for line in found["not_run"])
+
+
+def test_an_open_item_of_the_list_has_to_be_named_in_the_message(method: Patchq) -> None:
+    listed(
+        method,
+        f'[[item]]\nurl = "{PULL}"\ntitle = "Warm"\ntouches = ["warm_caches"]\n'
+        f'[[item]]\nurl = "{ISSUE}"\ntitle = "Far"\ntouches = ["cold_caches", "pkg/engine.py"]\n'
+        '[[item]]\nurl = "https://example.org/someone/up/pull/45"\ntitle = "None"\ntouches = ["other"]\n',
+    )
+    found = duplicates(method, code=5)
+    assert (found["searched"], found["asked"]) == ("list", "2026-11-01")
+    assert [(i["url"], i["functions"], i["files"], i["named"]) for i in found["items"]] == [
+        (PULL, ["warm_caches"], [], False),
+        (ISSUE, [], ["pkg/engine.py"], False),
+    ]
+    assert found["problems"] == ["duplicates: name them in the message, and what differs: #43 (Warm)"]
+    method.ok("reword", "method", "-m", "Warm caches\n\nThey are cold. #430 isn't it.\n")
+    assert duplicates(method, code=5)["problems"], "another number is no name of it"
+    method.ok("reword", "method", "-m", "Warm caches\n\nUnlike #43 this keeps the rest.\n")
+    assert duplicates(method)["problems"] == []
+
+
+def test_words_of_the_list_are_looked_for_in_the_message(method: Patchq) -> None:
+    listed(method, f'[[item]]\nurl = "{PULL}"\ntitle = "Warm"\nwords = ["they are COLD"]\n')
+    (item,) = duplicates(method, code=5)["items"]
+    assert item["words"] == ["they are COLD"]
+
+
+@pytest.mark.parametrize("text", ["[[item]]\n", '[[item]]\nurl = "x"\ntitle = "y"\n', "item = 1\n", "[[\n"])
+def test_a_damaged_list_is_named(method: Patchq, text: str) -> None:
+    listed(method, text)
+    told = method.fails(1, "pr", "method", "--no-proof", "--onto", "v9")
+    assert "open-items.toml" in told
+    assert "[[item]] with url" in told
+
+
+def test_gh_is_asked_for_functions_and_words(method: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_repository(method)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    rows = {
+        "pr": [
+            {"url": PULL, "title": "Keep Engine.warm_caches warm", "body": "", "files": []},
+            {"url": f"{PULL}1", "title": "Tidy", "body": "", "files": [{"path": "pkg/engine.py"}]},
+            {"url": f"{PULL}2", "title": "Elsewhere", "body": "warm_caches_of", "files": [{"path": "pkg/else.py"}]},
+        ],
+        "issue": [{"url": ISSUE, "title": "Cold", "body": "`warm_caches` is cold"}],
+        "diff": "@@ -1,2 +1,2 @@ def warm_caches(self):\n-a\n+b\n",
+    }
+    for name, value in rows.items():
+        (folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
+    (folder / "gh").write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" >> {folder}/asked\n'
+        f'case "$1 $2" in "pr diff") cat {folder}/diff;; *) cat {folder}/$1;; esac\n'
+    )
+    (folder / "gh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    found = duplicates(method, code=5)
+    assert found["searched"] == "gh"
+    assert {i["url"]: (i["functions"], i["files"]) for i in found["items"]} == {
+        PULL: (["warm_caches"], []),
+        f"{PULL}1": (["warm_caches"], ["pkg/engine.py"]),
+        ISSUE: (["warm_caches"], []),
+    }
+    asked = asked_of(folder)
+    assert {asked[n + 1] for n, word in enumerate(asked) if word == "--search"} == {"warm_caches", "Warm caches"}
+
+
+def with_repository(patchq: Patchq) -> None:
+    """Give the upstream an address that names a repository of a git host."""
+    lock = patchq.layout.lock
+    folder = lock.read_text().split('url = "', 1)[1].split('"', 1)[0]
+    lock.write_text(lock.read_text().replace(f'url = "{folder}"', f'url = "file://{folder}"'))
 
 
 # Bug reports

@@ -1,3 +1,15 @@
 """A patch leaves for its upstream: selected, tried, proposed, sent."""
 
-__all__ = ["bugreport", "dossier", "follow", "gates", "proposal", "propose", "publish", "selection", "submit", "trials"]
+__all__ = [
+    "bugreport",
+    "dossier",
+    "duplicates",
+    "follow",
+    "gates",
+    "proposal",
+    "propose",
+    "publish",
+    "selection",
+    "submit",
+    "trials",
+]

@@ -80,6 +80,12 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
     rules = found.pop("rules")
     documents = {key: rules[key] for key in ("template", "hooks", "agents")}
     found["rules"] = {k: d and {"path": d["path"], "stand_in": d["stand_in"]} for k, d in documents.items()}
+    duplicates = found.pop("duplicates")
+    found["duplicates"] = {
+        "searched": proposal.duplicates.searched.value,
+        "asked": duplicates["asked"],
+        "items": duplicates["items"],
+    }
     found["problems"], found["not_run"], found["branch"] = proposal.problems, proposal.not_run, proposal.branch
     found["verdicts"] = [
         {"patch": v.proof.name, "state": v.state, "said": v.said, "files": v.proof.files} for v in proposal.verdicts

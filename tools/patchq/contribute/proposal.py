@@ -9,6 +9,7 @@ from pathlib import Path
 
 from patchq.carry.landing import STOPS
 from patchq.carry.overlap import Touch
+from patchq.contribute.duplicates import Duplicates, Searched
 from patchq.contribute.gates import NOT_RUN, Gate
 from patchq.formats.header import without_trailers
 from patchq.git.repository import Git
@@ -134,6 +135,7 @@ class Proposal:
     range_diff: str
     rules: Rules
     owner: Owner
+    duplicates: Duplicates
 
     @property
     def branch_size(self) -> int:
@@ -208,6 +210,8 @@ class Proposal:
         found += [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
         found += [f"upstream's tests of what it touches: {self.no_upstreams}"] if self.no_upstreams else []
         found += [f"upstream's {f.path}: {f.said}" for f in self.upstreams if LATE in f.said]
+        if self.duplicates.searched is Searched.NOWHERE:
+            found.append("a search for duplicates: gh can't be asked, and there is no list of open pull requests")
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])
 
     def mails(self, store: Git) -> dict[str, bytes]:

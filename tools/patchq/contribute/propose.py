@@ -14,8 +14,9 @@ from patchq.carry.landing import write_commits as write
 from patchq.carry.looking import sight, verdict
 from patchq.carry.merging import carry, look_at
 from patchq.carry.overlap import Touch, by_commits, by_releases
+from patchq.contribute.duplicates import Duplicates, Searched, find_duplicates
 from patchq.contribute.gates import Gate, run_gates
-from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref
+from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref, repository_of
 from patchq.contribute.selection import PROPOSABLE, Plan, alone, place
 from patchq.contribute.trials import Branch, prove, run_brought, run_upstreams
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
@@ -80,16 +81,29 @@ def propose(
         found_gates = tuple(run_gates(store, rules.hooks.text, rules.stand_ins, base.commit, tip))
     config = project.lock.upstreams[plan.upstream].contribute
     files = touched(store.run("diff", "--no-color", "--no-ext-diff", "--full-index", base.commit, tip), "the branch")
-    subjects = [m.subject for m in branch.members if m.chosen and not m.absent]
+    chosen = [m for m in branch.members if m.chosen and not m.absent]
+    subjects = [m.subject for m in chosen]
+    url = project.lock.upstreams[plan.upstream].url
+    duplicates = find_duplicates(
+        layout=project.layout,
+        store=store,
+        upstream=plan.upstream,
+        repository=repository_of(url),
+        base=base.commit,
+        tip=tip,
+        subjects=[m.plain_subject for m in chosen],
+        messages=[m.message for m in branch.members],
+    )
+    checks = [*_checks(project, plan, branch, title or subjects[0], files, config, owner), *_named(duplicates)]
     found = Proposal(
-        plan.upstream, slug_, title or subjects[0], project.lock.upstreams[plan.upstream].url,
+        plan.upstream, slug_, title or subjects[0], url,
         plan.carried.stack.pin.ref, plan.onto.ref, plan.why, base.commit, base.source, tip, branch.members,
         _elsewhere(project, plan, set_name), files, verdicts, tests, theirs, no_theirs, found_gates, no_gates,
-        tuple(_checks(project, plan, branch, title or subjects[0], files, config, owner)), since.affected,
+        tuple(checks), since.affected,
         since.origin, since.touches, since.by_commit,
         store.run("range-diff", "--no-color", f"{plan.carried.base}..{branch.old_tip}", f"{base.commit}..{tip}")
         .decode("utf-8", "replace"),
-        rules, owner,
+        rules, owner, duplicates,
     )  # fmt: skip
     if len(subjects) > 1 and not title:
         found = replace(found, checks=(*found.checks, Check("title", False, f"{len(subjects)} patches: --title TEXT")))
@@ -318,6 +332,17 @@ def _checks(
     named = [line for line in [*added, *(m.message for m in branch.members)] if SELF.search(line)]
     found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} names it"))
     return found
+
+
+def _named(duplicates: Duplicates) -> list[Check]:
+    """Check that the messages name each open item that is about the same thing."""
+    if duplicates.searched is Searched.NOWHERE:
+        return []
+    unnamed = [f"{item.number} ({item.title})" for item in duplicates.unnamed]
+    if unnamed:
+        return [Check("duplicates", False, f"name them in the message, and what differs: {', '.join(unnamed)}")]
+    named = [item.number for item in duplicates.items if item.overlaps]
+    return [Check("duplicates", True, f"the message names {', '.join(named)}" if named else "none is open")]
 
 
 def _title_check(title: str, style: str) -> Check:

@@ -17,6 +17,8 @@ from patchq.system import fsio
 from patchq.system.paths import Layout
 
 HOOKS = ".pre-commit-config.yaml"
+#: List of upstream's open pull requests and issues; patchq's own file, no stand-in.
+OPEN_ITEMS = "open-items.toml"
 #: Where a git host looks for a template, whatever its case.
 _TEMPLATES = tuple(f"{folder}pull_request_template{end}" for folder in (".github/", "", "docs/") for end in (".md", ""))
 _AGENTS = ("agents.md", "claude.md")
@@ -63,6 +65,7 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
     entries = {p.decode("utf-8", "replace"): e for p, e in store.list_tree(commit).items()}
     folder = stand_in_folder(layout, upstream)
     found = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []
+    found = [p for p in found if p != folder / OPEN_ITEMS]
     stand_ins = {p.relative_to(folder).as_posix(): p.read_bytes() for p in found}
     missing = {path: data for path, data in stand_ins.items() if path not in entries}
 

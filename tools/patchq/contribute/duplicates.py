@@ -1,0 +1,260 @@
+"""Find open pull requests and issues upstream that may already do what a branch does.
+
+``gh`` is asked where it is installed, signed in and reaches the host. Otherwise the list
+``patches/<upstream>/contribute/open-items.toml`` is read: links with the functions, files and words they are about.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from patchq.drift import bodies
+from patchq.errors import FormatError
+from patchq.formats import toml
+from patchq.git.diffs import PathChange
+from patchq.git.repository import Git
+from patchq.names import CommitId
+from patchq.sources.rules import OPEN_ITEMS, stand_in_folder
+from patchq.system import fsio, runner
+from patchq.system.paths import Layout
+
+#: Calls of ``gh`` for one branch: searches, and diffs of the pull requests that change the same files.
+MOST_SEARCHES, MOST_DIFFS = 6, 10
+#: Names that say nothing of what a function does: half of a repository's pull requests mention them.
+_COMMON = {"__init__", "__call__", "forward", "apply", "build", "run", "plan", "main", "create", "update", "get", "set"}
+_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)$", re.MULTILINE)
+_URL = re.compile(r"https://[^\s\[\]]+/(pull|issues)/(\d+)")
+_TIMEOUT_S = 60.0
+
+
+class Searched(Enum):
+    """Where open pull requests and issues were looked for."""
+
+    GH = "gh"
+    LIST = "list"
+    NOWHERE = "nowhere"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenItem:
+    """An open pull request or issue that shares something with a branch.
+
+    :ivar functions: definitions that the branch changes, and that the item changes or names.
+    :ivar files: files that both change.
+    :ivar words: words that the list gives for the item, and that a message of the branch has.
+    :ivar named: a message of the branch names the item.
+    """
+
+    url: str
+    title: str
+    functions: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    named: bool = False
+
+    @property
+    def number(self) -> str:
+        """The number that the host gives it, as in ``#43200``."""
+        match = _URL.fullmatch(self.url)
+        return f"#{match[2]}" if match else self.url
+
+    @property
+    def overlaps(self) -> bool:
+        """Tell whether the item is about the same thing, not only about the same files."""
+        return bool(self.functions or self.words)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Duplicates:
+    """Open items that share something with a branch, and where they were looked for.
+
+    :ivar asked: the day on which the list was made; empty for ``gh``, which answers for today.
+    """
+
+    searched: Searched
+    items: tuple[OpenItem, ...] = ()
+    asked: str = ""
+
+    @property
+    def unnamed(self) -> tuple[OpenItem, ...]:
+        """The items about the same thing that no message of the branch names."""
+        return tuple(item for item in self.items if item.overlaps and not item.named)
+
+
+def find_duplicates(
+    *,
+    layout: Layout,
+    store: Git,
+    upstream: str,
+    repository: str,
+    base: CommitId,
+    tip: CommitId,
+    subjects: Sequence[str],
+    messages: Sequence[str],
+) -> Duplicates:
+    """Look for open items that share functions, files or words with the branch ``base..tip``.
+
+    :param repository: ``owner/name`` at the git host; empty where the upstream has none.
+    :raises FormatError: if the list can't be read.
+    """
+    changes = store.changes(base, tip)
+    files = [change.path.decode("utf-8", "replace") for change in changes]
+    functions = changed_functions(store, changes)
+    found = _ask_gh(repository, subjects, functions, files) if repository else None
+    searched, asked = Searched.GH, ""
+    if found is None:
+        listed = _read_list(stand_in_folder(layout, upstream) / OPEN_ITEMS)
+        searched = Searched.NOWHERE if listed is None else Searched.LIST
+        asked = listed.asked if listed else ""
+        found = _match(listed.items if listed else (), functions, files, messages)
+    items = [_with_named(item, messages) for item in found]
+    items.sort(key=lambda item: (not item.overlaps, item.url))
+    return Duplicates(searched=searched, items=tuple(items), asked=asked)
+
+
+def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, ...]:
+    """Return the qualified names of functions and macros whose lines the changes touch, innermost ones."""
+    found: dict[str, None] = {}
+    for change in changes:
+        if not bodies.language_of(change.path):
+            continue
+        blobs = store.read_blobs(entry.blob for entry in (change.old, change.new) if entry)
+        before, after = (
+            bodies.Version(change.path, blobs[entry.blob] if entry else b"") for entry in (change.old, change.new)
+        )
+        unlike = before.unlike(after)
+        inner = [name for name in unlike if not any(other.startswith(f"{name}.") for other in unlike)]
+        found.update(dict.fromkeys(inner))
+    return tuple(found)
+
+
+def _telling(functions: Iterable[str]) -> list[str]:
+    """Return the last parts of qualified names, without those that many functions have."""
+    last = dict.fromkeys(re.split(r"\.|::", name)[-1] for name in functions)
+    return [name for name in last if name not in _COMMON and len(name) > 5]
+
+
+def _with_named(item: OpenItem, messages: Sequence[str]) -> OpenItem:
+    pattern = re.compile(rf"{re.escape(item.number)}(?!\d)")
+    named = any(item.url in message or pattern.search(message) for message in messages)
+    return OpenItem(
+        url=item.url, title=item.title, functions=item.functions, files=item.files, words=item.words, named=named
+    )
+
+
+# gh
+
+
+def _ask_gh(
+    repository: str, subjects: Sequence[str], functions: Sequence[str], files: Sequence[str]
+) -> list[OpenItem] | None:
+    """Search the host's open pull requests and issues; None where ``gh`` can't be asked."""
+    telling = _telling(functions)
+    terms = [*telling[: MOST_SEARCHES - 1], *subjects[:1]]
+    rows: dict[str, Any] = {}
+    for term in terms:
+        search = ["--repo", repository, "--state", "open", "--limit", "20", "--search", term.replace('"', "")]
+        for kind, fields in (("pr", "url,title,body,files"), ("issue", "url,title,body")):
+            answer = _gh(["gh", kind, "list", *search, "--json", fields])
+            if answer is None:
+                return None
+            rows.update({row["url"]: row for row in answer})
+    found = []
+    diffs = 0
+    for url, row in rows.items():
+        text = f"{row.get('title', '')}\n{row.get('body', '')}"
+        shared = sorted({str(f.get("path", "")) for f in row.get("files") or ()} & set(files))
+        same = [name for name in telling if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+        if shared and not same and diffs < MOST_DIFFS:
+            diffs += 1
+            same = [name for name in telling if name in _functions_of_request(repository, url)]
+        if shared or same:
+            title = str(row.get("title", ""))
+            found.append(OpenItem(url=url, title=title, functions=tuple(same), files=tuple(shared)))
+    return found
+
+
+def _functions_of_request(repository: str, url: str) -> set[str]:
+    """Return the words of the functions that git names above the hunks of a pull request."""
+    try:
+        done = runner.run(["gh", "pr", "diff", url, "--repo", repository], cwd=Path("/"), timeout=_TIMEOUT_S)
+    except runner.CommandError:
+        return set()
+    text = done.stdout.decode("utf-8", "replace")
+    return {word for head in _HUNK.findall(text) for word in re.findall(r"\w+", head)}
+
+
+def _gh(argv: list[str]) -> list[dict[str, Any]] | None:
+    """Return the rows that ``gh`` prints; None where it isn't installed, not signed in or prints something else."""
+    try:
+        raw = json.loads(runner.run(argv, cwd=Path("/"), timeout=_TIMEOUT_S).stdout)
+    except (runner.CommandError, ValueError, RecursionError):
+        return None
+    if not isinstance(raw, list) or not all(isinstance(row, dict) and "url" in row for row in raw):
+        return None
+    return raw
+
+
+# The list
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Listed:
+    url: str
+    title: str
+    touches: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _List:
+    asked: str
+    items: tuple[_Listed, ...]
+
+
+def _read_list(path: Path) -> _List | None:
+    """Read ``open-items.toml``; None where there is none."""
+    data = fsio.read_or_none(path)
+    if data is None:
+        return None
+    try:
+        raw = toml.loads(data)
+        items = tuple(_listed(item) for item in raw["item"])
+        return _List(asked=str(raw["asked"]), items=items)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"{path}: {error}",
+            hint='asked = YYYY-MM-DD; then [[item]] with url, title, touches = ["function or file"], words = ["words"]',
+        ) from None
+
+
+def _listed(raw: dict[str, Any]) -> _Listed:
+    url = str(raw["url"])
+    if not _URL.fullmatch(url):
+        raise ValueError(f"{url!r} is no link to a pull request or an issue")
+    unknown = set(raw) - {"url", "title", "touches", "words"}
+    if unknown:
+        raise ValueError(f"{url}: unknown key {min(unknown)}")
+    touches, words = ([str(value) for value in raw.get(key, ())] for key in ("touches", "words"))
+    return _Listed(url=url, title=str(raw["title"]), touches=tuple(touches), words=tuple(words))
+
+
+def _match(
+    items: Sequence[_Listed], functions: Sequence[str], files: Sequence[str], messages: Sequence[str]
+) -> list[OpenItem]:
+    last = {re.split(r"\.|::", name)[-1] for name in functions} | set(functions)
+    told = "\n".join(messages).lower()
+    found = []
+    for item in items:
+        same = tuple(name for name in item.touches if name in last)
+        shared = tuple(path for path in item.touches if path in files)
+        words = tuple(word for word in item.words if word.lower() in told)
+        if same or shared or words:
+            found.append(OpenItem(url=item.url, title=item.title, functions=same, files=shared, words=words))
+    return found
