@@ -5,9 +5,13 @@ Run against the pinned sources: a claim that comes true with another pin fails h
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import inspect
+import json
 import re
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -275,3 +279,21 @@ def test_the_cutlass_commit_of_the_notes_is_not_upstreams() -> None:
     lock = (Path(__file__).parents[2] / "upstream.lock").read_text()
     assert "0b40bb7" not in lock
     assert "f3fde58372d33e9a5650ba7b80fc48b3b49d40c8" in lock
+
+
+def test_the_encoding_is_made_from_the_checkpoints_tokenizer(tmp_path: Path) -> None:
+    from transformers.models.gpt2.tokenization_gpt2 import bytes_to_unicode
+
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "on-a-gb10.md").read_text()
+    script = page.split("```python\n", 1)[1].split("```", 1)[0]
+    tokens = [bytes([b]) for b in range(256)] + [b"\xc3\xa9", b" the", b"\n\n", b"\x00\xff"]
+    wanted = b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(tokens))
+    to_text = bytes_to_unicode()
+    vocab = {"".join(to_text[b] for b in token): rank for rank, token in enumerate(tokens)}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocab}}))
+    (known,) = re.findall(r'"([0-9a-f]{64})"', script)
+    command = [sys.executable, "-c", script.replace(known, hashlib.sha256(wanted).hexdigest()), tmp_path, tmp_path]
+    subprocess.run(command, check=True)
+    assert (tmp_path / "o200k_base.tiktoken").read_bytes() == wanted
+    done = subprocess.run([sys.executable, "-c", script, tmp_path, tmp_path], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "this tokenizer isn't o200k's\n")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 Load = Callable[[str], ModuleType]
@@ -76,3 +77,57 @@ def test_the_layout_fix_is_in_the_launcher(trees: Path) -> None:
     launchers = trees / "flashinfer/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers"
     text = (launchers / "moe_gemm_tma_ws_launcher.inl").read_text()
     assert "construct_if_true" in text or "deduce_layout_sf" in text
+
+
+def test_dense_mxfp4_layers_have_no_kernel_for_mxfp8_activations(upstream_import: Load) -> None:
+    """The native kernels for SM12x take MXFP4 activations; Marlin quantizes none."""
+    keys = upstream_import("vllm.model_executor.layers.quantization.utils.quant_utils")
+    folder = "vllm.model_executor.kernels.linear.mxfp4"
+    config = upstream_import(f"{folder}.base").MxFp4LinearLayerConfig
+    taken = {
+        (name, kind)
+        for name, kernel in (("b12x", "B12xMxFp4LinearKernel"), ("flashinfer", "FlashInferMxFp4LinearKernel"))
+        for kind in ("kMxfp4Dynamic", "kMxfp8Dynamic")
+        if getattr(upstream_import(f"{folder}.{name}"), kernel).can_implement(
+            config(activation_quant_key=getattr(keys, kind))
+        )[0]
+    }
+    assert taken == {("b12x", "kMxfp4Dynamic"), ("flashinfer", "kMxfp4Dynamic")}
+
+
+def test_drafting_loop_is_one_graph(upstream_import: Load) -> None:
+    module = upstream_import("vllm.v1.worker.gpu.spec_decode.target_dependent_ar.speculator")
+    drafter = next(c for n, c in vars(module).items() if isinstance(c, type) and hasattr(c, "_generate_fused_drafts"))
+    assert "run_fullgraph" in inspect.getsource(drafter._fused_multi_step_decode)
+    assert "for step in range" in inspect.getsource(drafter._generate_fused_drafts)
+    assert "prefill_cudagraph_manager" in inspect.getsource(drafter.init_cudagraph_manager)
+
+
+def test_kv_cache_layout_is_free_on_sm12x(upstream_import: Load, device: Callable[..., Any]) -> None:
+    name = "vllm.v1.attention.backends.flashinfer"
+    module = upstream_import(name)
+    utils = upstream_import("vllm.v1.attention.backends.utils")
+    layout = utils.get_flashinfer_layout_string
+    device(10, 0, name)
+    assert {layout(kind) for kind in module.FlashInferBackend.supported_kv_cache_layouts()} == {"HND"}
+    device(12, 1, name)
+    free = module.FlashInferBackend.supported_kv_cache_layouts() or utils._DEFAULT_LAYOUT_PREFERENCE
+    names = [layout(kind) for kind in free if kind.name in utils._FLASHINFER_LAYOUT_NAMES]
+    assert names[0] == "NHD"
+    assert "HND" in names
+
+
+def test_scale_granularity_has_no_such_name(trees: Path) -> None:
+    found = [
+        path
+        for folder in ("flashinfer/csrc", "flashinfer/include", "cutlass/include")
+        for path in (trees / folder).rglob("*")
+        if path.suffix in (".h", ".hpp", ".cuh", ".cu", ".inl") and b"kSm12xBlockScaleGranularity" in path.read_bytes()
+    ]
+    assert found == []
+
+
+def test_b12x_refuses_expert_biases(upstream_import: Load) -> None:
+    experts = upstream_import("vllm.model_executor.layers.fused_moe.b12x").B12xExperts
+    ok, why = experts.is_supported_config(experts, SimpleNamespace(has_bias=True), None, None, None)
+    assert (ok, why) == (False, "kernel does not support expert biases")
