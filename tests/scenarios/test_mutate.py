@@ -10,6 +10,7 @@ import pytest
 from kit import Patchq, git
 from patchq.mutation.known import KnownStrength, known_strength
 from patchq.mutation.mutants import mutants_of
+from patchq.mutation.strength import KILLED, SURVIVED, Strength, Tried, pool
 from patchq.project.project import Project
 
 SOURCE = b'''\
@@ -107,7 +108,29 @@ def test_a_budget_and_going_on(limited: Patchq) -> None:
     done = mutated(limited, "limit", "--seconds", "0.001")["up/limit"]
     assert not done["whole"]
     assert done["not_tried"]
-    assert "goes on where this one ended" in limited.ok("test", "--mutate", "limit", "--seconds", "0.001")
+    assert "tries the rest" in limited.ok("test", "--mutate", "limit", "--seconds", "0.001")
+
+
+def test_a_sample_has_a_new_seed_that_is_printed_with_the_pooled_share(limited: Patchq) -> None:
+    answers = [json.loads(limited.ok("test", "--mutate", "limit", "--at-most", "2", "--json")) for _ in range(3)]
+    assert len({answer["seed"] for answer in answers}) > 1
+    pooled = answers[0]["pooled"]
+    assert pooled["killed"] == pooled["judged"] == 2
+    assert (round(pooled["low"], 3), pooled["high"]) == (0.342, 1.0)
+    said = limited.ok("test", "--mutate", "limit", "--at-most", "2", "--seed", "5")
+    assert said.splitlines()[-1] == "all: 2 of 2 killed (100 %; 95 % interval 34 to 100 %); --seed 5"
+    assert "are of --mutate" in limited.fails(2, "test", "limit", "--seed", "5")
+
+
+@pytest.mark.parametrize(
+    ("killed", "judged", "low", "high"), [(0, 0, 0.0, 1.0), (0, 10, 0.0, 0.2775), (81, 263, 0.2553, 0.3662)]
+)
+def test_the_interval_is_wilsons(killed: int, judged: int, low: float, high: float) -> None:
+    mutant = mutants_of("pkg/limit.py", SOURCE, {3})[0]
+    tried = [Tried(mutant, KILLED)] * killed + [Tried(mutant, SURVIVED)] * (judged - killed)
+    pooled = pool([Strength("up/p", (), tuple(tried))])
+    assert (pooled.killed, pooled.judged) == (killed, judged)
+    assert (round(pooled.low, 4), round(pooled.high, 4)) == (low, high)
 
 
 def test_equivalent_ones_count_apart_with_a_reason(limited: Patchq) -> None:

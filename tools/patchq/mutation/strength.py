@@ -8,6 +8,7 @@ where it was.
 from __future__ import annotations
 
 import ast
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not
 SPARE_SECONDS = 60.0
 #: So many runs don't pay for a process that they are forks of.
 _FEW = 3
+#: Quantile of the normal distribution for a two-sided interval of 95 %.
+_Z95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,46 @@ class Strength:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is tried: mutants a patch (0: all), seconds in all (0: as long as it takes), and which are chosen."""
+    """Limits of one run.
+
+    :ivar at_most: mutants per patch; 0 for all.
+    :ivar seconds: seconds for the whole run, after which no mutant is started; 0 for no limit.
+    :ivar seed: selects the mutants, and the order of the patches where ``seconds`` may not suffice for all.
+    """
 
     at_most: int = 0
     seconds: float = 0.0
     seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pooled:
+    """Share of killed mutants over several patches, with its 95 % interval.
+
+    :ivar judged: mutants that were killed or survived.
+    :ivar low, high: Wilson's score interval, from 0 to 1.
+    """
+
+    killed: int
+    judged: int
+    low: float
+    high: float
+
+
+def pool(strengths: Sequence[Strength]) -> Pooled:
+    """Return the pooled share of killed mutants; from 0 to 1 where no mutant has an answer.
+
+    Wilson (1927), https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
+    """
+    killed = sum(strength.count(KILLED) for strength in strengths)
+    judged = killed + sum(strength.count(SURVIVED) for strength in strengths)
+    if not judged:
+        return Pooled(killed=0, judged=0, low=0.0, high=1.0)
+    share = killed / judged
+    weight = _Z95 * _Z95 / judged
+    center = (share + weight / 2) / (1 + weight)
+    half = _Z95 * math.sqrt(share * (1 - share) / judged + weight / (4 * judged)) / (1 + weight)
+    return Pooled(killed=killed, judged=judged, low=max(0.0, center - half), high=min(1.0, center + half))
 
 
 def mutate(
@@ -102,6 +140,9 @@ def mutate(
             for proof in proofs_of(whole.stacks, patches)
             if not proof.on
         ]
+    order = {proof.name: number for number, (proof, *_) in enumerate(planned)}
+    if budget.seconds:
+        random.Random(budget.seed).shuffle(planned)
     found = []
     with warm() as forks:
         forks.unchanged = {proof.name: here for proof, here, mutants, *_ in planned if len(mutants) > _FEW}
@@ -116,7 +157,7 @@ def mutate(
             strength = Strength(proof.name, proof.files, answers, said, in_all)
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
-    return found
+    return sorted(found, key=lambda strength: order[strength.patch])
 
 
 def _try(

@@ -167,10 +167,11 @@ class _Finder(cst.CSTVisitor):
         args = node.args
         for one, two in pairwise(args):
             plain = not (one.star or two.star or one.keyword or two.keyword)
-            if plain and self.text(one.value) != self.text(two.value):
-                start, end = self.span(one.value)[0], self.span(two.value)[1]
-                middle = self.content[self.span(one.value)[1] : self.span(two.value)[0]]
-                new = self.text(two.value) + middle + self.text(one.value)
+            # The span of an argument has its parentheses, the span of its value has not.
+            if plain and self.text(one) != self.text(two):
+                start, end = self.span(one)[0], self.span(two)[1]
+                middle = self.content[self.span(one)[1] : self.span(two)[0]]
+                new = self.text(two) + middle + self.text(one)
                 self.add(Edit(start, end, new, "arguments swapped"))
         for number, arg in enumerate(args):
             last = number == len(args) - 1

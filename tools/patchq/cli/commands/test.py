@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 )
 @click.option("--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: so many mutants a patch.")
 @click.option("--seconds", type=click.FloatRange(0), metavar="S", help="With --mutate: begin none after so long.")
-@click.option("--seed", type=int, default=0, help="With --mutate: which ones --at-most chooses.  [default: 0]")
+@click.option("--seed", type=int, help="With --mutate: number that selects the mutants.  [default: a new one]")
 @set_option
 @json_option
 def command(
     patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None,
-    upstreams_own: bool, mutating: bool, at_most: int | None, seconds: float | None, seed: int, set_name: str,
+    upstreams_own: bool, mutating: bool, at_most: int | None, seconds: float | None, seed: int | None, set_name: str,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Run the proofs of the patches.
@@ -77,12 +77,16 @@ def command(
 
         runner = on_workers(scheduler, project.say)
     if mutating:
+        import secrets
+
         from patchq.mutation.strength import Budget
 
-        _mutate(project, patches, set_name, Budget(at_most or 0, seconds or 0.0, seed), runner, as_json)
+        # Proofs get repaired for the mutants they miss. A new sample each time keeps the share honest.
+        chosen = secrets.randbelow(1_000_000) if seed is None else seed
+        _mutate(project, patches, set_name, Budget(at_most or 0, seconds or 0.0, chosen), runner, as_json)
         return
-    if at_most or seconds:
-        raise click.UsageError("--at-most and --seconds are of --mutate")
+    if at_most or seconds or seed is not None:
+        raise click.UsageError("--at-most, --seconds and --seed are of --mutate")
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
@@ -100,7 +104,9 @@ def command(
 def _mutate(
     project: Project, names: tuple[str, ...], set_name: str, budget: Budget, run_cells: RunCells | None, as_json: bool
 ) -> None:
-    from patchq.mutation.strength import SURVIVED, UNTRIED, Tried, mutate
+    from dataclasses import asdict
+
+    from patchq.mutation.strength import SURVIVED, UNTRIED, Tried, mutate, pool
     from patchq.mutation.strength import as_json as in_json
 
     def tell(patch: str, tried: Tried) -> None:
@@ -108,7 +114,8 @@ def _mutate(
 
     found = mutate(project, names, set_name=set_name, budget=budget, run_cells=run_cells, progress=tell)
     if as_json:
-        emit("test-mutate", {"seed": budget.seed, "patches": [in_json(s) for s in found]})
+        patches = [in_json(s) for s in found]
+        emit("test-mutate", {"seed": budget.seed, "pooled": asdict(pool(found)), "patches": patches})
     else:
         for strength in found:
             echo(f"{strength.patch}: {summary(in_json(strength))}")
@@ -118,7 +125,14 @@ def _mutate(
                     for line in tried.mutant.diff().splitlines():
                         echo(f"        {line}")
             if strength.count(UNTRIED):
-                echo("    next: the same command goes on where this one ended")
+                echo(f"    next: the same command with --seed {budget.seed} tries the rest")
+        pooled = pool(found)
+        if pooled.judged:
+            share = f"{100 * pooled.killed / pooled.judged:.0f} %"
+            interval = f"95 % interval {100 * pooled.low:.0f} to {100 * pooled.high:.0f} %"
+            echo(f"all: {pooled.killed} of {pooled.judged} killed ({share}; {interval}); --seed {budget.seed}")
+        else:
+            echo(f"all: no mutant has an answer; --seed {budget.seed}")
     if any(s.said.startswith("the proof itself") for s in found):
         raise click.exceptions.Exit(5)
 
