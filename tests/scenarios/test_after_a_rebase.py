@@ -233,6 +233,19 @@ def test_a_branch_on_which_somebody_works_is_not_moved(stack: Patchq, tmp_path: 
     assert git(fork, "rev-parse", "patchq/default/up") == git(clone, "rev-parse", "HEAD")
 
 
+def test_a_branch_whose_tag_is_gone_gets_it_again(stack: Patchq, tmp_path: Path) -> None:
+    fork = tmp_path / "fork.git"
+    git(tmp_path, "init", "-q", "--bare", str(fork))
+    args = ("publish", "up", "--to", str(fork))
+    stack.ok(*args)
+    published = git(fork, "for-each-ref")
+    (tag,) = git(fork, "tag").split()
+    git(fork, "tag", "-d", tag)
+    stack.ok(*args, "--dry-run")
+    stack.ok(*args)
+    assert git(fork, "for-each-ref") == published
+
+
 def test_a_fork_gets_the_stack_on_upstreams_own_commit(stack: Patchq, upstream: Path, tmp_path: Path) -> None:
     release(upstream, "v2")
     stack.ok("rebase", "up", "--onto", "v2")

@@ -62,7 +62,8 @@ def publish(
                 continue
             tip = one.state.tip if on_upstream else _from_the_root(project, one)
             found = _published(one, tip, set_name, stack_id, there)
-            if found.was and found.was not in ours:
+            # A branch that is already there as it is to be is patchq's own: its tag alone may have been deleted.
+            if found.was not in ours | {"", found.commit}:
                 raise UserError(
                     f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, which no tag of patchq's "
                     "names: somebody works on it",
