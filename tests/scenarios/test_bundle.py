@@ -135,17 +135,30 @@ def outside(members: dict[str, bytes]) -> None:
     members["project/../../evil"] = b"x"
 
 
-def private(name: str) -> Callable[[dict[str, bytes]], None]:
-    """Something that a bundle names as it should, and that is no part of a project."""
+def named(*names: str) -> Callable[[dict[str, bytes]], None]:
+    """Members that the manifest names as it should, and that are no part of a project, or contradict each other."""
 
     def put(members: dict[str, bytes]) -> None:
         manifest = json.loads(members["bundle.json"])
-        manifest["files"][name] = [1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"]
+        for name in names:
+            manifest["files"][name] = [1, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"]
+            members[name] = b"x"
         members["bundle.json"] = json.dumps(manifest).encode()
-        members[name] = b"x"
 
-    put.__name__ = name
+    put.__name__ = " ".join(names)
     return put
+
+
+def without_pack(members: dict[str, bytes]) -> None:
+    manifest = json.loads(members["bundle.json"])
+    del manifest["files"]["packs/up.pack"], members["packs/up.pack"]
+    members["bundle.json"] = json.dumps(manifest).encode()
+
+
+def with_trees_as_pairs(members: dict[str, bytes]) -> None:
+    manifest = json.loads(members["bundle.json"])
+    manifest["trees"] = [*manifest["trees"].items(), ["up", "0" * 40]]
+    members["bundle.json"] = json.dumps(manifest).encode()
 
 
 def newer(members: dict[str, bytes]) -> None:
@@ -169,8 +182,13 @@ def words(members: dict[str, bytes]) -> None:
         "link",
         "cut",
         "text",
+        without_pack,
+        with_trees_as_pairs,
+        named("project/patches/a", "project/patches/a/b"),
+        named("project/patches/up/v1/first.patch/x"),
+        named("project/patches/a", "project/patches//a"),
         *map(
-            private,
+            named,
             [
                 "project/.patchq/store.git/config",
                 "project/.patchq/journal/pending.json",

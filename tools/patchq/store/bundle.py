@@ -327,7 +327,8 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
         if raw["version"] != VERSION:
             raise FormatError(f"{where} has format {raw['version']}, this patchq reads {VERSION}", hint="update patchq")
         for name, (size, sha256) in raw["files"].items():
-            check_inside(name, where)
+            if str(check_inside(name, where)) != name:
+                raise ValueError(name)
             if not isinstance(size, int) or size < 0 or len(sha256) != 64 or name.split("/")[0] not in _FOLDERS:
                 raise ValueError(name)
             if name.startswith("archives/") and name.split("/")[1:-1] != [sha256]:
@@ -339,7 +340,13 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
                 raise ValueError("pins")
             if pin.get("tag") and not re.fullmatch("[0-9a-f]{40}", pin["tag"]):
                 raise ValueError("pins")
-        dict(raw["trees"])
+            if pin["source"] == "git" and f"packs/{pin['upstream']}.pack" not in raw["files"]:
+                raise ValueError(f"no pack of {pin['upstream']}")
+        folders = {str(folder) for name in raw["files"] for folder in PurePosixPath(name).parents}
+        if both := folders & raw["files"].keys():
+            raise ValueError(f"{min(both)!r} is a file and a folder")
+        if not isinstance(raw["trees"], dict):
+            raise ValueError("trees")
         found: dict[str, Any] = raw
         return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
