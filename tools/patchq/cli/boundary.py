@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,13 +11,14 @@ from typing import Any
 import click
 
 from patchq import __version__
-from patchq.cli.terminal import echo, echo_json, echo_usage
+from patchq.cli import terminal
+from patchq.cli.terminal import OutputLost, echo, echo_json, echo_usage, flush
 from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 
 BUG, INTERRUPTED = 4, 130
 _OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE,
-    errno.ENOMEM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
+    errno.EFBIG, errno.EPIPE, errno.ENOMEM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
 
 
@@ -46,17 +46,22 @@ class Boundary(click.Group):
         except (click.Abort, KeyboardInterrupt):
             echo("interrupted; the next command finishes or undoes what was under way", err=True)
             code = INTERRUPTED
-        except BrokenPipeError as error:
-            code = 1 if _reader_is_gone() else _bug(error)
+        except OutputLost as error:
+            code = _show_lost(error)
         except PatchqError as error:
             code = _show(error, as_json)
         except OSError as error:
             # A full disk, a folder that may not be written: of the machine, not of patchq.
             # tempfile calls a full /tmp a file that isn't there.
             known = error.errno in _OF_THE_MACHINE or "usable temporary directory" in str(error)
-            code = _show(_of_the_machine(error), as_json) if known else _bug(error)
+            if not flush():  # click itself prints --help and --version
+                code = _show_lost(OutputLost(error))
+            else:
+                code = _show(_of_the_machine(error), as_json) if known else _bug(error)
         except Exception as error:
             code = _bug(error)
+        if terminal.messages_lost:
+            code = code or 1
         if standalone_mode:
             sys.exit(code)
         return code
@@ -71,7 +76,22 @@ def _show_usage(error: click.UsageError, as_json: bool) -> None:
         "schema": "patchq/error/1", "error": "UsageError", "exit": 2, "message": error.format_message(), "hint": hint,
         "conflicts": [],
     }  # fmt: skip
-    echo_json(body)
+    if not _answer(body):
+        echo_usage(error)
+
+
+def _answer(body: dict[str, Any]) -> bool:
+    """Print an error as JSON; return False if standard output can't be written."""
+    try:
+        echo_json(body)
+    except OutputLost:
+        return False
+    return True
+
+
+def _show_lost(error: OutputLost) -> int:
+    """Report lost output, unless its reader has ended: then nothing more is wanted (`patchq … | head`)."""
+    return error.exit_code if error.reader_is_gone else _show(error, as_json=False)
 
 
 def _bug(error: Exception) -> int:
@@ -84,16 +104,6 @@ def _bug(error: Exception) -> int:
         err=True,
     )
     return BUG
-
-
-def _reader_is_gone() -> bool:
-    """Whether whoever read our output (`patchq … | head`) has left; then nothing more is said."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
 
 
 def _of_the_machine(error: OSError) -> PatchqError:
@@ -111,8 +121,8 @@ def _show(error: PatchqError, as_json: bool) -> int:
             "schema": "patchq/error/1", "error": type(error).__name__, "exit": error.exit_code,
             "message": error.message, "hint": error.hint, "conflicts": [asdict(c) for c in conflicts],
         }  # fmt: skip
-        echo_json(body)
-        return error.exit_code
+        if _answer(body):
+            return error.exit_code
     echo("error: ", fg="red", bold=True, nl=False, err=True)
     echo(error.message, err=True)
     for conflict in conflicts:

@@ -7,6 +7,8 @@ some of their characters for commands, and show others as nothing, or turned aro
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import re
@@ -15,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from patchq.errors import PatchqError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,6 +59,57 @@ def _line(made: RenderableType) -> tuple[str, int]:
     return printed.get().split("\n")[0], console.width
 
 
+class OutputLost(PatchqError):
+    """Standard output can't be written.
+
+    :ivar reader_is_gone: it is a pipe, and its reader has ended (`patchq … | head`).
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"the output can't be written: {error.strerror}",
+            hint="send it elsewhere and run the command again: it finishes or undoes what was under way",
+        )
+        self.reader_is_gone = error.errno == errno.EPIPE
+
+
+#: Whether a message on standard error was lost: a command that can't show its warnings doesn't succeed.
+messages_lost = False
+
+
+def write(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Write to a standard stream. Without standard error a command goes on, but fails in the end.
+
+    :raises OutputLost: if standard output can't be written.
+    """
+    global messages_lost
+    try:
+        click.echo(text, err=err, nl=nl)
+    except OSError as error:
+        _drop_output(err=err)
+        if not err:
+            raise OutputLost(error) from None
+        messages_lost = True
+
+
+def flush() -> bool:
+    """Write what is buffered for standard output; return False, and discard it, if it can't be written."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        _drop_output(err=False)
+        return False
+    return True
+
+
+def _drop_output(*, err: bool) -> None:
+    """Discard what a standard stream couldn't write; Python would try again at exit, and fail."""
+    stream = sys.stderr if err else sys.stdout
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 _meter: Meter | None = None
 
 
@@ -64,7 +119,7 @@ def meter() -> Meter:
     from patchq.cli.meter import Meter
 
     if _meter is None:
-        _meter = Meter(lambda text: click.echo(text, nl=False, err=True), _line, lambda name: name.translate(_LINE))
+        _meter = Meter(lambda text: write(text, nl=False, err=True), _line, lambda name: name.translate(_LINE))
     return _meter
 
 
@@ -89,7 +144,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True, fg: str | Non
     shown = safe(str(text))
     if (fg or bold) and not os.environ.get("NO_COLOR"):
         shown = click.style(shown, fg=fg, bold=bold)
-    click.echo(shown, err=err, nl=nl)
+    write(shown, err=err, nl=nl)
 
 
 def echo_json(body: dict[str, Any]) -> None:
@@ -98,7 +153,7 @@ def echo_json(body: dict[str, Any]) -> None:
 
     _make_way()
     text = json.dumps(body, indent=1, ensure_ascii=False)
-    click.echo(_JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text))
+    write(_JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text))
 
 
 def echo_usage(error: click.ClickException) -> None:
@@ -138,4 +193,4 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
     with console.capture() as printed:
         console.print(table)
     _make_way()
-    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    write("\n".join(line.rstrip() for line in printed.get().splitlines()))
