@@ -155,6 +155,7 @@ def test_nothing_in_the_lock_becomes_a_variable_or_a_command(deployable: Patchq)
         ('image = "x"\ncaches = ["relative"]', "absolute"),
         ('image = "x"\ncaches = ["/a/../b"]', "absolute"),
         ('image = "x"\nrequires = ["--index-url=x"]', "not options"),
+        ('image = "x"\nrequires = ["x==1 --hash=sha256:0"]', "not options"),
         ('image = "x"\nindex = "https://x --pre"', "not an https address"),
         ('image = "x"\nindex = "http://x"', "not an https address"),
         ('image = "x"\nport = 70000', "port"),

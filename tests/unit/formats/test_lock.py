@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
 
 from patchq.errors import PatchqError, StateTooNew, StateTooOld
 from patchq.formats import lock, lockedit
@@ -46,6 +49,10 @@ def test_a_new_set_starts_as_the_default_one() -> None:
         (pinned(commit="abc"), "full commit id"),
         (pinned(archive="p==1"), "SHA-256"),
         (pinned(commit=COMMIT, odd="1"), "unknown key"),
+        *(
+            (pinned(archive=archive, sha256=SHA), "is not PROJECT==VERSION")
+            for archive in ("x==1 --hash", "x==1 ", "==1", "x==", "x== 1", "-r==1", "x==1==2", "x[y]==1", "x==1;a", "x==1dev1a1", "../x==1", "x==one")
+        ),
         (pinned(), "neither a commit"),
         (pinned(archive="p==1", sha256=SHA, subdir="../x"), "would leave its folder"),
         (pinned(commit=COMMIT, source="ftp"), "neither"),
@@ -54,6 +61,7 @@ def test_a_new_set_starts_as_the_default_one() -> None:
         (pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\nbuild = {distribution = "d", empty-env = {PATH = "/x"}}'), "PATH"),
         (pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\nbuild = {distribution = "d", requires = ["x @ http://y"]}'), "PROJECT==VERSION"),
         (pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\nbuild = {distribution = "d", profile = "magic"}'), "profile"),
+        (pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\nbuild = {distribution = "d", requires = ["x==.."]}'), "PROJECT==VERSION"),
     ],
 )  # fmt: skip
 def test_a_wrong_lock_says_where(data: bytes, said: str) -> None:
@@ -61,6 +69,20 @@ def test_a_wrong_lock_says_where(data: bytes, said: str) -> None:
         lock.parse(data)
     assert said in caught.value.message
     assert caught.value.hint
+
+
+@given(st.from_regex(lock._RELEASE, fullmatch=True))
+def test_a_version_that_is_taken_is_one_for_packaging(archive: str) -> None:
+    """What reads a lock's versions later fails on none of them."""
+    Version(archive.partition("==")[2])
+
+
+@pytest.mark.parametrize(
+    "version", ["1", "0.13.0", "1!2.0rc1.post2.dev3+cu130.local", "2024.1a", "v1.0-1", "1.0.dev456"]
+)
+def test_a_version_that_packaging_takes(version: str) -> None:
+    assert Version(version)
+    assert lock.parse(pinned(archive=f"a-b.c_d=={version}", sha256=SHA)).upstreams["up"].pins["v1"].archive
 
 
 def test_versions_are_different_errors() -> None:

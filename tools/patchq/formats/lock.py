@@ -25,6 +25,15 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+#: PROJECT==VERSION: names as in PEP 508, versions as in PEP 440.
+_PROJECT = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_VERSION = (
+    r"v?(?:[0-9]+!)?[0-9]+(?:\.[0-9]+)*(?:[-_.]?(?:alpha|a|beta|b|preview|pre|c|rc)[-_.]?[0-9]*)?"
+    r"(?:-[0-9]+|[-_.]?(?:post|rev|r)[-_.]?[0-9]*)?(?:[-_.]?dev[-_.]?[0-9]*)?"
+    r"(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?"
+)
+_RELEASE = re.compile(f"{_PROJECT}=={_VERSION}", re.IGNORECASE | re.ASCII)
+_REQUIRED = re.compile(rf"{_PROJECT}(?:\[[a-z0-9,]+\])?=={_VERSION}", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +274,8 @@ class _Reader:
             raise self.bad(f"{at}.commit", "is not a full commit id (40 hexadecimal digits)")
         if archive and not _SHA256.fullmatch(sha256):
             raise self.bad(f"{at}.sha256", "an archive needs its SHA-256 (64 hexadecimal digits)")
+        if "==" in archive and not _RELEASE.fullmatch(archive):
+            raise self.bad(f"{at}.archive", f"{archive!r} is not PROJECT==VERSION")
         for name, digest in wheels.items():
             if not name.endswith(".whl") or "/" in name or not _SHA256.fullmatch(str(digest)):
                 raise self.bad(f"{at}.wheels", f"{name!r} is not a wheel with its SHA-256")
@@ -302,7 +313,7 @@ class _Reader:
             check_inside(version_file, f"{self.where}: {at}.version-file")
         requires = self.texts(raw, "requires", at), self.texts(raw, "empty-requires", at)
         for requirement in (*requires[0], *requires[1]):
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,]+\])?==[A-Za-z0-9.+!]+", requirement):
+            if not _REQUIRED.fullmatch(requirement):
                 raise self.bad(f"{at}.requires", f"{requirement!r} is not PROJECT==VERSION")
         links = self.table(raw, "links", f"{at}.")
         for inside, source in links.items():
@@ -361,7 +372,7 @@ class _Reader:
                 raise self.bad(at, f"{text!r} is not a line of text")
         if any(not c.startswith("/") or ".." in c or not _PLAIN_PATH.fullmatch(c[1:]) for c in caches):
             raise self.bad(f"{at}.caches", "are not absolute folders")
-        if any(r.startswith("-") for r in requires):
+        if any(re.search(r"(^|\s)-", r) for r in requires):
             raise self.bad(f"{at}.requires", "are requirements, not options")
         index = self.text(raw, "index", at)
         if index and not re.fullmatch(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)*/?", index):
