@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shutil
 import zlib
@@ -51,18 +52,49 @@ def test_of_a_folder_that_is_not_the_pinned_one_nothing_is_kept(empty: Patchq, t
     empty.ok("apply")
 
 
+def locked_to(patchq: Patchq, url: str) -> None:
+    """Write a lock as somebody else may hand it on: its upstream's URL is ``url``."""
+    lock = patchq.layout.lock.read_text()
+    patchq.layout.lock.write_text(
+        f'{lock}\n[upstreams.up]\nurl = "{url}"\n\n[upstreams.up.pins.v1]\ncommit = "{"1" * 40}"\n\n'
+        '[sets.default]\nup = "v1"\n'
+    )
+
+
 @pytest.mark.parametrize("url", [".", "..", "/", "file:///", "~"])
 def test_the_folder_that_the_project_lies_in_is_no_upstream(
     empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "home" / ".gitconfig"))
-    lock = empty.layout.lock.read_text()
-    empty.layout.lock.write_text(
-        f'{lock}\n[upstreams.up]\nurl = "{url}"\n\n[upstreams.up.pins.v1]\ncommit = "{"1" * 40}"\n\n'
-        '[sets.default]\nup = "v1"\n'
-    )
+    locked_to(empty, url)
     assert "this project lies in it; nothing of it was read" in empty.fails(1, "fetch")
+
+
+@pytest.mark.parametrize(
+    "url", ["~", "~/", "~/.", "~/x/..", "~/..", "HOME", "file://HOME", "LINK", f"~{pwd.getpwuid(os.getuid()).pw_name}"]
+)
+def test_a_home_folder_is_no_upstream(empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """The project lies elsewhere. A file that would end the reading with an error shows that nothing was read."""
+    home = tmp_path / "users" / "person"
+    home.mkdir(parents=True)
+    os.mkfifo(home / "pipe")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "home" / ".gitconfig"))
+    (tmp_path / "link").symlink_to(home)
+    locked_to(empty, url.replace("HOME", str(home)).replace("LINK", str(tmp_path / "link")))
+    assert "a home folder lies in it; nothing of it was read" in empty.fails(1, "fetch")
+    assert "a home folder lies in it; nothing of it was read" in empty.fails(1, "pin", "--check")
+
+
+@pytest.mark.parametrize("url", ["$HOME", "~nobody-of-that-name", "circle", "circle/x"])
+def test_what_names_no_folder_is_told(empty: Patchq, url: str) -> None:
+    (empty.root / "circle").symlink_to("circle")
+    locked_to(empty, url)
+    assert "no such folder is there" in empty.fails(1, "fetch")
+    lock = empty.layout.lock
+    lock.write_text(lock.read_text().replace(f'commit = "{"1" * 40}"', f'archive = "{url}"\nsha256 = "{"1" * 64}"'))
+    assert "is not there" in empty.fails(1, "fetch")
 
 
 def test_a_commit_by_the_pins_ref_is_not_the_pinned_one(foreign: Patchq, upstream: Path) -> None:

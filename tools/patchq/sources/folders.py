@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,12 +14,17 @@ from patchq.system.paths import Layout
 
 
 def local_folder(layout: Layout, url: str) -> Path | None:
-    """The folder that a URL names, if it names one on this machine."""
+    """Return the folder that a URL names, if it names one on this machine."""
     if url.startswith("file://"):
-        return (layout.root / url[7:]).resolve()
+        return Path(os.path.realpath(layout.root / url[7:]))
     if "://" in url or (":" in url.split("/")[0]):
         return None
-    return (layout.root / Path(url).expanduser()).resolve()
+    return local_path(layout, url)
+
+
+def local_path(layout: Layout, path: str) -> Path:
+    """Return where a path of the lock leads. `Path` raises RuntimeError for an unknown `~name`, and for link loops."""
+    return Path(os.path.realpath(layout.root / os.path.expanduser(path)))
 
 
 def is_repository(folder: Path) -> bool:
@@ -29,13 +35,18 @@ def is_repository(folder: Path) -> bool:
 def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iterable[str] = ()) -> CommitId:
     """The commit that a plain folder's files are. Nothing is kept: the lock that names it may be anybody's.
 
-    :raises SourceError: for the folder that the project lies in or one above it (``/``, a person's home), and where a
-        file can't be read.
+    :raises SourceError: for a home folder, the folder that the project lies in and those above them; and where a file
+        can't be read.
     :raises FormatError: as :func:`patchq.sources.archive.import_archive`.
     """
-    if folder == layout.root or folder in layout.root.parents:
+    whose = pin.url.partition("/")[0] if pin.url.startswith("~") else "~"  # `~name` is another user's home folder
+    homes = {local_path(layout, name) for name in ("~", whose)}
+    why = "this project lies in it" if folder in (layout.root, *layout.root.parents) else ""
+    if any(folder in (home, *home.parents) for home in homes):
+        why = why or "a home folder lies in it"
+    if why:
         raise SourceError(
-            f"{folder} is no upstream: this project lies in it; nothing of it was read",
+            f"{folder} is no upstream: {why}; nothing of it was read",
             hint="name the folder that holds upstream's files alone, or its repository",
         )
     with scratch(store) as beside:

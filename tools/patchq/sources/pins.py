@@ -26,7 +26,7 @@ from patchq.git.transport import (
     remote_refs,
 )  # fmt: skip
 from patchq.names import CommitId
-from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder
+from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder, local_path
 from patchq.system import fsio
 from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
@@ -301,7 +301,7 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
     from patchq.sources import index
 
     if is_local_archive(pin.archive):
-        path = (layout.root / Path(pin.archive).expanduser()).resolve()
+        path = local_path(layout, pin.archive)
         if not path.is_file():
             raise SourceError(f"the archive {path} is not there", hint="put it there, or `patchq pin` another")
         found = fsio.sha256_file(path)
