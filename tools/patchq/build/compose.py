@@ -11,6 +11,7 @@ from patchq.build import attest
 from patchq.errors import UserError
 from patchq.formats.render import render
 from patchq.project import own
+from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.stacks.applied import applied_stack_id
 from patchq.system import fsio
@@ -39,16 +40,25 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
 
     :raises UserError: if the lock says nothing of what the set runs in, or the folder is not the project's.
     """
-    set_name = project.choose_set(set_name)
+    with project.locked("compose"):
+        set_name = project.choose_set(set_name)
+        files = _files(project, folder.resolve(), set_name)
+        project.journal.perform(Change("compose", f"compose {set_name}", dict(files)))
+    return [project.layout.root / path for path in files]
+
+
+def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
+    """Return the content of each file, by its path in the project."""
     environment = project.lock.environments.get(set_name)
     if environment is None:
         raise UserError(
             f"upstream.lock doesn't say what the set {set_name} runs in",
             hint=f'[environments."{set_name}"] image = …; docs/how-to/containers.md has one',
         )
-    root, folder = project.layout.root, folder.resolve()
+    root = project.layout.root
     if root not in (folder, *folder.parents):
         raise UserError(f"{folder} is not in the project", hint="the images are built from the project's files")
+    inside = folder.relative_to(root)
     packages = [
         Package(pin.upstream, build.distribution, build.package, tuple(build.links.items()))
         for pin in project.lock.pins_of(set_name)
@@ -66,17 +76,15 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
         "attestation": "provenance.*json" if project.lock.signing else attest.NAME,
         "lock_sha256": fsio.sha256_file(project.layout.lock),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
-        "folder": folder.relative_to(root).as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),
+        "folder": inside.as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),
         "trees": Path(os.path.relpath(project.layout.private / "trees", folder)).as_posix(),
     }  # fmt: skip
-    written = []
     files = {f: f for f in ("Dockerfile", "Dockerfile.dev", "dev.sh", "compose.yaml")}
     files |= {f"{f}.dockerignore": "ignore" for f in ("Dockerfile", "Dockerfile.dev")}
-    for file, template in files.items():
-        path = folder / file
-        fsio.write_atomic(path, render(f"compose/{template}.j2", **values).encode())
-        written.append(path)
-    return written
+    return {
+        (inside / file).as_posix(): render(f"compose/{template}.j2", **values).encode()
+        for file, template in files.items()
+    }
 
 
 def _volume(name: str, path: str) -> str:

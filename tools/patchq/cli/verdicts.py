@@ -46,14 +46,14 @@ def write_reports(
 ) -> None:  # fmt: skip
     """Write the files that were asked for; ``stops`` as :func:`patchq.proofs.verdicts.sarif_bytes` takes them."""
     from patchq.proofs import verdicts as report
-    from patchq.system.fsio import write_atomic
+    from patchq.system.fsio import write_output
 
     if junit:
-        write_atomic(junit.resolve(), report.junit(verdicts))
+        write_output(junit.resolve(), report.junit(verdicts))
     if sarif:
         stacks = project.stacks(project.choose_set(set_name))
         paths = {f"{s.pin.upstream}/{n}": s.relative(project.layout, n) for s in stacks for n in s.names}
-        write_atomic(sarif.resolve(), report.sarif_bytes(verdicts, paths, stops))
+        write_output(sarif.resolve(), report.sarif_bytes(verdicts, paths, stops))
 
 
 def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:

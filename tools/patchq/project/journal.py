@@ -162,6 +162,8 @@ class Journal:
             fsio.sync_file_system(self.layout.private)
         self.store.update_refs(moves)
         contents = {self.layout.root / path: self._kept(after) for path, (_, after) in files.items()}
+        for full in contents if resumed else ():
+            fsio.remove_unfinished(full)
         for full in (path for path, data in contents.items() if data is None):
             fsio.remove(full)
         fsio.write_all({path: data for path, data in contents.items() if data is not None})

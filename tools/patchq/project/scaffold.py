@@ -125,7 +125,6 @@ def init(folder: Path) -> list[str]:
         raise UserError(f"{folder} is a project already", hint="`patchq status` shows it")
     made = []
     for name, data in (
-        (LOCK_NAME, EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode()),
         (".github/workflows/patches.yml", _from_here(_WORKFLOW)),
         (".github/workflows/rebases.yml", _from_here(_REBASES)),
         (".github/actions/follow/action.yml", _ACTION.replace("@CASE@", own.CASE).encode()),
@@ -133,16 +132,18 @@ def init(folder: Path) -> list[str]:
         ("tests/stacks/.gitkeep", b""),
     ):
         if not (folder / name).exists():
-            fsio.write_atomic(folder / name, data)
+            fsio.write_output(folder / name, data)
             made.append(name)
     for name, text in (
         (ATTRIBUTES_NAME, with_attributes(folder)),
         (".gitignore", _with_lines(folder / ".gitignore", _IGNORE)),
     ):
         if text is not None:
-            fsio.write_atomic(folder / name, text)
+            fsio.write_output(folder / name, text)
             made.append(name)
-    return made
+    # With its lock a folder is a project: a killed `init` that has not written it begins again.
+    fsio.write_output(folder / LOCK_NAME, EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode())
+    return [LOCK_NAME, *made]
 
 
 def with_attributes(folder: Path) -> bytes | None:

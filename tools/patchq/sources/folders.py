@@ -24,7 +24,7 @@ def local_folder(layout: Layout, url: str) -> Path | None:
 
 def local_path(layout: Layout, path: str) -> Path:
     """Return where a path of the lock leads. `Path` raises RuntimeError for an unknown `~name`, and for link loops."""
-    return Path(os.path.realpath(layout.root / os.path.expanduser(path)))
+    return Path(os.path.realpath(layout.root / os.path.expanduser(path)))  # noqa: PTH111
 
 
 def is_repository(folder: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -63,6 +64,22 @@ def write_atomic(path: Path, data: bytes) -> None:
     write_all({path: data})
 
 
+def write_output(path: Path, data: bytes) -> None:
+    """Replace a file that lies anywhere, and remove what killed commands left next to it."""
+    remove_unfinished(path)
+    write_atomic(path, data)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed commands left next to `path` when they were replacing it."""
+    for left in path.parent.glob(glob.escape(f".{path.name[:40]}.") + "*" + UNFINISHED):
+        with contextlib.suppress(OSError, FormatError):
+            if file := _open_regular(left):
+                with file:
+                    lock_now(file.fileno())  # a command that is still writing holds it
+                    left.unlink()
+
+
 def write_all(files: Mapping[Path, bytes]) -> None:
     """Replace several files, each by one step of its own; when this returns, all of them last."""
     for path, data in files.items():
@@ -84,9 +101,7 @@ def make_folder(folder: Path) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     make_folder(path.parent)
-    beside = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
-    # As the person's umask has it, or as the file is that this one replaces.
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    beside, fd = _begin(path)
     try:
         with os.fdopen(fd, "wb") as file:
             with contextlib.suppress(FileNotFoundError):
@@ -98,6 +113,19 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _begin(path: Path) -> tuple[Path, int]:
+    """Make the file that is to replace `path`, and lock it: what is locked isn't a killed command's."""
+    while True:
+        beside = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
+        # As the person's umask has it, or as the file is that this one replaces.
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink:
+            return beside, fd
+        os.close(fd)  # another command has removed it before it was locked
 
 
 @contextmanager

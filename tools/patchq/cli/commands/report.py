@@ -28,7 +28,7 @@ def command(
     """
     from patchq.errors import UserError
     from patchq.proofs.verdicts import proofs_json
-    from patchq.system.fsio import read_or_none, write_atomic
+    from patchq.system.fsio import read_or_none, write_output
 
     project = open_project(as_json)
     last = read_results(project)
@@ -45,11 +45,11 @@ def command(
         if page:
             from patchq.report.page import html
 
-            write_atomic(page.resolve(), html(found, project.layout.root, page.resolve().parent).encode())
+            write_output(page.resolve(), html(found, project.layout.root, page.resolve().parent).encode())
         if markdown:
             from patchq.report.page import markdown as summary
 
-            write_atomic(markdown.resolve(), (read_or_none(markdown.resolve()) or b"") + summary(found).encode())
+            write_output(markdown.resolve(), (read_or_none(markdown.resolve()) or b"") + summary(found).encode())
         if as_json:
             body = asdict(found)
             body.pop("verdicts")  # as `proofs`
