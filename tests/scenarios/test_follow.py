@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -331,6 +331,93 @@ def test_a_dry_run_writes_what_it_would_send(project: Patchq, upstream: Path, tm
     assert git(tmp_path / "origin.git", "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
+@pytest.fixture
+def carried(
+    project: Patchq, upstream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Patchq, Path, dict[str, Any]]:
+    """Another checkout of the project, where upstream is gone; what a dry run left, and its files after the dry run."""
+    release(upstream, "v2", V2)
+    token = os.environ.get("GITHUB_TOKEN")
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    folder = tmp_path / "carried"
+    project.ok("follow", "--dry-run", str(folder))
+    if token:
+        monkeypatch.setenv("GITHUB_TOKEN", token)
+    upstream.rename(tmp_path / "gone")
+    git(tmp_path, "clone", "-q", str(tmp_path / "origin.git"), str(tmp_path / "runner"))
+    raw = json.loads((folder / "up" / "prepared.json").read_text())
+    return Patchq(tmp_path / "runner"), folder, raw
+
+
+def test_what_a_dry_run_left_is_sent_by_a_command_that_runs_nothing(
+    host: type[Host], carried: tuple[Patchq, Path, dict[str, Any]]
+) -> None:
+    runner, folder, raw = carried
+    for proof in (runner.root / "tests" / "stacks").rglob("*.py"):
+        proof.write_text("raise SystemExit('a proof ran')\n")
+    found = followed(runner, "--send", str(folder))
+    assert (found["state"], found["branch"], found["title"]) == ("opened", BRANCH, raw["title"])
+    names = git(host.origin, "diff", "--name-only", "main", BRANCH).split()
+    assert names == ["patches/up/ledger.jsonl", "patches/up/v2/series", "patches/up/v2/third.patch", "upstream.lock"]
+    assert "| third | clean | proven |" in host.pulls[0]["body"]
+    assert git(runner.root, "diff", "--name-only", "HEAD", "--", "patches", "upstream.lock") == ""
+    assert "patches/up/v2" not in git(runner.root, "status", "--porcelain", "--untracked-files=all")
+    assert followed(runner, "--send", str(folder))["state"] == "same"
+    host.pulls[0]["state"] = "closed"
+    assert followed(runner, "--send", str(folder))["state"] == "closed"
+
+
+def change_path(raw: dict[str, Any], name: str) -> None:
+    raw["files"][name] = [None, "x"]
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a workflow": lambda raw: change_path(raw, ".github/workflows/x.yml"),
+    "outside": lambda raw: change_path(raw, "patches/up/../../x"),
+    "another upstream's": lambda raw: change_path(raw, "patches/other/v1/series"),
+    "private": lambda raw: change_path(raw, "patches/up/.git/config"),
+    "no files": lambda raw: raw.update(files={}),
+    "a list": lambda raw: raw.update(files=[]),
+    "no text": lambda raw: raw["files"].update({"patches/up/x": [None, 7]}),
+    "half a character": lambda raw: raw["files"].update({"patches/up/x": [None, "\ud800"]}),
+    "no such upstream": lambda raw: raw.update(upstream="../up"),
+    "no ref": lambda raw: raw.update(onto="v2:refs/heads/main"),
+    "another pin": lambda raw: raw.update(from_ref="v0"),
+    "two lines": lambda raw: raw.update(title="x\n\nPatchq-Follow: y"),
+    "too long": lambda raw: raw.update(body="x" * 200_000),
+    "a file that changed": lambda raw: raw["files"].update({"upstream.lock": ["0" * 64, "version = 1\n"]}),
+    "a new file that is there": lambda raw: raw["files"].update({"patches/up/v1/series": [None, "x\n"]}),
+    "another version": lambda raw: raw.update(version=2),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_what_no_dry_run_wrote_is_not_sent(
+    host: type[Host], carried: tuple[Patchq, Path, dict[str, Any]], forge: Callable[[dict[str, Any]], object]
+) -> None:
+    """A proof is somebody's code: it may have written what is to be sent."""
+    runner, folder, raw = carried
+    forge(raw)
+    (folder / "up" / "prepared.json").write_text(json.dumps(raw))
+    before = git(runner.root, "status", "--porcelain")
+    assert "hint:" in runner.fails(1, "follow", "--send", str(folder))
+    assert host.pulls == []
+    assert git(host.origin, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert git(runner.root, "status", "--porcelain").splitlines() in (before.splitlines(), ["?? .patchq/"])
+
+
+def test_a_dry_run_with_a_token_asks_and_sends_nothing(
+    project: Patchq, upstream: Path, host: type[Host], tmp_path: Path
+) -> None:
+    release(upstream, "v2", V2)
+    followed(project, "--no-proof")
+    host.pulls[0]["state"] = "closed"
+    host.calls.clear()
+    assert followed(project, "--dry-run", str(tmp_path / "out"))["state"] == "closed"
+    assert {method for method, _ in host.calls} == {"GET"}
+    assert not (tmp_path / "out" / "up" / "prepared.json").exists()
+
+
 def test_a_changed_patch_is_shown(project: Patchq, upstream: Path, tmp_path: Path) -> None:
     lines = with_lines({8: b"``` and @somebody | else\n"})
     release(upstream, "v2", {"a.txt": lines})
@@ -344,21 +431,20 @@ def test_a_changed_patch_is_shown(project: Patchq, upstream: Path, tmp_path: Pat
 # What `init` writes
 
 
-def test_the_workflow_and_the_action_are_what_they_should_be(empty: Patchq) -> None:
+def test_the_workflow_hands_on_what_the_action_takes(empty: Patchq) -> None:
     folder = empty.root / ".github"
     workflow = yaml.safe_load((folder / "workflows" / "rebases.yml").read_text())
-    assert workflow["permissions"] == {"contents": "write", "pull-requests": "write"}
-    used = [step["uses"] for step in workflow["jobs"]["follow"]["steps"]]
-    assert used == ["actions/checkout@v4", "./.github/actions/follow"]
     action = yaml.safe_load((folder / "actions" / "follow" / "action.yml").read_text())
-    assert set(workflow["jobs"]["follow"]["steps"][1]["with"]) <= set(action["inputs"])
-    for step in action["runs"]["steps"]:
-        # An input is no part of a command: it would be run.
-        assert "${{" not in step.get("run", "")
-        assert "shell" in step or "uses" in step
+    for job in workflow["jobs"].values():
+        (used,) = [step for step in job["steps"] if step["uses"] == "./.github/actions/follow"]
+        assert set(used["with"]) <= set(action["inputs"])
+    assert all("shell" in step or "uses" in step for step in action["runs"]["steps"])
 
 
-def test_the_actions_command_runs(project: Patchq, upstream: Path, host: type[Host], tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [("",), ("CARRY", "SEND")], ids=["one step", "two steps"])
+def test_the_actions_command_runs(
+    project: Patchq, upstream: Path, host: type[Host], tmp_path: Path, steps: tuple[str, ...]
+) -> None:
     release(upstream, "v2", V2)
     release(upstream, "v3", {"new.txt": b"new\n"})
     action = yaml.safe_load((project.root / ".github" / "actions" / "follow" / "action.yml").read_text())
@@ -367,13 +453,17 @@ def test_the_actions_command_runs(project: Patchq, upstream: Path, host: type[Ho
     (tmp_path / "bin" / "patchq").chmod(0o755)
     env = {
         **os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "tools"),
-        "NAME": "up", "ONTO": "v2", "OPTIONS": "--no-proof --base main",
+        "NAME": "up", "OPTIONS": "--no-proof --base main", "GITHUB_OUTPUT": str(tmp_path / "output"),
     }  # fmt: skip
     command = action["runs"]["steps"][-1]["run"]
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=project.root, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    for step in steps:
+        assert not host.pulls
+        own = {**env, "ONTO": "" if step == "SEND" else "v2", step or "NONE": "carried"}
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", command], cwd=project.root, env=own, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert len(steps) == 1 or (tmp_path / "output").read_text() == "carried=yes\n"
     assert [p["head"]["ref"] for p in host.pulls] == [BRANCH]
 
 

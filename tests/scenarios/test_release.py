@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import yaml
 from kit import ROOT, Patchq
 from patchq import __version__
 from patchq.project import own
+from patchq.project.scaffold import REQUIREMENTS_NAME
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -37,18 +39,62 @@ def test_wheel_and_sdist_are_the_same_bytes_everywhere(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(other)], check=True)
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, listed.decode().split("\0")):
-        if name.startswith(("tools/", ".ci/")) or "/" not in name:
+        if name.startswith(("tools/", ".ci/", "locks/")) or "/" not in name:
             (other / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, other / name)
     subprocess.run(["git", "add", "-A"], cwd=other, check=True)
     first = release(ROOT, tmp_path / "one", 0o022, "UTC")
-    assert sorted(first) == [f"patchq-{__version__}-py3-none-any.whl", f"patchq-{__version__}.tar.gz"]
+    requirements = f"patchq-{__version__}-requirements.txt"
+    assert sorted(first) == [requirements, f"patchq-{__version__}-py3-none-any.whl", f"patchq-{__version__}.tar.gz"]
     assert release(other, tmp_path / "two", 0o077, "Asia/Tokyo") == first
     with zipfile.ZipFile(tmp_path / "one" / f"patchq-{__version__}-py3-none-any.whl") as zf:
         assert "patchq/templates/compose/Dockerfile.j2" in zf.namelist()
         assert "patchq/kernels/planner.py" in zf.namelist()
+        locked = (ROOT / "locks" / "patchq.txt").read_bytes()
+        assert zf.read("patchq/templates/project/requirements.txt") == locked
+        assert first[requirements].startswith(locked)
     with tarfile.open(tmp_path / "one" / f"patchq-{__version__}.tar.gz") as tar:
         assert {(m.uid, m.gid, m.mtime, m.mode) for m in tar} == {(0, 0, 315532800, 0o644)}
+
+
+@pytest.mark.index
+def test_a_release_is_installed_by_hash(tmp_path: Path) -> None:
+    """Into an empty environment, by the line that the program prints; one changed byte is refused."""
+    out = tmp_path / "out"
+    program = [sys.executable, str(ROOT / ".ci" / "release"), str(out)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    said = subprocess.run(program, env=env, check=True, capture_output=True, text=True).stdout
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    command = said.splitlines()[-1].split()[1:]
+    (wheel,) = out.glob("*.whl")
+    whole = wheel.read_bytes()
+    wheel.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    for data, code in ((wheel.read_bytes(), 1), (whole, 0)):
+        wheel.write_bytes(data)
+        done = subprocess.run([str(python), *command], cwd=out, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        assert code == 0 or "DO NOT MATCH THE HASHES" in done.stderr
+    subprocess.run([str(python), "-m", "pip", "check"], check=True, capture_output=True)
+    new = tmp_path / "new"
+    subprocess.run([str(python.with_name("patchq")), "init", str(new)], check=True, capture_output=True)
+    assert (new / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq.txt").read_bytes()
+
+
+@pytest.mark.index
+def test_the_readmes_first_lines_install_by_hash(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    lines = re.findall(r"^python -m pip install .*$", readme, re.MULTILINE)
+    assert lines[:2] == lines[2:4]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    git_files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
+    for name in filter(None, git_files.decode().split("\0")):
+        if name.startswith(("tools/", "locks/")) or "/" not in name:
+            (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / "clone" / name)
+    env = {**os.environ, "PATH": f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    for line in (*lines[:2], "python -m pip check", "patchq --version"):
+        subprocess.run(["bash", "-c", line], cwd=tmp_path / "clone", env=env, check=True, capture_output=True)
 
 
 def test_init_writes_the_version_and_another_one_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +147,17 @@ def test_the_workflow_takes_no_name_from_an_index(tmp_path: Path, source: str, t
     assert "PATCHQ" in step["env"]
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "python").write_text('#!/bin/sh\necho "installed $4"\n')
+    (folder / "python").write_text('#!/bin/sh\necho "ran $*"\n')
     (folder / "python").chmod(0o755)
     env = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PATCHQ": source}
     done = subprocess.run(["bash", "-e", "-c", step["run"]], env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode == 0, f"installed {source}" in done.stdout) == (taken, taken)
+    ran = [
+        f"-m pip install --no-deps -r {REQUIREMENTS_NAME}",
+        f"-m pip install --no-deps --no-build-isolation {source}",
+    ]
+    wanted = [f"ran {line}" for line in (*ran, "-m pip check")] if taken else []
+    assert (done.returncode == 0, [n for n in done.stdout.splitlines() if n.startswith("ran")]) == (taken, wanted)
+    assert (new.root / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq.txt").read_bytes()
 
 
 def test_what_is_shipped_for_others_installs_by_hash_or_from_here() -> None:

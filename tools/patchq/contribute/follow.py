@@ -9,25 +9,28 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from patchq.carry import rebase
 from patchq.carry.landing import ABSORBED
 from patchq.carry.state import Result, Step
 from patchq.carry.stops import Prove
 from patchq.carry.tally import tally_result
-from patchq.errors import UserError
+from patchq.errors import FormatError, UserError
 from patchq.formats.header import Ident
 from patchq.formats.ledger import NOT_CARRIED_YET
 from patchq.formats.render import render
 from patchq.git import person
+from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import newest_release, older_first, pin_at
 from patchq.proofs.judge import Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.sources.forge import Forge, Pull
 from patchq.stacks.rangediff import CHANGED, compare
-from patchq.system.paths import LOCK_NAME, ref_to_folder
+from patchq.system import fsio
+from patchq.system.paths import LOCK_NAME, check_inside, check_name, check_ref, ref_to_folder
 
 #: What is between them is patchq's; what a person writes around them stays.
 BEGIN, END = "<!-- patchq:begin", "<!-- patchq:end -->"
@@ -36,6 +39,8 @@ _OURS = re.compile(re.escape(BEGIN) + r" ([0-9a-f]{64}) -->\n.*?" + re.escape(EN
 TRAILER = "Patchq-Follow:"
 #: Characters of a body, and of all diffs in it: a forge takes 65,536.
 MOST, MOST_DIFF = 60_000, 40_000
+#: What a dry run leaves for :func:`send`, and how large it may be.
+PREPARED, _VERSION, _MOST_PREPARED = "prepared.json", 1, 64 << 20
 NOBODY = Ident("patchq", "patchq@localhost", 0, "+0000")
 
 Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
@@ -82,9 +87,25 @@ class Target:
     base: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a branch and its pull request are made of.
+
+    :ivar files: by path, the SHA-256 of a file that changes (None: it is new), and its content after (None: it goes).
+    """
+
+    upstream: str
+    from_ref: str
+    onto: str
+    title: str
+    body: str
+    notes: tuple[str, ...]
+    files: dict[str, tuple[str | None, str | None]]
+
+
 def follow(
     project: Project, upstream: str, target: Target, *, prove: Prove, verdicts: Verdicts, onto: str = "",
-    set_name: str = "",
+    set_name: str = "", save: Path | None = None,
 ) -> Followed:  # fmt: skip
     """Carry a set's stack onto upstream's newest release, and keep the pull request of it up to date.
 
@@ -93,10 +114,11 @@ def follow(
 
     :param onto: another ref than the newest release.
     :param verdicts: runs the proofs of patches in a set.
+    :param save: a folder, for :func:`send`.
     :raises UserError: if what would be committed isn't as in the last commit.
     :raises SourceError: if upstream, the remote or the forge doesn't answer.
     """
-    root, forge = project.layout.root, target.forge
+    forge = target.forge
     set_name = project.choose_set(set_name)
     project.check_names(project.lock.pins_of(set_name), [upstream], set_name)
     pin = next(p for p in project.lock.pins_of(set_name) if p.upstream == upstream)
@@ -108,34 +130,140 @@ def follow(
         return Followed(upstream, pin.ref, ref, "nothing")
     if project.layout.stack(upstream, ref).joinpath("series").exists():
         return Followed(upstream, pin.ref, ref, "there")
-    mine = [LOCK_NAME, f"patches/{upstream}"]
-    if changed := person.changed(root, *mine):
-        raise UserError(f"{changed[0]} isn't as in the last commit", hint="commit it first")
-    branch = f"patchq/{upstream}-{ref_to_folder(ref).replace('%', '-')}"
+    _check_committed(project, upstream)
+    branch = _branch(upstream, ref)
     pull = forge.pull_of(branch)
     if pull and pull.state != "open":
         return Followed(upstream, pin.ref, ref, "closed", branch, pull.url)
+    before = _own_files(project, upstream)
     done = rebase.start(project, upstream, ref, prove=prove, set_name=set_name, retire=True, leave_out=True)
     if done.state == "nothing":
         return Followed(upstream, pin.ref, ref, "there", branch, pull.url if pull else "")
     try:
         title, body = _text(project, done, set_name, verdicts)
+        prepared = Prepared(
+            upstream=upstream, from_ref=done.from_ref, onto=ref, title=title, body=body, notes=done.notes,
+            files=_changes(before, _own_files(project, upstream)),
+        )  # fmt: skip
+        if save:
+            fsio.write_atomic(save / PREPARED, fsio.dump_json({"version": _VERSION, **asdict(prepared)}))
         if forge.dry_run:
             forge.open(title, branch, _base(project, target), _marked(body, _digest(project, upstream, body)))
             return Followed(upstream, done.from_ref, ref, "dry run", branch, "", "", title, body, done.notes)
-        return _send(project, target, done, pull, branch, title, body, mine)
+        return _send(project, target, prepared, pull)
     finally:
-        with project.locked("follow"):
-            project.journal.undo()
-        project.__dict__.pop("lock", None)
+        _take_back(project)
 
 
-def _send(
-    project: Project, target: Target, done: Result, pull: Pull | None, branch: str, title: str, body: str,
-    paths: Sequence[str],
-) -> Followed:  # fmt: skip
+def send(project: Project, folder: Path, target: Target, *, set_name: str = "") -> Followed:
+    """Push the branch that a dry run prepared, and bring its pull request up to date.
+
+    Nothing is fetched from upstream and no proof runs. The dry run ran others' code, so that what it left is checked:
+    the branch gets the lock and the files of one upstream's stacks, nothing else.
+
+    :raises FormatError: for a file that no dry run writes.
+    :raises UserError: if the project has changed since.
+    """
+    prepared = _read(folder / PREPARED)
+    upstream, ref = prepared.upstream, prepared.onto
+    pins = project.lock.pins_of(project.choose_set(set_name))
+    project.check_names(pins, [upstream], set_name)
+    if prepared.from_ref != next(p.ref for p in pins if p.upstream == upstream):
+        raise UserError(f"{upstream} has another pin than {prepared.from_ref} by now", hint="carry it again")
+    _check_committed(project, upstream)
+    pull = target.forge.pull_of(_branch(upstream, ref))
+    if pull and pull.state != "open":
+        return Followed(upstream, prepared.from_ref, ref, "closed", _branch(upstream, ref), pull.url)
+    before = _own_files(project, upstream)
+    for path, (was, _) in prepared.files.items():
+        if was != (hashlib.sha256(before[path]).hexdigest() if path in before else None):
+            raise UserError(f"{path} has changed since {upstream} was carried", hint="carry it again")
+    with project.locked("follow"):
+        contents = {path: None if text is None else _bytes(text) for path, (_, text) in prepared.files.items()}
+        project.journal.perform(Change("follow", f"carry {upstream} to {ref}", contents))
+    try:
+        return _send(project, target, prepared, pull)
+    finally:
+        _take_back(project)
+
+
+def _take_back(project: Project) -> None:
+    with project.locked("follow"):
+        project.journal.undo()
+    project.__dict__.pop("lock", None)
+
+
+def _read(path: Path) -> Prepared:
+    """Read what :func:`follow` saved.
+
+    :raises FormatError: if it is anything else, or names other files than the lock and the upstream's stacks.
+    """
+    data = fsio.read_limited(path, _MOST_PREPARED)
+    if data is None:
+        raise UserError(f"{path} is not there", hint="`patchq follow --dry-run DIR` writes it")
+    raw = fsio.load_state(data, path, _VERSION)
+    try:
+        texts = {key: raw[key] for key in ("upstream", "from_ref", "onto", "title", "body")}
+        files = {name: (was, after) for name, (was, after) in raw["files"].items()}
+        if not all(isinstance(text, str) for text in (*texts.values(), *raw["notes"])):
+            raise ValueError("a text")
+        if not texts["title"].isprintable() or len(texts["title"]) + len(texts["body"]) > 2 * MOST or not files:
+            raise ValueError("its size")
+        check_name(texts["upstream"], "an upstream")
+        check_ref(texts["onto"], "a ref")
+        for name, (was, after) in files.items():
+            inside = str(check_inside(name, "the file")) == name
+            if not inside or not (name == LOCK_NAME or name.startswith(f"patches/{texts['upstream']}/")):
+                raise ValueError(name)
+            if was is not None and not isinstance(was, str):
+                raise ValueError(name)
+            if after is not None:
+                _bytes(after)
+        return Prepared(**texts, notes=tuple(raw["notes"]), files=files)
+    except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
+        raise FormatError(f"{path} is nothing that a dry run wrote: {error}", hint="don't send it") from None
+
+
+def _branch(upstream: str, ref: str) -> str:
+    return f"patchq/{upstream}-{ref_to_folder(ref).replace('%', '-')}"
+
+
+def _check_committed(project: Project, upstream: str) -> None:
+    if changed := person.changed(project.layout.root, *_paths(upstream)):
+        raise UserError(f"{changed[0]} isn't as in the last commit", hint="commit it first")
+
+
+def _paths(upstream: str) -> list[str]:
+    """The paths of the project that the branch changes."""
+    return [LOCK_NAME, f"patches/{upstream}"]
+
+
+def _own_files(project: Project, upstream: str) -> dict[str, bytes]:
+    """Return the lock and the files of an upstream's stacks, by their paths in the project."""
+    root = project.layout.root
+    files = sorted(p for p in (root / "patches" / upstream).rglob("*") if p.is_file() and not p.is_symlink())
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / LOCK_NAME, *files)}
+
+
+def _changes(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, tuple[str | None, str | None]]:
+    changed = sorted(path for path in before | after if before.get(path) != after.get(path))
+    return {
+        path: (
+            hashlib.sha256(before[path]).hexdigest() if path in before else None,
+            after[path].decode("utf-8", "surrogateescape") if path in after else None,
+        )
+        for path in changed
+    }
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _send(project: Project, target: Target, done: Prepared, pull: Pull | None) -> Followed:
     """Push the branch and bring the pull request up to date."""
     root, forge = project.layout.root, target.forge
+    title, body, branch = done.title, done.body, _branch(done.upstream, done.onto)
     marked = _marked(body, _digest(project, done.upstream, body))
     about = (done.upstream, done.from_ref, done.onto)
     notes = list(done.notes)
@@ -151,7 +279,9 @@ def _send(
             raise UserError(notes[-1], hint=f"open a pull request of it, or delete {branch} there")
     else:
         who = person.author(root) or NOBODY
-        pushed = person.commit(root, paths, f"{title}\n\n{_plain(body)}\n\n{TRAILER} {done.upstream} {done.onto}", who)
+        pushed = person.commit(
+            root, _paths(done.upstream), f"{title}\n\n{_plain(body)}\n\n{TRAILER} {done.upstream} {done.onto}", who
+        )
         person.push_own(root, remote, pushed, branch, expected=there)
     if pull is None:
         opened = forge.open(title, branch, _base(project, target), marked)
@@ -182,10 +312,9 @@ def _marked(body: str, digest: str) -> str:
 def _digest(project: Project, upstream: str, body: str) -> str:
     """Of what the pull request holds; not of the ledger, whose lines have a time."""
     digest = hashlib.sha256(body.encode())
-    root = project.layout.root
-    files = sorted(p for p in (root / "patches" / upstream).rglob("*") if p.is_file() and p.name != "ledger.jsonl")
-    for path in [root / LOCK_NAME, *files]:
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for path, data in _own_files(project, upstream).items():
+        if not path.endswith("/ledger.jsonl"):
+            digest.update(path.encode() + b"\0" + data + b"\0")
     return digest.hexdigest()
 
 

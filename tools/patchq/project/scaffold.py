@@ -19,6 +19,25 @@ _ATTRIBUTES = [
     "patches/*/rr-cache/** -text -diff",
 ]
 ATTRIBUTES_NAME = ".gitattributes"
+#: Actions by commit: a tag can be moved. The same lines are in this project's own workflows, which a test compares.
+_ACTIONS = {
+    "@CHECKOUT@": "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
+    "@SETUP_PYTHON@": "actions/setup-python@5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0",
+    "@UPLOAD@": "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0",
+    "@DOWNLOAD@": "actions/download-artifact@3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c # v8.0.1",
+}
+#: What patchq needs, for the workflows.
+REQUIREMENTS_NAME = ".github/patchq.txt"
+#: Install patchq by commit or by hash, and what it needs by hash: on an index, a bare name is whoever's takes it first.
+_INSTALL = f"""\
+case "$PATCHQ" in
+  {own.CASE}) ;;
+  *) echo "::error::set the variable PATCHQ: patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH"; exit 1;;
+esac
+python -m pip install --no-deps -r {REQUIREMENTS_NAME}
+python -m pip install --no-deps --no-build-isolation "$PATCHQ"
+python -m pip check
+"""
 _WORKFLOW = """\
 name: patches
 on:
@@ -30,16 +49,12 @@ jobs:
   patches:
     runs-on: ubuntu-latest
     steps:
-      - uses: actions/checkout@v4
-      - uses: actions/setup-python@v5
+      - uses: @CHECKOUT@
+        with: {persist-credentials: false}
+      - uses: @SETUP_PYTHON@
         with: {python-version: "3.11"}
-      # By commit or by hash: a bare name is whoever's takes it first on the index.
       - run: |
-          case "$PATCHQ" in
-            @CASE@) ;;
-            *) echo "::error::set the variable PATCHQ: patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH"; exit 1;;
-          esac
-          python -m pip install "$PATCHQ"
+          @INSTALL@
         env: {PATCHQ: "@PATCHQ@"}
       - run: patchq check
       - run: patchq apply
@@ -49,7 +64,7 @@ jobs:
       - if: always()
         run: patchq report --html report/index.html --markdown "$GITHUB_STEP_SUMMARY" --look-ahead
       - if: always()
-        uses: actions/upload-artifact@v4
+        uses: @UPLOAD@
         with: {name: report, path: report}
 """
 _REBASES = """\
@@ -62,17 +77,41 @@ on:
     inputs:
       name: {description: "an upstream; all by default", default: ""}
       onto: {description: "a ref; the newest release by default", default: ""}
-permissions: {contents: write, pull-requests: write}
+permissions: {}
 concurrency: {group: rebases, cancel-in-progress: false}
 jobs:
-  follow:
+  # Proofs run upstream's code. Nothing in this job can write to the repository.
+  carry:
     runs-on: ubuntu-latest
+    permissions: {contents: read, pull-requests: read}
+    outputs: {carried: "${{ steps.follow.outputs.carried }}"}
     steps:
-      - uses: actions/checkout@v4
-      - uses: ./.github/actions/follow
+      - uses: @CHECKOUT@
+        with: {persist-credentials: false}
+      - id: follow
+        uses: ./.github/actions/follow
         with:
           name: ${{ inputs.name }}
           onto: ${{ inputs.onto }}
+          carry: carried
+          patchq: "@PATCHQ@"
+      - if: "!cancelled()"
+        uses: @UPLOAD@
+        with: {name: carried, path: carried, if-no-files-found: ignore}
+  # This job pushes the branch and opens the pull request. It runs nothing of upstream's.
+  send:
+    needs: carry
+    if: "!cancelled() && needs.carry.outputs.carried"
+    runs-on: ubuntu-latest
+    permissions: {contents: write, pull-requests: write}
+    steps:
+      # With its credentials, which push the branch.
+      - uses: @CHECKOUT@
+      - uses: @DOWNLOAD@
+        with: {name: carried, path: carried}
+      - uses: ./.github/actions/follow
+        with:
+          send: carried
           patchq: "@PATCHQ@"
 """
 _ACTION = """\
@@ -81,38 +120,59 @@ description: Carries the stacks of a patchq project onto a new release, as a pul
 inputs:
   name: {description: "an upstream; all that have patches by default", default: ""}
   onto: {description: "a ref; the newest release by default", default: ""}
+  carry: {description: "a folder to fill for `send`: carry and prove only; needs no token that may write", default: ""}
+  send: {description: "the folder that `carry` filled: push and open only, without any proof", default: ""}
   options: {description: "more options of patchq follow, separated by blanks", default: ""}
   patchq: {description: "patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH", required: true}
   token:
-    description: "may write contents and pull requests; of GitHub's own no workflow is started by what it opens"
+    description: "to send, it may write contents and pull requests; GitHub's own starts no workflow for what it opens"
     default: ${{ github.token }}
+outputs:
+  carried: {description: "not empty if there is something to send", value: "${{ steps.follow.outputs.carried }}"}
 runs:
   using: composite
   steps:
-    - uses: actions/setup-python@v5
+    - uses: @SETUP_PYTHON@
       with: {python-version: "3.11"}
-    # By commit or by hash: a bare name is whoever's takes it first on the index.
     - shell: bash
       env: {PATCHQ: "${{ inputs.patchq }}"}
       run: |
-        case "$PATCHQ" in
-          @CASE@) ;;
-          *) echo "::error::set the variable PATCHQ: patchq @ git+URL@COMMIT, or patchq @ URL#sha256=HASH"; exit 1;;
-        esac
-        python -m pip install "$PATCHQ"
-    - shell: bash
+        @INSTALL@
+    - id: follow
+      shell: bash
       env:
         GITHUB_TOKEN: ${{ inputs.token }}
         NAME: ${{ inputs.name }}
         ONTO: ${{ inputs.onto }}
+        CARRY: ${{ inputs.carry }}
+        SEND: ${{ inputs.send }}
         OPTIONS: ${{ inputs.options }}
-      run: patchq follow ${NAME:+"$NAME"} ${ONTO:+--onto "$ONTO"} $OPTIONS
+      run: |
+        set -- ${NAME:+"$NAME"} ${ONTO:+--onto "$ONTO"} ${CARRY:+--dry-run "$CARRY"} ${SEND:+--send "$SEND"} $OPTIONS
+        code=0
+        patchq follow "$@" || code=$?
+        # One upstream in trouble doesn't hide another's release.
+        if [ -n "$CARRY" ] && [ -n "$(find "$CARRY" -name prepared.json 2>/dev/null)" ]; then
+          echo carried=yes >> "$GITHUB_OUTPUT"
+        fi
+        exit $code
 """
 
 
-def _from_here(workflow: str) -> bytes:
-    """A workflow, with the source of this patchq, or the repository's variable that says one."""
-    return workflow.replace("@CASE@", own.CASE).replace("@PATCHQ@", own.source() or "${{ vars.PATCHQ }}").encode()
+def _filled(workflow: str) -> bytes:
+    """Return a workflow with actions by commit and the source of this patchq, or the repository's variable for it."""
+    for name, action in _ACTIONS.items():
+        workflow = workflow.replace(name, action)
+    lines = []
+    for line in workflow.splitlines():
+        indent, mark, _ = line.partition("@INSTALL@")
+        lines += [indent + part for part in _INSTALL.splitlines()] if mark else [line]
+    return "\n".join([*lines, ""]).replace("@PATCHQ@", own.source() or "${{ vars.PATCHQ }}").encode()
+
+
+def _requirements() -> bytes:
+    """Return what this patchq needs, each file by its hash (``locks/patchq.txt``)."""
+    return (Path(__file__).parents[1] / "templates" / "project" / "requirements.txt").read_bytes()
 
 
 def init(folder: Path) -> list[str]:
@@ -125,9 +185,10 @@ def init(folder: Path) -> list[str]:
         raise UserError(f"{folder} is a project already", hint="`patchq status` shows it")
     made = []
     for name, data in (
-        (".github/workflows/patches.yml", _from_here(_WORKFLOW)),
-        (".github/workflows/rebases.yml", _from_here(_REBASES)),
-        (".github/actions/follow/action.yml", _ACTION.replace("@CASE@", own.CASE).encode()),
+        (".github/workflows/patches.yml", _filled(_WORKFLOW)),
+        (".github/workflows/rebases.yml", _filled(_REBASES)),
+        (".github/actions/follow/action.yml", _filled(_ACTION)),
+        (REQUIREMENTS_NAME, _requirements()),
         ("patches/.gitkeep", b""),
         ("tests/stacks/.gitkeep", b""),
     ):

@@ -31,19 +31,23 @@ if TYPE_CHECKING:
 @click.option(
     "--dry-run", type=click.Path(path_type=Path), metavar="DIR", help="Write there what would be sent; send nothing."
 )
+@click.option(
+    "--send", type=click.Path(path_type=Path), metavar="DIR", help="Send what --dry-run DIR wrote; run nothing."
+)
 @set_option
 @json_option
 def command(
     names: tuple[str, ...], onto: str, repository: str, api: str, remote: str, base: str, no_proof: bool,
-    dry_run: Path | None, set_name: str, as_json: bool,
+    dry_run: Path | None, send: Path | None, set_name: str, as_json: bool,
 ) -> None:  # fmt: skip
     """On a new release, a pull request that carries a stack onto it.
 
     One for each release, in the project's own repository: its branch has what lands, its text what became of each
     patch. It is edited in place, and never opened again once a person closed it. The token is GITHUB_TOKEN. Without
-    NAMES, for each upstream of the set that has patches.
+    NAMES, for each upstream of the set that has patches. In two steps, `--dry-run DIR` needs no token that may write,
+    and `--send DIR` runs neither proofs nor anything else of an upstream's.
     """
-    from patchq.contribute.follow import Target, follow
+    from patchq.contribute import follow as core
     from patchq.errors import PatchqError
     from patchq.proofs.prove import prove_at
     from patchq.sources.forge import API, Forge
@@ -52,6 +56,8 @@ def command(
     chosen = names or tuple(s.pin.upstream for s in project.stacks(project.choose_set(set_name)) if s.names)
     if onto and len(chosen) != 1:
         raise click.UsageError("--onto is for one upstream: NAME")
+    if dry_run and send:
+        raise click.UsageError("--dry-run or --send")
     if not repository and not dry_run:
         raise click.UsageError("--repository OWNER/NAME, or GITHUB_REPOSITORY")
     found, trouble = [], []
@@ -59,10 +65,17 @@ def command(
         token = os.environ.get("GITHUB_TOKEN", "")
         forge = Forge(repository or "owner/project", api or API, token, dry_run=dry_run is not None)
         try:
-            one = follow(
-                project, name, Target(forge, remote, base), prove=partial(prove_at, project),
-                verdicts=partial(_verdicts, project, no_proof), onto=onto, set_name=set_name,
-            )  # fmt: skip
+            target = core.Target(forge, remote, base)
+            if not send:
+                one = core.follow(
+                    project, name, target, prove=partial(prove_at, project),
+                    verdicts=partial(_verdicts, project, no_proof), onto=onto, set_name=set_name,
+                    save=dry_run / name if dry_run else None,
+                )  # fmt: skip
+            elif (send / name / core.PREPARED).exists():
+                one = core.send(project, send / name, target, set_name=set_name)
+            else:
+                continue
         except PatchqError as error:  # the others' releases are news all the same
             trouble.append(error)
             continue
