@@ -18,7 +18,7 @@ from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 BUG, INTERRUPTED = 4, 130
 _OF_THE_MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE,
-    errno.EFBIG, errno.EPIPE, errno.ENOMEM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
+    errno.EFBIG, errno.EPIPE, errno.EAGAIN, errno.ENOMEM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
 
 
