@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kit import Patchq, git
+from kit import ROOT, Patchq, git
 
 TABLES = """
 [upstreams.up.build]
@@ -89,6 +89,7 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
     assert copied == [
         "COPY dist/default/*.whl dist/default/constraints.txt /wheels/",
         "COPY dist/default/*.whl /wheels/",
+        "COPY deploy/patchq.txt /patchq.txt",
         "COPY dist/default/provenance.json dist/default/patchq.cdx.json /usr/share/patchq/",
     ]
     stack_id = json.loads(deployable.ok("status", "--json"))
@@ -104,7 +105,9 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
         "!dist/default/provenance.json",
         "!dist/default/patchq.cdx.json",
         "!deploy/dev.sh",
+        "!deploy/patchq.txt",
     ]
+    assert files["patchq.txt"] == (ROOT / "locks" / "patchq.txt").read_text()
 
 
 def test_torch_is_of_the_index_that_is_said_and_for_cuda(deployable: Patchq) -> None:

@@ -13,6 +13,7 @@ from patchq.formats.render import render
 from patchq.project import own
 from patchq.project.journal import Change
 from patchq.project.project import Project
+from patchq.project.scaffold import requirements
 from patchq.stacks.applied import applied_stack_id
 from patchq.system import fsio
 
@@ -81,10 +82,9 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
     }  # fmt: skip
     files = {f: f for f in ("Dockerfile", "Dockerfile.dev", "dev.sh", "compose.yaml")}
     files |= {f"{f}.dockerignore": "ignore" for f in ("Dockerfile", "Dockerfile.dev")}
-    return {
-        (inside / file).as_posix(): render(f"compose/{template}.j2", **values).encode()
-        for file, template in files.items()
-    }
+    rendered = {file: render(f"compose/{template}.j2", **values).encode() for file, template in files.items()}
+    rendered["patchq.txt"] = requirements()
+    return {(inside / file).as_posix(): data for file, data in rendered.items()}
 
 
 def _volume(name: str, path: str) -> str:

@@ -170,7 +170,7 @@ def _filled(workflow: str) -> bytes:
     return "\n".join([*lines, ""]).replace("@PATCHQ@", own.source() or "${{ vars.PATCHQ }}").encode()
 
 
-def _requirements() -> bytes:
+def requirements() -> bytes:
     """Return what this patchq needs, each file by its hash (``locks/patchq.txt``)."""
     return (Path(__file__).parents[1] / "templates" / "project" / "requirements.txt").read_bytes()
 
@@ -188,7 +188,7 @@ def init(folder: Path) -> list[str]:
         (".github/workflows/patches.yml", _filled(_WORKFLOW)),
         (".github/workflows/rebases.yml", _filled(_REBASES)),
         (".github/actions/follow/action.yml", _filled(_ACTION)),
-        (REQUIREMENTS_NAME, _requirements()),
+        (REQUIREMENTS_NAME, requirements()),
         ("patches/.gitkeep", b""),
         ("tests/stacks/.gitkeep", b""),
     ):
