@@ -73,7 +73,7 @@ class OutputLost(PatchqError):
         self.reader_is_gone = error.errno == errno.EPIPE
 
 
-#: Whether a message on standard error was lost: a command that can't show its warnings doesn't succeed.
+#: True once a message on standard error was lost: a command that can't show its warnings doesn't succeed.
 messages_lost = False
 
 

@@ -89,7 +89,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a branch and its pull request are made of.
+    """Content of a branch and its pull request.
 
     :ivar files: by path, the SHA-256 of a file that changes (None: it is new), and its content after (None: it goes).
     """
@@ -234,7 +234,7 @@ def _check_committed(project: Project, upstream: str) -> None:
 
 
 def _paths(upstream: str) -> list[str]:
-    """The paths of the project that the branch changes."""
+    """Return the paths of the project that the branch changes."""
     return [LOCK_NAME, f"patches/{upstream}"]
 
 
