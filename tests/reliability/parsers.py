@@ -28,6 +28,7 @@ from patchq.project import stack
 from patchq.sources import archive as archives
 from patchq.store import bundle
 from patchq.system import fsio
+from patchq.system.paths import Layout
 
 WHERE = "input"
 
@@ -110,12 +111,12 @@ def resolutions(data: bytes) -> None:
     stages = [Stage(b"a.txt", rerere_entry(git, text), n) for n, text in ((1, b"base\n"), (2, before), (3, after))]
     parked = {b"a.txt": b"<<<<<<< ours\n" + before[:2000] + b"\n=======\n" + after[:2000] + b"\n>>>>>>> theirs\n"}
     with tempfile.TemporaryDirectory() as text:
-        folder = Path(text) / "rr-cache"
-        case = folder / "0123456789abcdef0123456789abcdef01234567"
+        layout = Layout(Path(text))
+        case = rerere.recorded(layout, "up") / "0123456789abcdef0123456789abcdef01234567"
         case.mkdir(parents=True)
         (case / "preimage").write_bytes(before)
         (case / "postimage").write_bytes(after)
-        rerere.replay(git, stages, parked, folder)
+        rerere.replay(git, stages, parked, layout, "up")
 
 
 def patches_to_import(data: bytes) -> None:

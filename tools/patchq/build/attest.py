@@ -12,7 +12,7 @@ from typing import Any
 from patchq import __version__
 from patchq.build.job import Job
 from patchq.project.stack import Stack
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
@@ -25,7 +25,8 @@ NAME = "provenance.json"
 
 def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
     """The statement over ``wheels`` (SHA-256 by file name), as a file."""
-    lock = job.project.layout.lock.read_bytes()
+    layout = job.project.layout
+    lock = project_files.hash_file(layout.root, layout.lock)
     patches = [_patches(a.stack, [p.applied.name for p in a.state.patches]) for a in job.applied]
     body = {
         "_type": STATEMENT,
@@ -37,7 +38,7 @@ def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
                 "externalParameters": {"set": job.set_name, "stackId": job.stack_id},
                 "internalParameters": {},
                 "resolvedDependencies": [
-                    {"uri": "upstream.lock", "digest": {"sha256": hashlib.sha256(lock).hexdigest()}},
+                    {"uri": "upstream.lock", "digest": {"sha256": lock}},
                     *(_pin(a.stack) for a in job.applied),
                     *(p for some in patches for p in some),
                 ],

@@ -15,7 +15,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.scaffold import requirements
 from patchq.stacks.applied import applied_stack_id
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         "patchq": own.source(), "case": own.CASE,
         # The signature too, where there is one: a star may stand for nothing.
         "attestation": "provenance.*json" if project.lock.signing else attest.NAME,
-        "lock_sha256": fsio.sha256_file(project.layout.lock),
+        "lock_sha256": project_files.hash_file(root, project.layout.lock),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
         "folder": inside.as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),
         "trees": Path(os.path.relpath(project.layout.private / "trees", folder)).as_posix(),

@@ -11,7 +11,7 @@ from patchq.environment.inspect_image import Expected, ImageVerdict, Signer, jud
 from patchq.errors import UserError
 from patchq.project.project import Project
 from patchq.stacks.applied import compute_stack_id, patched_upstreams, read_applied
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 
 
 def check_image(project: Project, path: Path, *, set_name: str = "", platform: str = "") -> ImageVerdict:
@@ -35,7 +35,7 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
         raise UserError(what, hint="`patchq build` makes the same wheels again")
     expected = Expected(
         compute_stack_id(applied),
-        fsio.sha256_file(project.layout.lock),
+        project_files.hash_file(project.layout.root, project.layout.lock),
         set_name,
         packages,
         references,

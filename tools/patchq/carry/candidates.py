@@ -106,8 +106,7 @@ def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) ->
 def recorded(project: Project, progress: Progress, stop: Stop) -> dict[bytes, bytes]:
     """The conflicting files that what is recorded in the project resolves."""
     parked = stops.conflicting(project, stop, stop.parked)
-    folder = rerere.recorded(project.layout, progress.upstream)
-    return rerere.replay(project.store, stops.stop_stages(stop), parked, folder)
+    return rerere.replay(project.store, stops.stop_stages(stop), parked, project.layout, progress.upstream)
 
 
 def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate:

@@ -190,7 +190,7 @@ def _carried(
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
     if not patches:
         return [], []
-    recorded = rerere.Recorded(project.store, rerere.recorded(project.layout, upstream))
+    recorded = rerere.Recorded(project.store, project.layout, upstream)
     columns = (carry if shared else carry_each)(project.store, patches, bases, plan.base, recorded)
     pasts = [history.past(p.source.pin, p.onto, patches) if history else None for p in plans]
     for n, past in enumerate(pasts):

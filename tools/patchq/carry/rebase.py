@@ -55,7 +55,7 @@ from patchq.project.refs import complete_pin, pin_at, pins_between
 from patchq.project.stack import State, ledger_path, load_stack, pin_key
 from patchq.stacks.export import write_stack
 from patchq.stacks.reconcile import Entry
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name, find_twins
 
 # The verbs
@@ -184,7 +184,7 @@ def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: 
     """Record how a stop was resolved, and go on."""
     recorded = rerere.record(
         project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
-        stops.conflicting(project, stop, step.commit), rerere.recorded(project.layout, progress.upstream),
+        stops.conflicting(project, stop, step.commit), project.layout, progress.upstream,
     )  # fmt: skip
     files: dict[str, bytes | None] = {
         path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
@@ -424,7 +424,8 @@ def _finish(project: Project, progress: Progress) -> Result:
         write_stack(project, change, stack, state, entries, None, move=False)
         parent = project.lock.upstreams[progress.upstream]
         lock = with_pin(
-            layout.lock.read_bytes(), Upstream(parent.name, parent.url, parent.into), onto, progress.new_set,
+            project_files.read(layout.root, layout.lock) or b"",
+            Upstream(parent.name, parent.url, parent.into), onto, progress.new_set,
             like=progress.set_name,
         )  # fmt: skip
         parse_lock(lock)
@@ -434,7 +435,7 @@ def _finish(project: Project, progress: Progress) -> Result:
         save(project, progress)
     ledger = ledger_path(layout, progress.upstream)
     change.files[ledger.relative_to(layout.root).as_posix()] = ledgers.add(
-        fsio.read_or_none(ledger) or b"", progress.attempts
+        project_files.read(layout.root, ledger) or b"", progress.attempts
     )
     project.journal.perform(change)
     project.__dict__.pop("lock", None)

@@ -21,7 +21,7 @@ from pathlib import Path
 from patchq.formats.diff import split_lines
 from patchq.git.mergetree import Stage
 from patchq.git.repository import Checkout, Git, borrow_objects
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import Layout
 
 _ON = ("rerere.enabled=true", "rerere.autoUpdate=false")
@@ -50,18 +50,21 @@ def mark_conflicts(git: Git, stages: Sequence[Stage]) -> None:
     git.run("update-index", "-z", "--index-info", data=b"".join(lines))
 
 
-def replay(store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], folder: Path) -> dict[bytes, bytes]:
-    """The files that what is recorded in ``folder`` resolves.
+def replay(
+    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], layout: Layout, upstream: str
+) -> dict[bytes, bytes]:
+    """Return the files that what is recorded for an upstream resolves.
 
     :param parked: the conflicting files, with markers.
     """
+    folder = recorded(layout, upstream)
     if not folder.is_dir():
         return {}
     with _repository(store, stages, parked) as git:
         for path in sorted(folder.glob("*/p*image*")):
             target = git.folder / ".git" / "rr-cache" / path.parent.name / path.name
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(path.read_bytes())
+            target.write_bytes(project_files.read(layout.root, path) or b"")
         git.run("rerere", config=_ON)
         found = {path: (git.folder / os.fsdecode(path)).read_bytes() for path in parked}
     # Where the same words conflict in two places, rerere may put back the one conflict for the other.
@@ -71,8 +74,9 @@ def replay(store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], f
 class Recorded:
     """What is recorded for an upstream, asked of many conflicts: only those that can be known reach git's rerere."""
 
-    def __init__(self, store: Git, folder: Path) -> None:
-        self.store, self.folder = store, folder
+    def __init__(self, store: Git, layout: Layout, upstream: str) -> None:
+        self.store, self.layout, self.upstream = store, layout, upstream
+        folder = recorded(layout, upstream)
         self.known = {case.name for case in folder.iterdir()} if folder.is_dir() else set()
 
     def resolve(self, stages: Sequence[Stage], contents: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -84,7 +88,7 @@ class Recorded:
         both = [p for p in paths if {s.number for s in stages if s.path == p} >= {2, 3} and p in contents]
         if not self.known or len(both) < len(paths) or any(conflict_id(contents[p]) not in self.known for p in paths):
             return {}
-        found = replay(self.store, stages, {path: contents[path] for path in both}, self.folder)
+        found = replay(self.store, stages, {path: contents[path] for path in both}, self.layout, self.upstream)
         away = any(is_away(contents[path], content) for path, content in found.items())
         return found if set(found) == paths and not away else {}
 
@@ -113,13 +117,15 @@ def _begins(line: bytes, mark: bytes) -> bool:
 
 
 def record(
-    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], resolved: Mapping[bytes, bytes], folder: Path
-) -> dict[Path, bytes]:
-    """The files to write below ``folder``, which say how conflicts were resolved.
+    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], resolved: Mapping[bytes, bytes],
+    layout: Layout, upstream: str,
+) -> dict[Path, bytes]:  # fmt: skip
+    """Return the files to write below :func:`recorded`, which say how conflicts were resolved.
 
     :param parked: the conflicting files, with markers; ``resolved``: the same ones afterwards.
     """
     found: dict[Path, bytes] = {}
+    folder = recorded(layout, upstream)
     with _repository(store, stages, parked) as git:
         git.run("rerere", config=_ON)
         for path, content in ((p, c) for p, c in resolved.items() if p in parked):
@@ -132,7 +138,7 @@ def record(
             before, after = cut_down(before, after)
             if before.count(b"\n") > LONGEST:
                 continue
-            suffix = _variant(folder / case.name, before)
+            suffix = _variant(layout.root, folder / case.name, before)
             found[folder / case.name / f"preimage{suffix}"] = before
             found[folder / case.name / f"postimage{suffix}"] = after
     return found
@@ -160,12 +166,12 @@ def is_away(parked: bytes, resolved: bytes) -> bool:
     return any(not any(group[0][1] <= n < group[-1][2] for n in marks) for group in groups)
 
 
-def _variant(case: Path, preimage: bytes) -> str:
+def _variant(root: Path, case: Path, preimage: bytes) -> str:
     """rerere's suffix for a conflict: the same words in another file are a variant of their own."""
     number = 0
     while True:
         suffix = f".{number}" if number else ""
-        known = fsio.read_or_none(case / f"preimage{suffix}")
+        known = project_files.read(root, case / f"preimage{suffix}")
         if known is None or known == preimage:
             return suffix
         number += 1

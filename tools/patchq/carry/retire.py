@@ -22,7 +22,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at
 from patchq.project.stack import ledger_path
-from patchq.system import fsio
+from patchq.system import project_files
 
 #: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
 Prove = Callable[[ProofRequest], tuple[str, str]]
@@ -155,7 +155,7 @@ def _record(project: Project, upstream: str, seen: Evidence, set_name: str, from
             "passed on the bare upstream" if seen.proof == "passed" else seen.proof,
         )  # fmt: skip
         path = ledger_path(project.layout, upstream)
-        data = ledgers.add(fsio.read_or_none(path) or b"", [attempt])
+        data = ledgers.add(project_files.read(project.layout.root, path) or b"", [attempt])
         change = Change("retire", f"retire {seen.patch} at {seen.ref}")
         change.files[path.relative_to(project.layout.root).as_posix()] = data
         project.journal.perform(change)

@@ -21,7 +21,7 @@ from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, find_patch, ledger_path, load_stack
 from patchq.stacks.apply import Carried, carried_stacks
-from patchq.system import fsio
+from patchq.system import project_files
 
 #: Of a patch that no line of the ledger drops, before the ref of the stack that lacks it.
 NOT_YET = "not yet in the stack of"
@@ -90,7 +90,7 @@ class Planner:
             having = ", ".join(self.stacks) or "none"
             raise UserError(f"{upstream} has no stack for {asked!r}", hint=f"`--from` one that has: {having}")
         self.only = {find_patch([self._having(name)], name)[1] for name in only}
-        data = fsio.read_or_none(ledger_path(project.layout, upstream)) or b""
+        data = project_files.read(project.layout.root, ledger_path(project.layout, upstream)) or b""
         self.latest = ledgers.parse(data).latest()
         self._carried: dict[str, Carried] = {}
 

@@ -17,6 +17,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import load_stack
+from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
 
 
@@ -58,7 +59,8 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
     :raises UserError: if git's history hasn't what would go, a rebase from it is under way, or the name is taken.
     """
     with project.locked("use"):
-        lock, data = project.lock, project.layout.lock.read_bytes()
+        root = project.layout.root
+        lock, data = project.lock, project_files.read(root, project.layout.lock) or b""
         for wanted in (set_name, *replaces):
             lock.pins_of(wanted)
         gone = [] if keep else [s for s in lock.sets if s != set_name and (s in replaces or _older(lock, s, set_name))]
@@ -149,7 +151,7 @@ def _stack_files(project: Project, pins: Sequence[Pin]) -> list[str]:
     for pin in pins:
         stack = load_stack(project.layout, pin)
         if stack.folder.is_dir():
-            paths = sorted(p for p in stack.folder.rglob("*") if p.is_file())
+            paths = project_files.list_files(project.layout.root, stack.folder)
             found += [p.relative_to(project.layout.root).as_posix() for p in paths]
     return found
 
@@ -166,7 +168,7 @@ def _refuse_unkept(
         kept = {str(path): data for path, data in person.files_at(root, "HEAD", LOCK_NAME, *files).items()}
     except UserError as error:
         raise UserError(f"git's history keeps nothing of what would go: {error.message}", hint=hint) from None
-    missing = [f for f in files if kept.get(f) != (root / f).read_bytes()]
+    missing = [f for f in files if kept.get(f) != project_files.read(root, root / f)]
     before = parse_lock(kept[LOCK_NAME], f"HEAD:{LOCK_NAME}") if LOCK_NAME in kept else replace(lock, sets={})
     missing += [f"the set {s}" for s in sets if before.sets.get(s) != lock.sets[s]]
     for pin in pins:

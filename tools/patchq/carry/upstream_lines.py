@@ -27,7 +27,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import ledger_path
 from patchq.stacks.apply import Plan
-from patchq.system import fsio
+from patchq.system import project_files
 
 _TOKEN = re.compile(rb"\w+|[^\w\s]")
 _WORD = re.compile(rb"\w")
@@ -293,7 +293,7 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -
     """
     carried = []
     for upstream in dict.fromkeys(name for name, _ in plans):
-        ledger = ledgers.parse(fsio.read_or_none(ledger_path(project.layout, upstream)) or b"")
+        ledger = ledgers.parse(project_files.read(project.layout.root, ledger_path(project.layout, upstream)) or b"")
         for attempt in ledger.latest().values():
             before = plans.get((upstream, attempt.from_ref))
             after = plans.get((upstream, attempt.onto))
@@ -352,7 +352,7 @@ def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Seq
 def _note_accepted(project: Project, change: Change, item: DroppedInStack, lines: Sequence[DroppedLine]) -> None:
     path = ledger_path(project.layout, item.upstream)
     relative = path.relative_to(project.layout.root).as_posix()
-    before = change.files.get(relative) or fsio.read_or_none(path) or b""
+    before = change.files.get(relative) or project_files.read(project.layout.root, path) or b""
     dropped = tuple(ledgers.DroppedLine(line.path, line.line, line.text) for line in lines)
     attempt = replace(item.attempt, dropped=(*item.attempt.dropped, *dropped))
     # Its own line says it: another one would count as another attempt.

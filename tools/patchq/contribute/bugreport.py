@@ -26,7 +26,7 @@ from patchq.proofs.plan import planning
 from patchq.proofs.run import checkout, run_pytest, trees_lock
 from patchq.sources.pins import Fetcher
 from patchq.sources.rules import Rules, read_rules
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import check_inside
 
 _KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "expected", "related")
@@ -110,7 +110,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     text = ""
     if reproducer:
         check_inside(reproducer, "reproducer")
-        data = fsio.read_or_none(project.layout.root / reproducer)
+        data = project_files.read(project.layout.root, project.layout.root / reproducer)
         if data is None:
             raise UserError(f"{reproducer} is not there", hint=f"mend {report_path(project, upstream, name)}")
         text = data.decode("utf-8", "replace").rstrip()
@@ -133,7 +133,7 @@ def report_path(project: Project, upstream: str, patch: str) -> Path:
 
 def _told(project: Project, upstream: str, patch: str) -> dict[str, str]:
     path = report_path(project, upstream, patch)
-    data = fsio.read_or_none(path)
+    data = project_files.read(project.layout.root, path)
     if data is None:
         return {}
     try:

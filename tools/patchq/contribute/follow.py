@@ -29,7 +29,7 @@ from patchq.proofs.judge import Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.sources.forge import Forge, Pull
 from patchq.stacks.rangediff import CHANGED, compare
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_inside, check_name, check_ref, ref_to_folder
 
 #: What is between them is patchq's; what a person writes around them stays.
@@ -241,8 +241,10 @@ def _paths(upstream: str) -> list[str]:
 def _own_files(project: Project, upstream: str) -> dict[str, bytes]:
     """Return the lock and the files of an upstream's stacks, by their paths in the project."""
     root = project.layout.root
-    files = sorted(p for p in (root / "patches" / upstream).rglob("*") if p.is_file() and not p.is_symlink())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in (root / LOCK_NAME, *files)}
+    files = project_files.list_files(root, root / "patches" / upstream)
+    return {
+        path.relative_to(root).as_posix(): project_files.read(root, path) or b"" for path in (root / LOCK_NAME, *files)
+    }
 
 
 def _changes(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, tuple[str | None, str | None]]:

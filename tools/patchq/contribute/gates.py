@@ -20,7 +20,7 @@ from patchq.errors import FormatError
 from patchq.git.repository import Checkout, Git, bare_repository
 from patchq.names import CommitId
 from patchq.sources import index
-from patchq.system import runner
+from patchq.system import project_files, runner
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 #: Of a hook's words and of what it changed.
@@ -119,6 +119,7 @@ def run_gates(
         folder = Path(text) / "tree"
         git = _check_out(store, folder, tip)
         for path, data in stand_ins.items():
+            project_files.refuse_links(folder, folder / path)
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
         plan = _plan(config, folder, changed)

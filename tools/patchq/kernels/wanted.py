@@ -10,7 +10,7 @@ from typing import Any
 from patchq.errors import FormatError, UserError
 from patchq.formats import toml
 from patchq.project.project import Project
-from patchq.system import fsio
+from patchq.system import project_files
 from patchq.system.paths import KERNELS
 
 #: Generators of FlashInfer's own, by their place below its package.
@@ -63,7 +63,7 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
     :raises FormatError: if it isn't what docs/reference/formats.md says, or names a ref that the lock hasn't.
     """
     path = project.layout.root / KERNELS / f"{upstream}.toml"
-    data = fsio.read_limited(path, _MOST_BYTES)
+    data = project_files.read(project.layout.root, path, _MOST_BYTES)
     if data is None:
         raise UserError(
             f"nothing says which kernels of {upstream} are to be built ahead",

@@ -25,6 +25,7 @@ from patchq.proofs.plan import Cell, Proof, WholeSet, planning, proofs_of, resul
 from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.run import run_here
 from patchq.proofs.warm import Warm, warm
+from patchq.system import project_files
 
 KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
 #: What a mutant has beside five times the time of the proof: it may never end.
@@ -254,7 +255,7 @@ def equivalents(root: Path, files: Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for file in sorted({f.split("::")[0] for f in files}):
-        for node in ast.parse((root / file).read_bytes()).body:
+        for node in ast.parse(project_files.read(root, root / file) or b"").body:
             named = isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets]
             if named == ["EQUIVALENT_MUTANTS"]:
                 assert isinstance(node, ast.Assign)

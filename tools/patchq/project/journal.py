@@ -22,7 +22,7 @@ from patchq.formats.header import Ident
 from patchq.git.repository import Git
 from patchq.git.worktree import Worktree, branch_of
 from patchq.names import CommitId
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_inside
 
 VERSION = 1
@@ -83,7 +83,9 @@ class Journal:
 
     def perform(self, change: Change, *, undoes: str = "") -> None:
         """Carry out ``change``. After the pending record is written it will happen."""
-        change.files = {p: d for p, d in change.files.items() if fsio.read_or_none(self.layout.root / p) != d}
+        for name in change.files:
+            self._check_place(name, "this command")
+        change.files = {p: d for p, d in change.files.items() if self._read_file(p) != d}
         change.refs = [m for m in change.refs if m[1] != m[2]]
         if change.empty:
             return
@@ -91,8 +93,6 @@ class Journal:
         for tree in change.trees:
             if tree.new and not tree.adopt:
                 self.worktree(tree.upstream).rehearse(tree.old, tree.new, adopted=tree.old in adopted)
-        for name in change.files:
-            self._check_place(name, "this command")
         kept: dict[Path, bytes] = {}
         record = {
             "version": VERSION,
@@ -100,7 +100,7 @@ class Journal:
             "summary": change.summary,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "files": {
-                path: [self._keep(fsio.read_or_none(self.layout.root / path), kept), self._keep(data, kept)]
+                path: [self._keep(self._read_file(path), kept), self._keep(data, kept)]
                 for path, data in change.files.items()
             },
             "refs": change.refs,
@@ -217,8 +217,11 @@ class Journal:
         for name in names[: max(0, len(names) + 1 - KEEP)]:
             fsio.remove(operations / f"{name}.json")
 
+    def _read_file(self, path: str) -> bytes | None:
+        return project_files.read(self.layout.root, self.layout.root / path)
+
     def _digest(self, path: str) -> str | None:
-        data = fsio.read_or_none(self.layout.root / path)
+        data = self._read_file(path)
         return hashlib.sha256(data).hexdigest() if data is not None else None
 
     def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:

@@ -15,7 +15,7 @@ from patchq.git.worktree import Worktree
 from patchq.project.journal import Journal
 from patchq.project.private import check_private
 from patchq.project.stack import Stack, load_stack
-from patchq.system import fsio, leftovers
+from patchq.system import fsio, leftovers, project_files
 from patchq.system.paths import Layout, find_project
 from patchq.system.progress import Progress
 
@@ -52,7 +52,7 @@ class Project:
 
     @cached_property
     def lock(self) -> Lock:
-        data = fsio.read_limited(self.layout.lock, MOST_BYTES)
+        data = project_files.read(self.layout.root, self.layout.lock, MOST_BYTES)
         if data is None:
             raise UserError(f"{self.layout.lock} is gone", hint="restore it, or `patchq init`")
         if self._parsed is None or self._parsed[0] != data:

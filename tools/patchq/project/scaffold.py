@@ -8,7 +8,7 @@ from patchq import __version__
 from patchq.errors import UserError
 from patchq.formats.lockedit import EMPTY
 from patchq.project import own
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME
 
 _IGNORE = ["/.patchq/", "/dist/"]
@@ -192,12 +192,13 @@ def init(folder: Path) -> list[str]:
         ("patches/.gitkeep", b""),
         ("tests/stacks/.gitkeep", b""),
     ):
+        project_files.refuse_links(folder, folder / name)
         if not (folder / name).exists():
             fsio.write_output(folder / name, data)
             made.append(name)
     for name, text in (
         (ATTRIBUTES_NAME, with_attributes(folder)),
-        (".gitignore", _with_lines(folder / ".gitignore", _IGNORE)),
+        (".gitignore", _with_lines(folder, ".gitignore", _IGNORE)),
     ):
         if text is not None:
             fsio.write_output(folder / name, text)
@@ -209,11 +210,11 @@ def init(folder: Path) -> list[str]:
 
 def with_attributes(folder: Path) -> bytes | None:
     """Return a project's ``.gitattributes`` with lines for the patterns that it lacks; None if it has them all."""
-    return _with_lines(folder / ATTRIBUTES_NAME, _ATTRIBUTES)
+    return _with_lines(folder, ATTRIBUTES_NAME, _ATTRIBUTES)
 
 
-def _with_lines(path: Path, lines: list[str]) -> bytes | None:
-    data = fsio.read_or_none(path) or b""
+def _with_lines(folder: Path, name: str, lines: list[str]) -> bytes | None:
+    data = project_files.read(folder, folder / name) or b""
     known = {words[0] for line in data.splitlines() if (words := line.split())}
     missing = "".join(f"{line}\n" for line in lines if line.split()[0].encode() not in known)
     gap = b"" if not data or data.endswith(b"\n") else b"\n"

@@ -16,7 +16,7 @@ from patchq.formats.lock import Pin
 from patchq.formats.series import MOST_BYTES, SUFFIX, Series
 from patchq.formats.series import parse as parse_series
 from patchq.names import AppliedPatch, CommitId, Offset, TreeId
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import Layout
 
 STATE_VERSION = 1
@@ -27,8 +27,9 @@ MOST_PATCH = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The ordered patches for one pin. ``folder`` may not exist yet: an empty stack."""
+    """The ordered patches for one pin of the project at ``root``. ``folder`` may not exist yet: an empty stack."""
 
+    root: Path
     pin: Pin
     folder: Path
     series: Series
@@ -46,7 +47,7 @@ class Stack:
 
         :raises UserError: if the series names a file that isn't there.
         """
-        data = fsio.read_limited(self.path(name), MOST_PATCH)
+        data = project_files.read(self.root, self.path(name), MOST_PATCH)
         if data is None:
             raise UserError(
                 f"{self.folder / 'series'} names {name}, but {self.path(name)} is not there",
@@ -81,8 +82,8 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
     :raises FormatError: if the series is malformed.
     """
     folder = layout.stack(pin.upstream, pin.ref)
-    data = fsio.read_limited(folder / "series", MOST_BYTES)
-    return Stack(pin, folder, parse_series(data, str(folder / "series")) if data is not None else Series())
+    data = project_files.read(layout.root, folder / "series", MOST_BYTES)
+    return Stack(layout.root, pin, folder, parse_series(data, str(folder / "series")) if data is not None else Series())
 
 
 def ledger_path(layout: Layout, upstream: str) -> Path:
@@ -192,7 +193,7 @@ def _state(raw: dict[str, Any]) -> State:
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
     """The state's record of a patch whose file is on disk."""
     path = stack.path(applied.name)
-    content = path.read_bytes() if data is None else data
+    content = stack.read(applied.name) if data is None else data
     try:
         key = fsio.stat_key(path)
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from patchq.proofs.judge import ERROR, NO_RESULT, CellResult
 from patchq.proofs.plan import Cell, variant_of
 from patchq.proofs.run import run_cell
 from patchq.sources.index import cache_folder
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, Layout
 
 #: Seconds in which a scheduler must answer.
@@ -79,12 +79,14 @@ def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, S
 def pack(project: Project) -> dict[str, bytes]:
     """The lock, the stacks and the proofs, by path."""
     root = project.layout.root
-    files = [root / LOCK_NAME, *(root / "patches").rglob("*"), *(root / "tests" / "stacks").rglob("*")]
-    return {
-        p.relative_to(root).as_posix(): p.read_bytes()
-        for p in files
-        if p.is_file() and "__pycache__" not in p.parts and "rr-cache" not in p.parts
-    }
+    files = [root / LOCK_NAME]
+    for folder in (root / "patches", root / "tests" / "stacks"):
+        files += project_files.list_files(root, folder)
+    packed = {}
+    for path in files:
+        if "rr-cache" not in path.parts:
+            packed[path.relative_to(root).as_posix()] = project_files.read(root, path) or b""
+    return packed
 
 
 def work(payload: dict[str, bytes], cell: Cell) -> CellResult:

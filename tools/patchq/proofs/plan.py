@@ -21,6 +21,7 @@ from patchq.names import CommitId, TreeId
 from patchq.project.project import Project
 from patchq.project.stack import Stack, find_patch
 from patchq.stacks.apply import carried_stacks
+from patchq.system import project_files
 
 #: Of a result, as it is kept and as its key is made.
 RESULT_VERSION = 1
@@ -246,10 +247,12 @@ def variant_of(project: Project, cell: Cell) -> Variant:
 
 def result_key(project: Project, proof: Proof, variant: Variant, machine: Machine) -> str:
     """What a result depends on: trees, the proof's files, Python, torch, GPU, CUDA."""
+    root = project.layout.root
     files = sorted({f.split("::")[0] for f in proof.files})
     digest = hashlib.sha256()
     for path in proof_inputs(project, files):
-        digest.update(path.relative_to(project.layout.root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        data = project_files.read(root, path) or b""
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + data + b"\0")
     body = [RESULT_VERSION, dict(sorted(variant.trees.items())), proof.files, digest.hexdigest(), machine.facts()]
     body += [proof.needs] if proof.on else []  # the patch's first proof may be the same files, and needs less
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
@@ -263,6 +266,7 @@ def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
         path = root / file
         shelves = {path.parent, *(f for f in path.parents if (root / "tests" / "stacks") in f.parents)}
         beside = (p for shelf in shelves for p in shelf.glob("*"))
-        found |= {p for p in beside if p.is_file() and (p == path or not p.name.startswith("test_"))}
-        found |= {c for c in (f / "conftest.py" for f in path.parents if root in (f, *f.parents)) if c.is_file()}
-    return sorted(p for p in found if p.is_file())
+        found |= {p for p in beside if p == path or not p.name.startswith("test_")}
+        found |= {f / "conftest.py" for f in path.parents if root in (f, *f.parents)}
+    # A link or a pipe stays: reading it is refused.
+    return sorted(p for p in found if os.path.lexists(p) and not p.is_dir())

@@ -25,7 +25,7 @@ from patchq.formats.measurements import (
 )
 from patchq.project.journal import Change
 from patchq.project.project import Project
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 
 FOLDER = "measurements"
 
@@ -37,13 +37,13 @@ def ledger_file(project: Project) -> Path:
 
 def read_measurements(project: Project) -> tuple[list[Measurement], list[Problem]]:
     """All measurements, and the ledger's damaged lines."""
-    return parse(fsio.read_or_none(ledger_file(project)) or b"")
+    return parse(project_files.read(project.layout.root, ledger_file(project)) or b"")
 
 
 def read_targets(project: Project) -> list[Target]:
     """What is to be reached, from ``measurements/targets.toml`` where there is one."""
     path = project.layout.root / FOLDER / "targets.toml"
-    data = fsio.read_or_none(path)
+    data = project_files.read(project.layout.root, path)
     return parse_targets(data, str(path)) if data is not None else []
 
 
@@ -93,7 +93,7 @@ def import_files(
             new += fresh
         if new:
             path = ledger_file(project)
-            change.files[f"{FOLDER}/ledger.jsonl"] = add(fsio.read_or_none(path) or b"", new)
+            change.files[f"{FOLDER}/ledger.jsonl"] = add(project_files.read(project.layout.root, path) or b"", new)
             project.journal.perform(change)
     return new
 

@@ -27,7 +27,7 @@ from patchq.report.ahead import DROPPED, Ahead, Cell, count
 from patchq.report.bench import ledger_file, read_measurements, read_targets
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
-from patchq.system import fsio
+from patchq.system import project_files
 
 #: Past so many patches the graph isn't looked for: `patchq deps` takes time with their square.
 MOST_FOR_GRAPH = 200
@@ -244,7 +244,7 @@ def _ledgers(project: Project, notes: list[str]) -> list[Line]:
     for upstream in project.lock.upstreams:
         path = ledger_path(project.layout, upstream)
         file = path.relative_to(project.layout.root).as_posix()
-        for number, raw in enumerate((fsio.read_or_none(path) or b"").split(b"\n"), 1):
+        for number, raw in enumerate((project_files.read(project.layout.root, path) or b"").split(b"\n"), 1):
             ledger = parse(raw)
             found += [Line(upstream, attempt, file, number) for attempt in ledger.attempts]
             notes += [f"{file}:{number}: {problem.said}" for problem in ledger.problems]

@@ -16,7 +16,7 @@ from pathlib import Path
 from patchq.errors import SourceError
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.system import runner
+from patchq.system import project_files, runner
 
 _GOOD_PGP = re.compile(r"^\[GNUPG:\] GOODSIG [0-9A-F]+ (.+)$", re.MULTILINE)
 _PGP_KEY = re.compile(r"^\[GNUPG:\] VALIDSIG ([0-9A-F]+) ", re.MULTILINE)
@@ -24,9 +24,10 @@ _GOOD_SSH = re.compile(r'^Good "git" signature for (\S+) with \S+ key (\S+)$', r
 _IN = "check who made it before you use it; the keys that may sign are in {keyring}"
 
 
-def verify(store: Git, commit: CommitId, ref: str, tag: str | None, keyring: Path) -> str:
+def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, keyring: Path) -> str:
     """Check the signature of a tag that names ``commit``, or the commit's own where there is no such tag.
 
+    :param root: the project's folder, in which the keyring lies.
     :param tag: the tag object in the store; None for a branch or a tag without an object of its own. Who made it
         is not who made the commit: it must be signed itself.
     :returns: who signed, and with which key.
@@ -46,15 +47,15 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, keyring: Pat
             ):
                 name = named[1].decode("utf-8", "replace") if named else "nothing"
                 raise SourceError(f"the tag that {ref} names says that it is {name}, or of another commit", hint=hint)
-            return f"tag signed by {_verified(store, 'verify-tag', tag, ref, keyring, hint)}"
+            return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
         raise SourceError(f"the tag {ref} is not signed, whoever signed its commit", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
         raise SourceError(f"neither the tag {ref} nor its commit {commit} is signed", hint=hint)
-    return f"commit signed by {_verified(store, 'verify-commit', commit, ref, keyring, hint)}"
+    return f"commit signed by {_verified(store, 'verify-commit', commit, ref, root, keyring, hint)}"
 
 
-def _verified(store: Git, verb: str, name: str, ref: str, keyring: Path, hint: str) -> str:
-    with _settings(keyring) as (options, env):
+def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: Path, hint: str) -> str:
+    with _settings(root, keyring) as (options, env):
         done = store.ask(verb, "--raw", name, config=options, env=env)
     said = done.stderr.decode("utf-8", "replace")
     if done.returncode == 0:
@@ -79,28 +80,33 @@ def _why(said: str) -> str:
 
 
 @contextmanager
-def _settings(keyring: Path) -> Iterator[tuple[list[str], Mapping[str, str]]]:
+def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[str, str]]]:
     """Options and environment with which git asks this keyring and nothing else."""
     try:
-        data = keyring.read_bytes()
+        data = project_files.read(root, keyring)
     except OSError as error:
         raise SourceError(
             f"the keyring {keyring} can't be read: {error.strerror}", hint="see keyring in the lock"
         ) from None
+    if data is None:
+        raise SourceError(f"the keyring {keyring} is not there", hint="see keyring in the lock")
     # A signer's file of one kind must not let signatures of the other kind pass.
     no_program = "false"
     with tempfile.TemporaryDirectory(prefix="patchq-") as home:
+        # What was read is what is asked, whatever becomes of the project's file meanwhile.
+        copy = Path(home) / "keys"
+        copy.write_bytes(data)
         if _is_allowed_signers(data):
             # A signature without a matching principal has no trust: it must not count.
             yield [
-                f"gpg.ssh.allowedSignersFile={keyring}", "gpg.ssh.program=ssh-keygen",
+                f"gpg.ssh.allowedSignersFile={copy}", "gpg.ssh.program=ssh-keygen",
                 "gpg.ssh.revocationFile=", f"gpg.program={no_program}", "gpg.minTrustLevel=fully",
                 f"gpg.x509.program={no_program}",
             ], {"GNUPGHOME": home}  # fmt: skip
             return
         env = {"GNUPGHOME": home}
         try:
-            runner.run(["gpg", "--batch", "--quiet", "--no-autostart", "--import", str(keyring)], env=env, timeout=60)
+            runner.run(["gpg", "--batch", "--quiet", "--no-autostart", "--import", str(copy)], env=env, timeout=60)
         except runner.CommandError as error:
             raise SourceError(
                 f"gpg can't read the keyring {keyring}: {error.said}", hint="export public keys to it"

@@ -27,7 +27,7 @@ from patchq.git.transport import (
 )  # fmt: skip
 from patchq.names import CommitId
 from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder, local_path
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
 
@@ -216,7 +216,7 @@ class Fetcher:
         upstream = self.lock.upstreams.get(pin.upstream)
         if not upstream or not upstream.keyring or not pin.commit:
             return
-        checked = _signed_ref(self.layout.root / upstream.keyring, pin)
+        checked = _signed_ref(self.layout.root, self.layout.root / upstream.keyring, pin)
         if self.store.refs(checked).get(checked) == pin.commit:
             return
         if signed := check_signature(self.layout, self.lock, self.store, pin, offline=self.offline):
@@ -258,9 +258,9 @@ def tag_ref(pin: Pin) -> str:
     return f"refs/patchq/tag/{pin.upstream}/{ref_component(pin.ref)}"
 
 
-def _signed_ref(keys: Path, pin: Pin) -> str:
+def _signed_ref(root: Path, keys: Path, pin: Pin) -> str:
     """Says that a pin's signature was checked, by a keyring with this content."""
-    digest = hashlib.sha256(fsio.read_or_none(keys) or b"").hexdigest()
+    digest = hashlib.sha256(project_files.read(root, keys) or b"").hexdigest()
     return f"refs/patchq/signed/{digest}/{pin.upstream}/{ref_component(pin.ref)}"
 
 
@@ -281,7 +281,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
         fetch_commit(store, url, pin.commit, pin.ref)
     tag = fetch_tag(store, url, pin.ref, tag_ref(pin), offline=offline)
     try:
-        return keyring.verify(store, pin.commit, pin.ref, tag, layout.root / upstream.keyring)
+        return keyring.verify(store, pin.commit, pin.ref, tag, layout.root, layout.root / upstream.keyring)
     except SourceError as error:
         if offline and not tag:
             raise SourceError(

@@ -13,7 +13,7 @@ from pathlib import Path
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.system import fsio
+from patchq.system import project_files
 from patchq.system.paths import Layout
 
 HOOKS = ".pre-commit-config.yaml"
@@ -64,9 +64,9 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
     """What a commit's tree says, and what stands in for it."""
     entries = {p.decode("utf-8", "replace"): e for p, e in store.list_tree(commit).items()}
     folder = stand_in_folder(layout, upstream)
-    found = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else []
-    found = [p for p in found if p != folder / OPEN_ITEMS]
-    stand_ins = {p.relative_to(folder).as_posix(): p.read_bytes() for p in found}
+    files = project_files.list_files(layout.root, folder)
+    found = {p.relative_to(folder).as_posix(): p for p in files if p != folder / OPEN_ITEMS}
+    stand_ins = {name: project_files.read(layout.root, path) or b"" for name, path in found.items()}
     missing = {path: data for path, data in stand_ins.items() if path not in entries}
 
     def read(wanted: Sequence[str]) -> Document | None:
@@ -97,4 +97,4 @@ def _find(
 
 def read_upstream_test(layout: Layout, upstream: str, path: str) -> bytes | None:
     """The test that is to be ``path`` in the upstream's tree, or None where nobody has written it."""
-    return fsio.read_or_none(upstream_test(layout, upstream, path))
+    return project_files.read(layout.root, upstream_test(layout, upstream, path))

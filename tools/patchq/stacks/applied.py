@@ -12,7 +12,7 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, State
 from patchq.sources.pins import is_local_archive
 from patchq.stacks.apply import current
-from patchq.system import fsio
+from patchq.system import project_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
             project.worktree(upstream).refuse_edits(state.tip)
         names = tuple(p.applied.name for p in state.patches)
         fresh = all(
-            fsio.sha256_file(stack.path(p.applied.name)) == p.sha256
+            project_files.hash_file(stack.root, stack.path(p.applied.name)) == p.sha256
             for p in state.patches
             if stack.path(p.applied.name).exists()
         )

@@ -19,6 +19,7 @@ from patchq.sources.rules import upstream_test
 from patchq.stacks import siblings
 from patchq.stacks.apply import Plan, bases_of, plan
 from patchq.stacks.export import format_patches
+from patchq.system import project_files
 from patchq.system.paths import check_inside, folder_to_ref
 
 _STATUS = re.compile(r"(?P<word>[A-Za-z-]+)(?: \[(?P<detail>[^\]]+)\])?")
@@ -227,22 +228,24 @@ def _check_proof(project: Project, proof: str, trailer: str) -> list[_Problem]:
     path = proof.split("::")[0]
     try:
         inside = check_inside(path, trailer)
+        there = project_files.exists(project.layout.root, project.layout.root / inside)
     except PatchqError as error:
         return [("proof", error.message, error.hint)]
     if inside.parts[:2] != ("tests", "stacks"):
         return [("proof", f"{trailer} {proof} is not below tests/stacks/", "proofs live there")]
-    if not (project.layout.root / inside).is_file():
+    if not there:
         return [("proof", f"{trailer} {proof} is not there", "write it, or mend the path")]
     return []
 
 
 def _check_upstream_test(project: Project, upstream: str, test: str) -> list[_Problem]:
+    path = upstream_test(project.layout, upstream, test)
     try:
         check_inside(test, "Upstream-Test:")
+        there = project_files.exists(project.layout.root, path)
     except PatchqError as error:
         return [("upstream-test", error.message, error.hint)]
-    path = upstream_test(project.layout, upstream, test)
-    if not path.is_file():
+    if not there:
         where = path.relative_to(project.layout.root)
         return [("upstream-test", f"Upstream-Test: {where} is not there", "write it, or mend the path")]
     return []

@@ -23,7 +23,7 @@ from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Exported, take_edits, write_stack
 from patchq.stacks.reconcile import Entry, entries_of
 from patchq.stacks.reorder import reorder
-from patchq.system import fsio
+from patchq.system import project_files
 from patchq.system.paths import check_name
 
 
@@ -190,7 +190,9 @@ def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, c
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ref, path = stack.pin.ref, ledger_path(project.layout, stack.pin.upstream)
     line = ledgers.Attempt(name, pid or "0" * 40, ref, ref, "withdrawn", f"patchq {__version__}", now, how=why)
-    change.files[path.relative_to(project.layout.root).as_posix()] = ledgers.add(fsio.read_or_none(path) or b"", [line])
+    change.files[path.relative_to(project.layout.root).as_posix()] = ledgers.add(
+        project_files.read(project.layout.root, path) or b"", [line]
+    )
 
 
 def move(project: Project, patch: str, *, before: str = "", after: str = "", set_name: str = "") -> Exported:

@@ -24,7 +24,7 @@ from patchq.project.project import Project
 from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
 from patchq.stacks.apply import add_move, current
 from patchq.stacks.reconcile import Entry, entries_of, reconcile, split_series
-from patchq.system import fsio
+from patchq.system import project_files
 from patchq.system.paths import find_twins, fold_name
 
 _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
@@ -328,7 +328,7 @@ def write_stack(
         if applied.name not in same:
             _check_reads_back(stack, applied, header, mail)
         path = stack.relative(layout, applied.name)
-        before = fsio.read_or_none(layout.root / path)
+        before = project_files.read(layout.root, layout.root / path)
         if before == mail:
             unchanged += 1
         else:

@@ -20,7 +20,7 @@ from patchq.project.stack import find_patch, load_stack
 from patchq.stacks.edit import load, user_ident
 from patchq.stacks.export import Exported, write_stack
 from patchq.stacks.reconcile import Entry
-from patchq.system import fsio
+from patchq.system import project_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
         for pin in upstream.pins.values() if not names or upstream.name in names else ():
             folder = layout.stack(pin.upstream, pin.ref)
             path = (folder / "series").relative_to(layout.root).as_posix()
-            data = fsio.read_limited(folder / "series", MOST_BYTES)
+            data = project_files.read(layout.root, folder / "series", MOST_BYTES)
             if data is None or not has_conflict(data):
                 continue
             base = person.base_of_conflict(layout.root, path) if person.has_repository(layout.root) else None

@@ -16,7 +16,7 @@ from patchq.git.worktree import TreeStatus
 from patchq.names import show_path
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 
 if TYPE_CHECKING:
     from patchq.formats.jsonlines import Problem
@@ -93,7 +93,9 @@ def _compare(stack: Stack, state: State) -> str:
         return "outdated"
     for item in state.patches:
         path = stack.path(item.applied.name)
-        if not path.exists() or (fsio.stat_key(path) != item.key and fsio.sha256_file(path) != item.sha256):
+        if not path.exists() or (
+            fsio.stat_key(path) != item.key and project_files.hash_file(stack.root, path) != item.sha256
+        ):
             return "outdated"
     return "applied" if len(names) == len(stack.names) else "partial"
 
@@ -182,7 +184,10 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
     """
     from patchq.formats.ledger import parse
 
-    found = {name: parse(fsio.read_or_none(path) or b"") for name, path in _ledgers(project, names).items()}
+    found = {
+        name: parse(project_files.read(project.layout.root, path) or b"")
+        for name, path in _ledgers(project, names).items()
+    }
     if patch:
         short = patch.rpartition("/")[2]
         found = {n: replace(x, attempts=tuple(a for a in x.attempts if a.patch == short)) for n, x in found.items()}
@@ -204,7 +209,7 @@ def stream_ledgers(
 
         def chosen(path: Path = path) -> Iterator[Attempt | Problem]:
             nonlocal told
-            every = stream(lambda: fsio.lines_of(path))
+            every = stream(lambda: project_files.read_lines(project.layout.root, path))
             if not patch:
                 yield from every
                 return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import tarfile
 import tempfile
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from patchq import __version__
 from patchq.errors import FormatError, SourceError, UserError
@@ -29,7 +30,7 @@ from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.pins import Base, Fetcher, base_ref, is_local_archive, tag_ref
 from patchq.stacks.apply import apply, carried_stacks
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import KERNELS, LOCK_NAME, Layout, check_inside
 
 VERSION = 1
@@ -76,38 +77,51 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
                 path.write_bytes(_pack(project.store, base.commit, tags[base.pin.upstream]))
                 members[f"packs/{path.name}"] = path
             elif is_local_archive(base.pin.archive):
-                path = (layout.root / base.pin.archive).resolve()
-                _check_inside(layout.root, path)
-                members[f"project/{path.relative_to(layout.root).as_posix()}"] = path
+                members[_local_archive(layout.root, base.pin.archive)] = layout.root / base.pin.archive
             else:
                 path = fetcher.archive_file(base.pin)
                 members[f"archives/{base.pin.sha256}/{path.name}"] = path
-        for path in (path for name, path in members.items() if name.startswith("project/")):
-            _check_inside(layout.root, path)
         for pin in pins if wheels else ():
             for name, sha256 in pin.wheels.items():
                 members[f"archives/{sha256}/{name}"] = _wheel(project, pin, name, sha256)
         manifest = {
             "version": VERSION, "tool": f"patchq {__version__}", "set": set_name,
             "pins": [_pin(b, tags[b.pin.upstream]) for b in bases], "trees": trees,
-            "files": {name: [path.stat().st_size, fsio.sha256_file(path)] for name, path in sorted(members.items())},
+            "files": {name: _size_and_hash(layout.root, name, path) for name, path in sorted(members.items())},
         }  # fmt: skip
-        _write(target, json.dumps(manifest, indent=1, sort_keys=True).encode(), members)
+        _write(layout.root, target, json.dumps(manifest, indent=1, sort_keys=True).encode(), members)
     size, sha256 = target.stat().st_size, fsio.sha256_file(target)
     shown = tuple((b.pin.upstream, b.pin.ref, b.source) for b in bases)
     return Bundled(str(target), size, sha256, set_name, shown, len(members))
 
 
-def _check_inside(root: Path, path: Path) -> None:
-    """Check that a file is one of the project's, wherever links lead: what is bundled is handed on.
+def _local_archive(root: Path, archive: str) -> str:
+    """Return the bundle's member name for an archive that the lock names by its path.
 
-    :raises UserError: if it isn't.
+    :raises UserError: if it lies outside the project.
     """
-    if root.resolve() not in path.resolve().parents:
+    path = Path(os.path.normpath(root / Path(archive).expanduser()))
+    if root not in path.parents:
         raise UserError(
-            f"{path} lies outside the project: it is {path.resolve()}",
+            f"{path} lies outside the project",
             hint="put the file itself into the project; an archive is then pinned there by `patchq pin`",
         )
+    return f"project/{path.relative_to(root).as_posix()}"
+
+
+@contextmanager
+def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
+    """Open a member's file: one of the project's as such, others by their path."""
+    file = project_files.open_file(root, path) if name.startswith("project/") else path.open("rb")
+    if file is None:
+        raise UserError(f"{path} is not there", hint="restore it, or take its name out of upstream.lock")
+    with file:
+        yield file
+
+
+def _size_and_hash(root: Path, name: str, path: Path) -> tuple[int, str]:
+    with _member_file(root, name, path) as file:
+        return os.fstat(file.fileno()).st_size, fsio.sha256_open(file)
 
 
 def _pin(base: Base, tag: str) -> dict[str, str]:
@@ -123,12 +137,11 @@ def _tag(project: Project, base: Base) -> str:
 
 
 def _project_files(root: Path) -> dict[str, Path]:
-    found = {f"project/{LOCK_NAME}": root / LOCK_NAME}
-    for folder, pattern in (("patches", "**/*"), ("tests/stacks", "**/*"), (KERNELS, "*.toml")):
-        for path in sorted((root / folder).glob(pattern)):
-            if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
-                found[f"project/{path.relative_to(root).as_posix()}"] = path
-    return found
+    files = [root / LOCK_NAME]
+    for folder in ("patches", "tests/stacks"):
+        files += project_files.list_files(root, root / folder)
+    files += (root / KERNELS).glob("*.toml")
+    return {f"project/{path.relative_to(root).as_posix()}": path for path in files}
 
 
 def _pack(store: Git, commit: CommitId, tag: str) -> bytes:
@@ -153,15 +166,15 @@ def _wheel(project: Project, pin: Pin, name: str, sha256: str) -> Path:
     raise SourceError(f"the index has no {name}", hint="bundle without --wheels")
 
 
-def _write(target: Path, manifest: bytes, members: Mapping[str, Path]) -> None:
+def _write(root: Path, target: Path, manifest: bytes, members: Mapping[str, Path]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     try:
         with part.open("wb") as out, tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
             tar.addfile(_member(MANIFEST, len(manifest)), io.BytesIO(manifest))
             for name, path in sorted(members.items()):
-                with path.open("rb") as data:
-                    tar.addfile(_member(name, path.stat().st_size), data)
+                with _member_file(root, name, path) as data:
+                    tar.addfile(_member(name, os.fstat(data.fileno()).st_size), data)
         fsio.rename(part, target)
     finally:
         part.unlink(missing_ok=True)
@@ -187,7 +200,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
     root = root.resolve()
     with _opened(bundle) as (manifest, folder):
         own, bundled = root / LOCK_NAME, folder / "project"
-        if own.exists() and own.read_bytes() != (bundled / LOCK_NAME).read_bytes():
+        if own.exists() and project_files.read(root, own) != (bundled / LOCK_NAME).read_bytes():
             raise UserError(
                 f"{bundle.name} is of another {LOCK_NAME} than {root}'s",
                 hint="make it anew from this project, or apply it in an empty folder",
@@ -202,7 +215,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
                 names = sorted(path.relative_to(bundled) for path in bundled.rglob("*") if path.is_file())
                 for name in sorted(names, key=lambda n: n.name == LOCK_NAME):
                     fsio.write_atomic(root / name, (bundled / name).read_bytes())
-            parse_lock(own.read_bytes(), str(own))
+            parse_lock(project_files.read(root, own) or b"", str(own))
             for path in sorted((folder / "archives").rglob("*")) if (folder / "archives").is_dir() else ():
                 if path.is_file() and index.cached(path.parent.name) is None:
                     index.keep(path, path.parent.name)
@@ -244,7 +257,7 @@ def _not_of(root: Path, bundled: Path) -> str:
         ours = path.name.startswith(".") and path.name.endswith(fsio.UNFINISHED)
         if (path.is_dir() and not path.is_symlink()) or ours or inside.parts[0] == ".patchq":
             continue
-        if fsio.read_or_none(bundled / inside) != fsio.read_or_none(path):
+        if path.is_symlink() or fsio.read_or_none(bundled / inside) != project_files.read(root, path):
             return str(inside)
     return ""
 
@@ -255,7 +268,7 @@ def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:
         inside = name.removeprefix("project/")
         if name.startswith("project/patches/"):
             path = project.layout.root / inside
-            if not path.is_file() or fsio.sha256_file(path) != sha256:
+            if project_files.hash_file(project.layout.root, path) != sha256:
                 return True
     return False
 

@@ -17,7 +17,7 @@ from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
 from patchq.sources.pins import Base, Fetcher, archive_file, check_signature, is_local_archive, pin_git
 from patchq.store.heal import heal, mend_records
-from patchq.system import fsio
+from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name
 
 
@@ -104,7 +104,7 @@ def pin(
         done = Pin(name, ref, url, found, archive, sha256, subdir, "", wheels)
         was = old.pins.get(ref) if old else None
         set_was = project.lock.sets.get(set_name, {}).get(name, "")
-        before = project.layout.lock.read_bytes()
+        before = project_files.read(project.layout.root, project.layout.lock) or b""
         build = None if old else _infer_build(project, done)
         after = with_pin(before, Upstream(name, url, nested, build), done, set_name)
         parse_lock(after)

@@ -169,8 +169,14 @@ def read_limited(path: Path, most: int | None) -> bytes | None:
     :raises FormatError: if it has more than ``most`` bytes, or is a pipe, a device or a folder; then it isn't read.
     """
     file = _open_regular(path)
-    if file is None:
-        return None
+    return read_all(file, path, most) if file else None
+
+
+def read_all(file: BinaryIO, path: Path, most: int | None) -> bytes:
+    """Return the bytes of an open file, which is closed.
+
+    :raises FormatError: if it has more than ``most`` bytes.
+    """
     with file:
         size = os.fstat(file.fileno()).st_size
         if most is not None and size > most:
@@ -181,16 +187,6 @@ def read_limited(path: Path, most: int | None) -> bytes | None:
         return file.read(-1 if most is None else most)
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file, ends included, one by one; none where there is no file.
-
-    :raises FormatError: if it is something else than a file.
-    """
-    if file := _open_regular(path):
-        with file:
-            yield from file
-
-
 def _open_regular(path: Path) -> BinaryIO | None:
     try:
         # A pipe is not waited for.
@@ -199,15 +195,16 @@ def _open_regular(path: Path) -> BinaryIO | None:
         return None
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket
-            raise _no_file(path) from None
+            raise not_regular(path) from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise _no_file(path)
+        raise not_regular(path)
     return os.fdopen(fd, "rb")
 
 
-def _no_file(path: Path) -> FormatError:
+def not_regular(path: Path) -> FormatError:
+    """Return the error for a pipe, a socket, a device or a folder in the place of a file."""
     return FormatError(f"{path} is no file", hint="put the file back, or take its name out of what names it")
 
 
@@ -224,13 +221,25 @@ def stat_key(path: Path) -> tuple[int, int, int]:
 
     :raises FileNotFoundError: if there is no such file.
     """
-    st = path.stat()
+    st = path.lstat()
     return st.st_mtime_ns, st.st_size, st.st_ino
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file, as hexadecimal digits."""
-    with path.open("rb") as file:
+    """SHA-256 of a file, as hexadecimal digits.
+
+    :raises FileNotFoundError: if there is no such file.
+    :raises FormatError: if it is something else than a file.
+    """
+    file = _open_regular(path)
+    if file is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return sha256_open(file)
+
+
+def sha256_open(file: BinaryIO) -> str:
+    """Return the SHA-256 of an open file, which is closed."""
+    with file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
             digest.update(chunk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -164,6 +165,6 @@ def find_project(start: Path) -> Layout:
     """
     start = start.resolve()
     for folder in (start, *start.parents):
-        if (folder / LOCK_NAME).is_file():
+        if os.path.lexists(folder / LOCK_NAME):
             return Layout(folder)
     raise UserError(f"no {LOCK_NAME} in {start} or above", hint="run `patchq init`, or pass --project DIR")
