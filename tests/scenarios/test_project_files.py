@@ -16,6 +16,7 @@ import pytest
 
 from kit import Patchq, git
 from patchq.errors import FormatError
+from patchq.git import worktree
 from patchq.proofs.cluster import pack
 from patchq.sources.rules import read_rules, read_upstream_test
 
@@ -229,6 +230,38 @@ def test_no_other_module_opens_a_projects_file(full: Patchq, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert "OPENED" not in done.stdout, [line for line in done.stdout.splitlines() if "OPENED" in line]
     assert "3 of 3 applied" in done.stdout
+
+
+# Private state, and git's own files
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".patchq/state/up.json", ".patchq/lock", ".patchq/store.git/HEAD", ".patchq/store.git/config",
+        ".patchq/store.git/packed-refs", ".patchq/store.git/refs/heads/x", ".patchq/store.git/worktrees/up/index",
+        ".patchq/store.git/objects/info/alternates", ".patchq/store.git/objects/ab/" + "c" * 38,
+        ".patchq/store.git/objects/pack/pack-x.idx", ".patchq/trees/up/.git", ".git/index", "dist/default/x.whl",
+    ],
+)  # fmt: skip
+def test_a_pipe_in_what_git_and_patchq_keep(stack: Patchq, name: str) -> None:
+    git(stack.root, "init", "-q")
+    path = stack.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    done = run(stack, "status")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{name} is no file" in done.stderr
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes", "pkg/.gitattributes"])
+def test_a_pipe_that_git_waits_for_in_a_worktree(stack: Patchq, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(stack.tree() / name)
+    source = stack.tree() / "pkg" / "mod.py"
+    source.write_text(source.read_text().replace("1", "2"))  # as long as before, so that git reads it
+    monkeypatch.setattr(worktree, "PATIENCE_S", 1.0)
+    assert f"{name} is no file" in stack.fails(1, "status")
 
 
 def test_nothing_hangs_on_a_folder_of_pipes(stack: Patchq) -> None:

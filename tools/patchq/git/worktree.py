@@ -15,10 +15,13 @@ from patchq.git import writable
 from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
 from patchq.git.linked import Linked, is_cut
 from patchq.git.objects import TreeEntry
+from patchq.git.owners import refuse_if_special
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
 from patchq.system import fsio, runner
 
+#: Seconds that git may look at a worktree before something there is thought to keep it waiting.
+PATIENCE_S = 20.0
 _HEAD = re.compile(rb"[0-9a-f]{40}\s*|ref: refs/[^\0\n]+\n?")
 
 
@@ -79,11 +82,7 @@ class Worktree:
         """
         if not self.exists:
             return TreeStatus(None)
-        scan = "--untracked-files=all" if untracked else "--untracked-files=no"
-        out = self.git.run(
-            "status", "--porcelain=v2", "--branch", "-z", scan, "--ignore-submodules=all", "--no-renames",
-            env={"GIT_OPTIONAL_LOCKS": "1"},
-        )  # fmt: skip
+        out = self._git_status("--untracked-files=all" if untracked else "--untracked-files=no")
         head: CommitId | None = None
         edited: list[str] = []
         others: list[str] = []
@@ -98,6 +97,26 @@ class Worktree:
             elif kind == b"?" and entry[2:].rstrip(b"/") not in self.nested:
                 others.append(show_path(entry[2:]))
         return TreeStatus(head, tuple(edited), tuple(others), self._busy())
+
+    def _git_status(self, scan: str) -> bytes:
+        """Run ``git status``.
+
+        git waits for a pipe in the place of a ``.gitignore`` or a ``.gitattributes``. To look for one in each folder
+        would cost every command as much as git's own look, so it is done only where git takes long.
+
+        :raises FormatError: if there is a pipe, a socket or a device in the worktree, and git doesn't answer.
+        """
+        argv = ("status", "--porcelain=v2", "--branch", "-z", scan, "--ignore-submodules=all", "--no-renames")
+        env = {"GIT_OPTIONAL_LOCKS": "1"}
+        try:
+            return self.git.ask(*argv, env=env, timeout=PATIENCE_S, ok_codes=(0,)).stdout
+        except runner.CommandError as error:
+            if error.code != runner.TIMED_OUT:
+                raise
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                refuse_if_special(Path(folder, name))
+        return self.git.run(*argv, env=env)
 
     def _busy(self) -> str:
         """The git operation that somebody has begun here and not ended, if any."""
@@ -354,8 +373,7 @@ class Worktree:
         if os.path.islink(full):
             found = os.readlink(full)
         else:
-            with open(full, "rb") as file:
-                found = file.read()
+            found = fsio.read_or_none(Path(os.fsdecode(full))) or b""
         if found in contents or (moved and any(is_cut(os.fsencode(found), t) for t in targets or [b""])):
             return True
         clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()

@@ -10,12 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from patchq.errors import StateError
 from patchq.git.linked import is_cut
-from patchq.git.owners import stranger, trusting
+from patchq.git.owners import refuse_if_special, refuse_special, stranger, trusting
 from patchq.git.repository import Foreign
 from patchq.system import fsio
 from patchq.system.paths import Layout
@@ -59,7 +60,7 @@ def check_private(layout: Layout) -> None:
     :raises StateError: naming what isn't, and what to do.
     """
     for path in _own_paths(layout):
-        if path.is_symlink():
+        if _is_link(path):
             raise StateError(
                 f"{path} is a symbolic link to {os.readlink(path)}; patchq writes there and follows none",
                 hint=f"look at what it is for, remove it and put a folder or file in its place; to keep {path.name} "
@@ -95,7 +96,9 @@ def _own_paths(layout: Layout) -> Iterator[Path]:
     """Where patchq writes, down to where names are the project's; links are not looked behind."""
     root, private = layout.root, layout.private
     yield from (layout.dist, root / "measurements")
-    yield from () if layout.dist.is_symlink() else _inside(layout.dist)
+    for folder in () if layout.dist.is_symlink() else _inside(layout.dist):
+        yield folder
+        yield from (path for path in _odd(folder) if not path.is_symlink())
     stacks = [root / "patches"]
     yield from stacks
     if not stacks[0].is_symlink():
@@ -109,16 +112,32 @@ def _own_paths(layout: Layout) -> Iterator[Path]:
         yield folder
         if folder.is_symlink() or not folder.is_dir():
             continue
-        yield from _links(folder)
+        yield from _odd(folder)
         for below in _inside(folder) if folder.name in ("journal", "prove") else ():
-            yield from _links(below)
+            yield from _odd(below)
 
 
-def _links(folder: Path) -> Iterator[Path]:
-    """The symbolic links that lie in a folder, which may be one itself; asked of the folder, not of each file."""
+def _odd(folder: Path) -> Iterator[Path]:
+    """Yield what lies in a folder and is neither a file nor a folder; none if the folder itself is a link."""
     if not folder.is_symlink() and folder.is_dir():
         with os.scandir(folder) as entries:
-            yield from (Path(entry.path) for entry in entries if entry.is_symlink())
+            for entry in entries:
+                if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
+                    yield Path(entry.path)
+
+
+def _is_link(path: str | Path) -> bool:
+    """Return whether a path is a symbolic link.
+
+    :raises FormatError: if it is a pipe, a socket or a device, which git would wait for.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        raise fsio.not_regular(Path(path))
+    return stat.S_ISLNK(mode)
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -134,6 +153,7 @@ def _is_tracked(layout: Layout) -> bool:
     if folder is None:
         return False
     index = folder / ".git" / "index"
+    refuse_if_special(index)
     try:
         with index.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             plain = data[:4] == b"DIRC" and data[4:8] in (b"\0\0\0\2", b"\0\0\0\3") and data.find(b"link\0") < 0
@@ -142,6 +162,7 @@ def _is_tracked(layout: Layout) -> bool:
     except (OSError, ValueError):  # a worktree's .git is a file; no index at all is empty
         if (folder / ".git").is_dir() and not index.exists():
             return False
+    refuse_special(folder / ".git", deep=False)
     inside = layout.private.relative_to(folder).as_posix()
     return bool(Foreign(folder).run("ls-files", "-z", "--", inside, ok_codes=(0, 128)))
 
@@ -165,13 +186,12 @@ def _check_store(store: Path, besides: re.Pattern[bytes]) -> None:
     for folder, folders, files in os.walk(store):
         here = Path(folder)
         for name in (*folders, *files):
-            if os.path.islink(os.path.join(folder, name)):
-                raise StateError(f"{here / name} is a symbolic link, and git would write where it leads", hint=_LEAVE)
+            _refuse_link(os.path.join(folder, name))
         if here in (store, *records):
             folders[:] = [name for name in folders if name not in _NOT_WALKED]
-    for part in ("objects", "objects/info", "objects/pack"):
-        for link in _links(store / part):
-            raise StateError(f"{link} is a symbolic link, and git would write where it leads", hint=_LEAVE)
+    for path in (store / "objects", *_inside(store / "objects")):
+        for odd in _odd(path):
+            _refuse_link(odd)
     for line in (fsio.read_or_none(store / "config") or b"").split(b"\n"):
         if not (_SETTINGS.fullmatch(line) or besides.fullmatch(line)):
             raise StateError(
@@ -184,6 +204,12 @@ def _check_store(store: Path, besides: re.Pattern[bytes]) -> None:
         common = fsio.read_or_none(record / "commondir")
         if common is not None and common != b"../..\n" and not is_cut(common, b"../..\n"):
             raise StateError(f"{record / 'commondir'} is not patchq's", hint=_LEAVE)
+
+
+def _refuse_link(path: str | Path) -> None:
+    """:raises StateError: if a path that git reads is a symbolic link."""
+    if _is_link(path):
+        raise StateError(f"{path} is a symbolic link, and git would write where it leads", hint=_LEAVE)
 
 
 def _check_tree(tree: Path, store: Path) -> None:

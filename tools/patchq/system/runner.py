@@ -23,7 +23,8 @@ from patchq.errors import PatchqError
 #: File descriptors that children inherit. The project lock is one: a child that outlives a
 #: killed patchq keeps the lock until it has ended, so that nobody starts beside it.
 inherited_fds: set[int] = set()
-
+#: Exit code of a command that was killed because it took too long.
+TIMED_OUT = 124
 
 #: A command that has ended, and one that runs.
 Done = subprocess.CompletedProcess[bytes]
@@ -100,7 +101,7 @@ def run(
         raise CommandError(argv, 126, b"", f"{error}".encode()) from None
     except subprocess.TimeoutExpired as error:
         said = (ends.kept if ends else error.stderr) or b""
-        raise CommandError(argv, 124, b"", said + f"no answer in {timeout:g} s".encode()) from None
+        raise CommandError(argv, TIMED_OUT, b"", said + f"no answer in {timeout:g} s".encode()) from None
     if done.returncode not in ok_codes:
         raise CommandError(argv, done.returncode, done.stdout, done.stderr)
     return done
@@ -179,13 +180,13 @@ def overhear(
         try:
             while True:
                 if not ready.select(max(0.0, until - time.monotonic())):
-                    return 124, ends.kept + f"no answer in {timeout:g} s".encode()
+                    return TIMED_OUT, ends.kept + f"no answer in {timeout:g} s".encode()
                 if not (chunk := os.read(process.stderr.fileno(), most)):
                     break
                 ends.add(chunk)
             return process.wait(max(0.0, until - time.monotonic())), ends.kept
         except subprocess.TimeoutExpired:
-            return 124, ends.kept + f"no answer in {timeout:g} s".encode()
+            return TIMED_OUT, ends.kept + f"no answer in {timeout:g} s".encode()
         finally:
             process.kill()
 
