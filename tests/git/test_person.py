@@ -228,6 +228,38 @@ def test_a_persons_hook_is_heard(own: Path, tmp_path: Path, fork: Path) -> None:
     assert not git(fork, "for-each-ref")
 
 
+def test_of_the_projects_configuration_addresses_count_and_headers(own: Path, tmp_path: Path, fork: Path) -> None:
+    """As `actions/checkout` leaves a token for what is run behind it, in a file that is included."""
+    (tmp_path / "token").write_text('[http "http://127.0.0.1:1/"]\n\textraheader = "AUTHORIZATION: basic \\"x\\""\n')
+    git(own, "config", "include.path", str(tmp_path / "token"))
+    git(own, "config", "remote.a.b.url", str(fork))
+    git(own, "config", "core.sshCommand", "false")
+    with person._reaching(own, person._IDENTITY) as ask:
+        code, out, _ = ask("config", "--list")
+    assert not code
+    seen = out.decode().splitlines()
+    assert 'http.http://127.0.0.1:1/.extraheader=AUTHORIZATION: basic "x"' in seen
+    assert not [line for line in seen if line.startswith(("core.ssh", "include", "remote"))]
+    commit = push(tmp_path, own, "a.b")
+    assert git(fork, "rev-parse", "b") == commit
+
+
+def test_a_commit_takes_files_as_they_are(own: Path) -> None:
+    """New, changed and removed ones, whatever attributes say; the index and the branch stay."""
+    (own / "patches" / "link").unlink()
+    (own / ".gitattributes").write_text("* text eol=crlf\n")
+    (own / "patches" / "new").write_bytes(b"a\r\nb\n")
+    (own / "patches" / "a").unlink()
+    before = (own.parent / ".git" / "index").read_bytes(), git(own, "rev-parse", "HEAD")
+    who = person.author(own)
+    assert who
+    assert person.changed(own, "upstream.lock", "patches") == ["patches/a", "patches/new"]
+    found = person.commit(own, ["upstream.lock", "patches"], "Carry\n\nBody", who)
+    assert person.files_at(own, found, "patches") == {PurePosixPath("patches/new"): b"a\r\nb\n"}
+    assert git(own, "log", "-1", "--format=%an <%ae>%n%B", found).split("\n")[0] == f"{who.name} <{who.email}>"
+    assert ((own.parent / ".git" / "index").read_bytes(), git(own, "rev-parse", "HEAD")) == before
+
+
 def test_the_stores_configuration_does_not_count(own: Path, tmp_path: Path, fork: Path) -> None:
     store, commit = to_push(tmp_path)
     hooks = store.folder / "hooks"

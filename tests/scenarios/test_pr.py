@@ -227,6 +227,18 @@ def test_what_a_hook_refuses_is_not_ready(newer: Patchq, upstream: Path) -> None
     assert (gate["state"], gate["before"]) == ("failed", "failed"), "upstream's file had one already"
 
 
+def test_a_stand_in_is_written_through_no_link(newer: Patchq, upstream: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (upstream / "docs").symlink_to(outside)
+    commit_files(upstream, {}, "a link (#5)")
+    stand_in = newer.root / "patches" / "up" / "contribute" / "docs" / "pull_request_template.md"
+    stand_in.parent.mkdir(parents=True)
+    stand_in.write_text("through\n")
+    assert "docs is a symbolic link" in newer.fails(1, "pr", "first", "--no-proof")
+    assert not list(outside.iterdir())
+
+
 def test_what_does_not_land_is_refused_with_all_reasons(newer: Patchq, upstream: Path) -> None:
     trailer(newer, "third", "Upstream-Status", "Inappropriate [for the test]")
     lines = numbered(40).splitlines(keepends=True)
@@ -410,7 +422,9 @@ def gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for gh that notes its arguments, and answers what the file `answer` holds."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "gh").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {folder}/asked\ncat {folder}/answer\n')
+    (folder / "gh").write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" >> {folder}/asked\npwd > {folder}/where\ncat {folder}/answer\n'
+    )
     (folder / "gh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
@@ -470,6 +484,7 @@ def test_status_is_written_back(newer: Patchq, gh: Path) -> None:
         assert told["status"] == status
         assert f"Upstream-Status: {status}\n".encode() in newer.patch_file("first").read_bytes()
     assert "is Accepted" in newer.fails(1, "pr", "first", "--no-proof")
+    assert (gh / "where").read_text() == "/\n", "git's configuration of the project is nobody's to run"
     (gh / "answer").write_text("not json")
     newer.ok("pr", "second", "--status", "--url", url)
     assert "can't be read" in newer.fails(1, "pr", "--status")

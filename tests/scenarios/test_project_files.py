@@ -16,7 +16,7 @@ import pytest
 
 from kit import Patchq, git
 from patchq.errors import FormatError
-from patchq.git import worktree
+from patchq.git import person, worktree
 from patchq.proofs.cluster import pack
 from patchq.sources.rules import read_rules, read_upstream_test
 
@@ -262,6 +262,46 @@ def test_a_pipe_that_git_waits_for_in_a_worktree(stack: Patchq, name: str, monke
     source.write_text(source.read_text().replace("1", "2"))  # as long as before, so that git reads it
     monkeypatch.setattr(worktree, "PATIENCE_S", 1.0)
     assert f"{name} is no file" in stack.fails(1, "status")
+
+
+#: What reads the project's own repository.
+OF_THE_REPOSITORY: dict[str, Callable[[Path], object]] = {
+    "tracked": lambda root: person.tracked(root, "patches"),
+    "untracked": lambda root: person.untracked(root, "patches"),
+    "files_at": lambda root: person.files_at(root, "HEAD", "patches"),
+    "base_of_conflict": lambda root: person.base_of_conflict(root, "patches/up/v1/series"),
+    "changed": lambda root: person.changed(root, "upstream.lock", "patches"),
+    "branch": lambda root: person.branch(root),
+    "commit": lambda root: person.commit(root, ["upstream.lock", "patches"], "m", person.Ident("A", "a@x", 0, "+0000")),
+    "author": lambda root: person.author(root),
+    "find_remote": lambda root: person.find_remote(root, "origin"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [".git/config", ".git/HEAD", ".git/index", ".git/refs/heads/main", ".git/included", ".gitignore"]
+)
+def test_a_pipe_in_the_projects_repository(stack: Patchq, name: str) -> None:
+    git(stack.root, "init", "-q")
+    git(stack.root, "add", "-A")
+    git(stack.root, "commit", "-q", "-m", "all")
+    git(stack.root, "config", "include.path", "included")
+    path = stack.root / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    script = (
+        "from pathlib import Path; from patchq.errors import PatchqError\n"
+        "import test_project_files as t\n"
+        "for name, call in t.OF_THE_REPOSITORY.items():\n"
+        f"    try: call(Path({str(stack.root)!r}))\n"
+        "    except PatchqError as error: print(name, error.message)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS, env=env)
+    assert done.returncode == 0, done.stderr
+    told = {line.split()[0] for line in done.stdout.splitlines() if f"{name} is no file" in line}
+    not_read = {".git/refs/heads/main": {"author"}, ".gitignore": OF_THE_REPOSITORY.keys() - {"changed", "commit"}}
+    assert told == OF_THE_REPOSITORY.keys() - not_read.get(name, set()), done.stdout
 
 
 def test_nothing_hangs_on_a_folder_of_pipes(stack: Patchq) -> None:

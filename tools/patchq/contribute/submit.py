@@ -115,7 +115,7 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
 
     :raises SourceError: if ``gh`` isn't there or says no.
     """
-    url = _URL.search(_gh(project, command))
+    url = _URL.search(_gh(command))
     if not url:
         raise SourceError("gh names no URL", hint="`patchq pr PATCH --status --url URL` records it by hand")
     before = sent(project, proposal.slug)
@@ -134,7 +134,7 @@ def open_issue(project: Project, report: Report) -> str:
     _answered(report.owner, folder)
     argv = ["gh", "issue", "create", "--repo", repository_of(report.url), "--title", title(report),
             "--body-file", str(folder / "body.md")]  # fmt: skip
-    url = _URL.search(_gh(project, argv))
+    url = _URL.search(_gh(argv))
     return url[0] if url else ""
 
 
@@ -151,7 +151,7 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
 
     :raises SourceError: if ``gh`` isn't there or says no.
     """
-    said = _gh(project, ["gh", "pr", "view", url, "--json", "state,url,mergeCommit"])
+    said = _gh(["gh", "pr", "view", url, "--json", "state,url,mergeCommit"])
     try:
         raw = json.loads(said)
         state, merge = str(raw["state"]), str((raw.get("mergeCommit") or {}).get("oid", ""))
@@ -187,9 +187,10 @@ def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
     return {key: tuple(names) for key, names in found.items()}
 
 
-def _gh(project: Project, command: list[str]) -> str:
+def _gh(command: list[str]) -> str:
     try:
-        return runner.run(command, cwd=project.layout.root).stdout.decode("utf-8", "replace")
+        # Not in the project: gh asks git there, which would run what that repository's configuration names.
+        return runner.run(command, cwd=Path("/")).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
         if error.code == 127:
             raise SourceError(

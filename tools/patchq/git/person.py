@@ -1,4 +1,8 @@
-"""A person's repository: the one that the project lies in, and its remotes, with that person's configuration.
+"""A person's repository: the one that the project lies in, and its remotes.
+
+It may have come with an unpacked project, so nothing that its configuration, hooks or attributes name is run. It is
+read with patchq's settings alone, by commands that run no filter. Who works there, and how remotes are reached, the
+person's own configuration says.
 
 GitPython opens it. This is the only module that imports it, and only when a function here is called: its import takes
 0.1 s, and for the store's bulk data it is far too slow. Whatever it raises becomes an error of patchq's own.
@@ -10,7 +14,8 @@ import configparser
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,15 +23,30 @@ from typing import TYPE_CHECKING, Any
 
 from patchq.errors import SourceError, UserError
 from patchq.formats.header import Ident
+from patchq.git.command import pinned
 from patchq.git.objects import contents_of
+from patchq.git.owners import refuse_if_special, refuse_special, stranger, trusting
 from patchq.git.repository import Git, scratch
 from patchq.git.transport import SAFE_TRANSPORTS
 from patchq.names import BlobId, CommitId, show_path
-from patchq.system import runner
+from patchq.system import project_files, runner
 
 if TYPE_CHECKING:
     import git
 
+#: What counts of the configuration of the project's own repository: where its remotes are, and how they are reached by
+#: somebody who works there. None of it names a program.
+_ADDRESSES = re.compile(r"remote\..+\.(?:push)?url|url\..+\.(?:push)?insteadof", re.DOTALL)
+_IDENTITY = re.compile(
+    r"http\.(?:.+\.)?(?:extraheader|proxy|sslcainfo)|credential\.(?:.+\.)?(?:username|usehttppath)|"
+    r"user\.(?:name|email|signingkey)|push\.gpgsign|gpg\.format",
+    re.DOTALL,
+)
+#: How a repository receives that the project's configuration names: its hooks and programs don't run.
+_RECEIVE = (
+    "git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.alternateRefsCommand=true -c gc.auto=0 "
+    "-c maintenance.auto=false -c receive.denyCurrentBranch=refuse receive-pack"
+)
 _WHO = re.compile(r"(.*) <(.*)> (\d+) ([+-]\d{4})")
 
 
@@ -53,6 +73,8 @@ def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
     if name:
         own.update(GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email)
     with _library(folder) as library:
+        if top := _top(folder):
+            _refuse_unsafe(top, deep=False)
         code, out, _ = _ask(library.Git(str(folder)), "var", "GIT_AUTHOR_IDENT", env=own)
     match = _WHO.fullmatch(out.decode("utf-8", "replace").strip())
     return Ident(match[1], match[2], int(match[3]), match[4]) if match and not code else None
@@ -97,10 +119,8 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
             mode, kind, blob = meta.split()
             if kind == b"blob" and mode != b"120000":
                 blobs[PurePosixPath(os.fsdecode(name))] = BlobId(blob.decode())
-        with tempfile.TemporaryFile() as wanted:  # GitPython takes a real file only
-            wanted.write("".join(f"{blob}\n" for blob in blobs.values()).encode())
-            wanted.seek(0)
-            data = contents_of(list(blobs.values()), _answer(repo, folder, "cat-file", "--batch", istream=wanted))
+        wanted = "".join(f"{blob}\n" for blob in blobs.values()).encode()
+        data = contents_of(list(blobs.values()), _answer(repo, folder, "cat-file", "--batch", data=wanted))
         for path, wish in blobs.items():
             if wish not in data:
                 raise _unusable(folder, f"it has lost {path} as of {revision}")
@@ -127,11 +147,10 @@ def find_remote(folder: Path, remote: str) -> Remote:
 
     :raises UserError: if the repository is broken.
     """
-    if has_repository(folder):
-        with _opened(folder) as repo:
-            if remote in {r.name for r in repo.remotes}:
-                out = _answer(repo, folder, "remote", "get-url", "--push", "--", remote)
-                return Remote(remote, out.decode("utf-8", "replace").split("\n")[0])
+    with _reaching(folder, _ADDRESSES) as ask:
+        code, out, _ = ask("remote", "get-url", "--push", "--", remote)
+    if not code:
+        return Remote(remote, out.decode("utf-8", "replace").split("\n")[0])
     path = Path(remote)
     return Remote("", str(path.resolve()) if path.exists() else remote)
 
@@ -139,8 +158,7 @@ def find_remote(folder: Path, remote: str) -> Remote:
 def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *, expected: str | None) -> None:
     """Push a commit of the store as a branch, over what it was the last time only.
 
-    The configuration is the person's: their own, and that of the repository at ``folder`` if there is one. What the
-    store's says doesn't count.
+    The configuration is the person's own, as :func:`_reaching` has it. What the store's says doesn't count.
 
     :param expected: the commit that the branch is to have there now; None for no such branch.
     :raises SourceError: with what git, a hook or the remote said.
@@ -177,43 +195,94 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
 
     :raises SourceError: with what git or the remote said.
     """
-    with _library(folder) as library:
-        code, out, said = _ask(library.Git(str(folder)), "ls-remote", "--", to.name or to.url, *patterns,
-                               env=SAFE_TRANSPORTS)  # fmt: skip
+    with _reaching(folder, _IDENTITY) as ask:
+        code, out, said = ask("ls-remote", "--", to.url, *patterns)
     if code:
         raise SourceError(f"{to.name or to.url} can't be read: {said}", hint="a repository, or a remote's name")
     lines = out.decode("utf-8", "surrogateescape").splitlines()
     return {ref: found for found, _, ref in (line.partition("\t") for line in lines)}
 
 
-def _pushed(store: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:
-    with _library(folder) as library, scratch(store) as beside:
-        config = ""
-        if has_repository(folder):
-            with _opened(folder) as own:
-                path = (
-                    str(Path(own.common_dir, "config")).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-                )
-                config = f'[include]\n\tpath = "{path}"\n'
-        (beside.folder / "config").write_bytes(os.fsencode(config) + b"[core]\n\tbare = true\n")
-        shallow = store.folder / "shallow"
-        if shallow.exists():
-            (beside.folder / "shallow").write_bytes(shallow.read_bytes())
-        argv = ["--quiet", *options, "--", to.name or to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
-        env = {**SAFE_TRANSPORTS, "GIT_DIR": str(beside.folder)}
-        code, _, said = _ask(library.Git(str(beside.folder)), "push", *argv, env=env)
+def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:
+    """Push objects of a repository; returns git's exit code and its words."""
+    if _is_own(_top(folder) or folder, to):
+        options = (*options, f"--receive-pack={_RECEIVE}")
+    argv = ["--quiet", *options, "--", to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
+    with _reaching(folder, _IDENTITY, objects) as ask:
+        code, _, said = ask("push", *argv)
     return code, said
+
+
+def _is_own(top: Path, to: Remote) -> bool:
+    """Return whether a remote is a repository that came with the project at ``top``: in it, or named by where it is."""
+    named = Path(to.url.removeprefix("file://"))
+    path = (top / named).resolve()
+    return path.is_dir() and (top.resolve() in (path, *path.parents) or not named.is_absolute())
+
+
+@contextmanager
+def _reaching(folder: Path, counts: re.Pattern[str], *objects: Git) -> Iterator[Callable[..., tuple[int, bytes, str]]]:
+    """Run git to reach remotes, from a repository of its own; yields what runs one command.
+
+    The person's own configuration counts, with its programs and hooks; no hook of the repository at ``folder`` does.
+
+    :param counts: the settings of that repository that count.
+    """
+    top, settings = folder, ""
+    if has_repository(folder):
+        with _opened(folder) as repo:
+            top = Path(repo.working_dir)
+            settings = os.fsdecode(_answer(repo, folder, "config", "--local", "--includes", "--null", "--list"))
+    with _library(folder) as library, scratch(*objects) as beside:
+        with (beside.folder / "config").open("ab") as config:
+            for setting in settings.split("\0")[:-1]:
+                key, _, value = setting.partition("\n")
+                if counts.fullmatch(key):
+                    config.write(_setting(key, value))
+        for other in objects:
+            if (other.folder / "shallow").exists():
+                (beside.folder / "shallow").write_bytes((other.folder / "shallow").read_bytes())
+        env = {**SAFE_TRANSPORTS, "GIT_DIR": str(beside.folder)}
+        yield lambda *args: _ask(library.Git(str(top)), *args, env=env)
+
+
+def _setting(key: str, value: str) -> bytes:
+    """Return a setting as the lines of a configuration.
+
+    >>> _setting("remote.a.b.url", 'x"y')
+    b'[remote "a.b"]\\n\\turl = "x\\\\"y"\\n'
+    """
+    value, name = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in (value, key))
+    section, _, rest = name.partition(".")
+    within, _, last = rest.rpartition(".")
+    head = f'[{section} "{within}"]' if within else f"[{section}]"
+    return os.fsencode(f'{head}\n\t{last} = "{value}"\n')
 
 
 def changed(folder: Path, *paths: str) -> list[str]:
     """The files at or below paths, relative to ``folder``, that differ from the last commit, new ones too.
 
+    Contents are compared as they are: no filter of the repository's runs.
+
     :raises UserError: if there is no repository, or it is broken.
     """
+    return [show_path(os.fsencode(name)) for name, _ in _changes(folder, paths)]
+
+
+def _changes(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, bytes | None]]:
+    """Yield each file that differs from the last commit, and its bytes; None where it is gone."""
+    before = {str(path): data for path, data in files_at(folder, "HEAD", *paths).items()}
+    for path in paths:
+        project_files.list_files(folder, folder / path)  # which may hold no pipe that git would wait for
+        for above in (folder / path).parents:
+            refuse_if_special(above / ".gitignore")
     with _opened(folder) as repo:
-        argv = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", *paths)
-        out = _answer(repo, folder, *argv)
-    return [show_path(entry[3:]) for entry in out.split(b"\0") if entry]
+        argv = ("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *paths)
+        listed = _answer(repo, folder, *argv).split(b"\0")
+    for name in sorted({*before, *map(os.fsdecode, filter(None, listed))}):
+        data = project_files.read(folder, folder / name)
+        if data != before.get(name):
+            yield name, data
 
 
 def branch(folder: Path) -> str:
@@ -229,22 +298,28 @@ def branch(folder: Path) -> str:
 def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
     """A commit of what lies at or below paths now, on top of the last one; nothing that is checked out or staged moves.
 
-    :param who: its author, where git's configuration has nobody.
+    The files are taken as they are: no filter of the repository's runs.
+
+    :param who: its author and committer.
     :raises UserError: if there is no repository, or it is broken.
     """
+    changes = list(_changes(folder, paths))
     with _opened(folder) as repo, tempfile.TemporaryDirectory(prefix="patchq-") as text:
         env = {"GIT_INDEX_FILE": str(Path(text) / "index"), "LC_ALL": "C.UTF-8"}
         for name in ("AUTHOR", "COMMITTER"):
             env[f"GIT_{name}_NAME"], env[f"GIT_{name}_EMAIL"] = who.name, who.email
-        found = ""
-        own = type(repo.git)(str(folder))
-        for argv in (("read-tree", "HEAD"), ("add", "--all", "--", *paths), ("write-tree",), ("commit-tree",)):
-            more = ("-p", "HEAD", "-m", message, found) if argv == ("commit-tree",) else ()
-            code, out, said = _ask(own, *argv, *more, env=env)
-            if code:
-                raise _unusable(folder, said)
-            found = out.decode().strip()
-        return found
+            env[f"GIT_{name}_DATE"] = f"{who.when or int(time.time())} {who.zone}"
+        prefix = _answer(repo, folder, "rev-parse", "--show-prefix").rstrip(b"\n")
+        _answer(repo, folder, "read-tree", "HEAD", env=env)
+        for name, data in changes:
+            path = prefix + os.fsencode(name)
+            entry = b"0 %s\t%s\0" % (b"0" * 40, path)
+            if data is not None:
+                blob = _answer(repo, folder, "hash-object", "-w", "--stdin", data=data).strip()
+                entry = b"100644 %s\t%s\0" % (blob, path)
+            _answer(repo, folder, "update-index", "-z", "--index-info", data=entry, env=env)
+        tree = _answer(repo, folder, "write-tree", env=env).decode().strip()
+        return _answer(repo, folder, "commit-tree", "-p", "HEAD", "-m", message, tree, env=env).decode().strip()
 
 
 def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: str) -> None:
@@ -254,32 +329,61 @@ def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: st
     :raises SourceError: with what git, a hook or the remote said.
     """
     with _opened(folder) as repo:
-        ref = f"refs/heads/{branch}"
-        argv = ("push", "--quiet", f"--force-with-lease={ref}:{expected}", "--", to.name or to.url, f"{commit}:{ref}")
-        code, _, said = _ask(repo.git, *argv, env=SAFE_TRANSPORTS)
+        own = Git(Path(repo.common_dir))
+    ref = f"refs/heads/{branch}"
+    code, said = _pushed(own, folder, to, f"--force-with-lease={ref}:{expected}", refs={ref: commit})
     if code:
         raise SourceError(f"{to.name or to.url} doesn't take {branch}: {said}", hint="look at what the remote has")
 
 
 def has_repository(folder: Path) -> bool:
     """Whether ``folder`` lies in a repository."""
-    return any((above / ".git").exists() for above in (folder, *folder.parents))
+    return _top(folder) is not None
+
+
+def _top(folder: Path) -> Path | None:
+    """Return the folder that holds the ``.git`` of the repository that ``folder`` lies in; None if it is in none."""
+    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
 
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[git.Repo]:
-    """The repository that ``folder`` lies in; closed afterwards, with the git processes that it keeps."""
-    with _library(folder) as library:
-        if not has_repository(folder):
-            raise UserError(f"{folder} is in no git repository", hint="`git init`, and commit the project")
+    """The repository that ``folder`` lies in, to be read; closed afterwards, with the git processes that it keeps.
+
+    Nothing that its configuration names is run, and no pipe in it is waited for.
+    """
+    top = _top(folder)
+    if top is None:
+        raise UserError(f"{folder} is in no git repository", hint="`git init`, and commit the project")
+    with _library(folder, pinned([("safe.directory", "*")])) as library:
+        _refuse_unsafe(top)
         with library.Repo(folder, search_parent_directories=True, expand_vars=False) as repo:
             yield repo
 
 
+def _refuse_unsafe(top: Path, *, deep: bool = True) -> None:
+    """Check a repository before git reads it.
+
+    :param deep: look at refs and objects too.
+    :raises UserError: if it belongs to another user.
+    :raises FormatError: if git would wait for a pipe or a device in it.
+    """
+    for path in (top, top / ".git"):
+        if (owner := stranger(path, top)) is not None:
+            raise UserError(
+                f"the git repository of {top} can't be used: it belongs to another user (uid {owner})",
+                hint=trusting(top),
+            )
+    refuse_special(top / ".git", deep=deep)
+
+
 @contextmanager
-def _library(folder: Path) -> Iterator[Any]:
-    """GitPython, in an environment without git's variables: it reads them itself, and hands them to git."""
-    before, clean = dict(os.environ), runner.clean_environment()
+def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """GitPython, in an environment without git's variables: it reads them itself, and hands them to git.
+
+    :param settings: git's variables, where the person's configuration doesn't count.
+    """
+    before, clean = dict(os.environ), runner.clean_environment(settings)
     try:
         _become(clean)
         try:
@@ -290,7 +394,7 @@ def _library(folder: Path) -> Iterator[Any]:
             raise UserError(f"git can't be used: {error}", hint="install git 2.38 or newer") from None
         try:
             yield git
-        except git.GitCommandNotFound:
+        except (git.GitCommandNotFound, runner.CommandError):
             raise UserError("git is not there", hint="install git 2.38 or newer") from None
         except (git.GitError, git.ODBError, configparser.Error, ValueError) as error:
             raise _unusable(folder, str(error) or type(error).__name__) from None
@@ -321,9 +425,14 @@ def _ask(
     return code, out, said
 
 
-def _answer(repo: git.Repo, folder: Path, *args: str, istream: Any = None) -> bytes:
+def _answer(
+    repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | None = None, data: bytes = b""
+) -> bytes:  # fmt: skip
     """The output of a git command at ``folder``, which must succeed."""
-    code, out, said = _ask(type(repo.git)(str(folder)), *args, istream=istream)
+    with tempfile.TemporaryFile() as source:  # GitPython takes a real file only
+        source.write(data)
+        source.seek(0)
+        code, out, said = _ask(type(repo.git)(str(folder)), *args, env=env, istream=source)
     if code:
         raise _unusable(folder, said)
     return out
