@@ -42,9 +42,11 @@ MODULES = {
         "carry.rerere", "contribute.proposal", "kernels.compiling", "proofs.compilations", "proofs.forked",
         "proofs.run", "stacks.export",
     },
-    "what the user names": {"carry.candidates", "cli.commands.report", "report.bench", "store.bundle"},
-    "patchq's own package, or an installed one": {"kernels.left", "project.own", "report.page"},
-    "no file: the null device, a pull request": {"cli.boundary", "contribute.follow"},
+    "what the user names": {
+        "carry.candidates", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
+    },
+    "patchq's own package, or an installed one": {"kernels.left", "project.own", "project.scaffold", "report.page"},
+    "the null device": {"cli.terminal"},
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.scaffold import requirements
 from patchq.stacks.applied import applied_stack_id
-from patchq.system import fsio, project_files
+from patchq.system import project_files
 
 
 @dataclass(frozen=True, slots=True)

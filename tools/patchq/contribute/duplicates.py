@@ -21,7 +21,7 @@ from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
 from patchq.names import CommitId
 from patchq.sources.rules import OPEN_ITEMS, stand_in_folder
-from patchq.system import fsio, runner
+from patchq.system import project_files, runner
 from patchq.system.paths import Layout
 
 #: Calls of ``gh`` for one branch: searches, and diffs of the pull requests that change the same files.
@@ -109,7 +109,7 @@ def find_duplicates(
     found = _ask_gh(repository, subjects, functions, files) if repository else None
     searched, asked = Searched.GH, ""
     if found is None:
-        listed = _read_list(stand_in_folder(layout, upstream) / OPEN_ITEMS)
+        listed = _read_list(layout.root, stand_in_folder(layout, upstream) / OPEN_ITEMS)
         searched = Searched.NOWHERE if listed is None else Searched.LIST
         asked = listed.asked if listed else ""
         found = _match(listed.items if listed else (), functions, files, messages)
@@ -218,9 +218,9 @@ class _List:
     items: tuple[_Listed, ...]
 
 
-def _read_list(path: Path) -> _List | None:
-    """Read ``open-items.toml``; None where there is none."""
-    data = fsio.read_or_none(path)
+def _read_list(root: Path, path: Path) -> _List | None:
+    """Read ``open-items.toml`` of the project in ``root``; None where there is none."""
+    data = project_files.read(root, path)
     if data is None:
         return None
     try:
