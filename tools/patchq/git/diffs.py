@@ -138,6 +138,15 @@ class Diffs(Objects):
         found.update((CommitId(c.decode()), text) for c, text in zip(parts[1::2], parts[2::2], strict=True))
         return [found[c] for c in commits]
 
+    def diff_as_merged(self, before: str, after: str) -> bytes:
+        """Return the diff of two trees by the algorithm that git's merges use.
+
+        With a line around each change: without any, git cuts off what both files end with before it compares them.
+        """
+        argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=1", "--no-ext-diff", "--no-textconv"]
+        argv += ["--diff-algorithm=histogram", "--no-indent-heuristic", "--src-prefix=a/", "--dst-prefix=b/"]
+        return self.run(*argv, before, after, config=_DIFF_CONFIG)
+
     def lines_of(self, commit: CommitId, tip: CommitId, path: bytes, since: CommitId) -> set[int]:
         """The lines of a file at ``tip``, from 1, that are as ``commit`` wrote them; it lies after ``since``."""
         out = self.run("blame", "--porcelain", f"{since}..{tip}", "--", os.fsdecode(path))

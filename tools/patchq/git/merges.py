@@ -87,15 +87,84 @@ class Objects:
         return self.count
 
 
-def merge_trees(git: Git, triples: Sequence[tuple[TreeId, TreeId, TreeId]]) -> list[Merge]:
-    """Merge trees (base, ours, theirs) in memory, all by two processes."""
+def merge_trees(git: Git, sides: Sequence[tuple[TreeId, TreeId, Mapping[bytes, TreeEntry], TreeId]]) -> list[Merge]:
+    """Merge trees in memory, all by two processes.
+
+    :param sides: base, ours, files that replace some of ours, theirs.
+    """
     with Objects(git, set()) as objects:
-        roots = [objects.commit(base) for base, _, _ in triples]
+        roots = [objects.commit(base) for base, *_ in sides]
         marks = [
-            (objects.commit(ours, parent=root), objects.commit(theirs, parent=root))
-            for root, (_, ours, theirs) in zip(roots, triples, strict=True)
+            (objects.commit(ours, changed, parent=root), objects.commit(theirs, parent=root))
+            for root, (_, ours, changed, theirs) in zip(roots, sides, strict=True)
         ]
     return git.merge([(objects.id(ours), objects.id(theirs)) for ours, theirs in marks])
+
+
+FileSides = tuple[BlobId, BlobId, BlobId]
+
+
+def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
+    """Merge files (base, ours, theirs) in memory as one merge of a tree of them; None for one that conflicts."""
+    if not sides:
+        return []
+    names, (_, ours, theirs) = _as_trees(git, sides)
+    merge = git.merge([(ours, theirs)])[0]
+    if merge.failed:
+        middle = len(sides) // 2
+        return [*merge_contents(git, sides[:middle]), *merge_contents(git, sides[middle:])] if middle else [None]
+    merged = git.list_tree(merge.tree)
+    conflicts = set(merge.paths)
+    return [None if name in conflicts else merged[name].blob for name in names]
+
+
+def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list[tuple[int, int]]]:
+    """Return the lines of each pair's first file that the second changes, as git's merges compare them.
+
+    Each change is the number of its first line, from 0, and that of the line behind it. There are none for files that
+    git doesn't compare by lines.
+    """
+    if not pairs:
+        return []
+    names, commits = _as_trees(git, pairs)
+    found: dict[bytes, list[tuple[int, int]]] = {name: [] for name in names}
+    for part in (b"\n" + git.diff_as_merged(*commits)).split(b"\ndiff --git a/"):
+        name, _, hunks = part.partition(b" b/")
+        if name in found:
+            found[name] = _lines_of(hunks)
+    return list(found.values())
+
+
+def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    at = first = -1
+    for line in [*hunks.split(b"\n"), b""]:
+        kind = line[:1]
+        if kind in (b"-", b"+") and at >= 0:
+            first = at if first < 0 else first
+            at += kind == b"-"
+            continue
+        if first >= 0 and kind != b"\\":
+            found.append((first, at))
+            first = -1
+        if kind == b"@":
+            start, _, count = line[4:].split(b" ", 1)[0].partition(b",")
+            at = int(start) - (count != b"0")
+        elif kind == b" ":
+            at += 1
+    return found
+
+
+def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes], list[CommitId]]:
+    """Write each side of some files as a commit on the first side; returns the files' names in them, too."""
+    # In folders of 256: fast-import searches a folder from its start for each file.
+    names = [b"%d/%d" % divmod(number, 256) for number in range(len(files))]
+    marks: list[int] = []
+    with Objects(git, set()) as objects:
+        for blobs in zip(*files, strict=True):
+            entries = {name: TreeEntry(b"100644", blob) for name, blob in zip(names, blobs, strict=True)}
+            marks.append(objects.commit("", entries, parent=marks[0] if marks else 0))
+    return names, [objects.id(mark) for mark in marks]
 
 
 def flat_trees(git: Git, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:

@@ -6,14 +6,16 @@ What a patch says of itself (``Requires:``) is shown beside that; it may mean mo
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from patchq.errors import UserError
-from patchq.git.merges import merge_trees
-from patchq.git.repository import Git
-from patchq.names import TreeId
+from patchq.git.diffs import PathChange
+from patchq.git.merges import FileSides, changed_lines, merge_contents, merge_trees
+from patchq.git.objects import CommitInfo, TreeEntry
+from patchq.git.repository import Git, scratch
+from patchq.names import BlobId, CommitId, TreeId
 from patchq.project.project import Project
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.stacks.reorder import touched
@@ -47,9 +49,11 @@ def dependencies(project: Project, names: Sequence[str] = (), set_name: str = ""
 
 
 def _of_stack(store: Git, carried: Carried) -> list[Needs]:
-    graph, upstream = _Graph(store, carried), carried.stack.pin.upstream
+    upstream = carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
-    all_needs = dict(zip(names, graph.all_needs([[number] for number in range(len(names))]), strict=True))
+    with scratch(store) as beside:
+        graph = _Graph(beside, carried.base, carried.commits)
+        all_needs = dict(zip(names, graph.all_needs([[number] for number in range(len(names))]), strict=True))
     requires = {name: header.values("Requires") for name, header in carried.stack.headers()}
     found = []
     for name in names:
@@ -86,7 +90,7 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
     :raises UserError: if one requires what the stack hasn't.
     """
     upstream = carried.stack.pin.upstream
-    graph, names = _Graph(store, carried), [name for name, _ in carried.commits]
+    names = [name for name, _ in carried.commits]
     said = {
         name: {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
         for name, header in carried.stack.headers()
@@ -98,45 +102,84 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
                 hint="`patchq check` names all such; mend its Requires:",
             )
     found = set(chosen)
-    while True:
-        more = {other for name in found for other in said[name]} | set(graph.needs([names.index(n) for n in found]))
-        if more <= found:
-            return [name for name in names if name in found]
-        found |= more
+    with scratch(store) as beside:
+        graph = _Graph(beside, carried.base, carried.commits)
+        while True:
+            more = {other for name in found for other in said[name]} | set(graph.needs([names.index(n) for n in found]))
+            if more <= found:
+                return [name for name in names if name in found]
+            found |= more
 
 
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
     """The later patches of a stack that can't be carried without one."""
-    graph, names = _Graph(store, carried), [n for n, _ in carried.commits]
+    names = [n for n, _ in carried.commits]
     number = names.index(name)
-    reached, found = set(graph.touched[number]), []
-    for later in range(number + 1, len(names)):
-        if reached.isdisjoint(graph.touched[later]):
-            continue
-        reached |= graph.touched[later]  # by way of this one, too
-        if name in graph.needs([later]):
-            found.append(names[later])
+    with scratch(store) as beside:
+        graph = _Graph(beside, carried.base, carried.commits)
+        reached, found = set(graph.touched[number]), []
+        for later in range(number + 1, len(names)):
+            if reached.isdisjoint(graph.touched[later]):
+                continue
+            reached |= graph.touched[later]  # by way of this one, too
+            if name in graph.needs([later]):
+                found.append(names[later])
     return found
 
 
-#: A patch by its number, and the tree that it is carried onto.
-_Key = tuple[int, TreeId]
-_Search = Generator[_Key, TreeId | None, list[str]]
+@dataclass(frozen=True, slots=True)
+class _Onto:
+    """A tree that patches are carried onto; ``files`` are those that carrying some has changed already."""
+
+    tree: TreeId
+    files: frozenset[tuple[bytes, TreeEntry]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Versions:
+    """The changes of one path, by the numbers of the patches that make them."""
+
+    numbers: list[int] = field(default_factory=list)
+    changes: list[PathChange] = field(default_factory=list)
+
+    def before(self, number: int) -> TreeEntry | None:
+        """Return the file as a patch of this number finds it."""
+        at = bisect_left(self.numbers, number)
+        return self.changes[at].old if at < len(self.changes) else self.changes[-1].new
+
+
+#: A patch by its number, what it is carried onto, and whether no other one is carried onto the result.
+_Key = tuple[int, _Onto, bool]
+_Search = Generator[_Key, _Onto | None, list[str]]
+_PLAIN_MODES = (b"100644", b"100755")
 
 
 class _Graph:
-    """The dependencies of one stack, each merge made once."""
+    """The dependencies of one stack, each merge made once.
 
-    def __init__(self, store: Git, carried: Carried) -> None:
+    :param store: where merges write to: a repository that has the stack's objects, and is thrown away.
+    """
+
+    def __init__(self, store: Git, base: CommitId, commits: Sequence[tuple[str, CommitInfo]]) -> None:
         self.store = store
-        self.commits = carried.commits
-        self.trees = [store.tree_of([carried.base])[0], *(info.tree for _, info in carried.commits)]
-        self.touched = [touched(c) for c in store.changes_of([info.commit for _, info in carried.commits])]
+        self.commits = commits
+        self.trees = [store.tree_of([base])[0], *(info.tree for _, info in commits)]
+        self.changes = store.changes_of([info.commit for _, info in commits])
+        self.touched = [touched(c) for c in self.changes]
         self.by_path: dict[bytes, list[int]] = {}
         for number, paths in enumerate(self.touched):
             for path in paths:
                 self.by_path.setdefault(path, []).append(number)
-        self.merged: dict[_Key, TreeId | None] = {}
+        self.versions: dict[bytes, _Versions] = {}
+        for number, changes in enumerate(self.changes):
+            for change in changes:
+                versions = self.versions.setdefault(change.path, _Versions())
+                versions.numbers.append(number)
+                versions.changes.append(change)
+        self.numbers = {tree: number for number, tree in enumerate(self.trees)}
+        self.merged: dict[_Key, _Onto | None] = {}
+        self.contents: dict[FileSides, BlobId | None] = {}
+        self.changed_lines: dict[tuple[BlobId, BlobId], list[tuple[int, int]]] = {}
 
     def needs(self, numbers: Sequence[int]) -> list[str]:
         """What these patches can't be carried without, in the order of the series."""
@@ -148,7 +191,7 @@ class _Graph:
         The searches go on side by side, so that what all of them want merged next is merged by one process.
         """
         found: list[list[str]] = [[] for _ in groups]
-        searches: list[tuple[int, _Search, TreeId | None]]
+        searches: list[tuple[int, _Search, _Onto | None]]
         searches = [(n, self._search(numbers), None) for n, numbers in enumerate(groups)]
         while searches:
             asked: list[tuple[int, _Search, _Key]] = []
@@ -166,7 +209,7 @@ class _Graph:
         return found
 
     def _search(self, numbers: Sequence[int]) -> _Search:
-        """What a group needs; asks for a patch carried onto a tree, and is sent the tree, or None for a conflict.
+        """What a group needs; asks for a patch carried onto a tree, and is sent the result, or None for a conflict.
 
         Each earlier patch, from the last to the first, is left out, and what is kept so far carried over
         the gap: where that conflicts, the patch is needed. So is what it needs in turn.
@@ -180,9 +223,9 @@ class _Graph:
             if other in kept:
                 continue
             block = [k for k in kept if k > other]
-            onto: TreeId | None = self.trees[other]
+            onto: _Onto | None = _Onto(self.trees[other])
             for member in block:
-                onto = (yield member, onto) if onto is not None else None
+                onto = (yield member, onto, member == block[-1]) if onto is not None else None
             if onto is None:
                 insort(kept, other)
                 waiting |= self._sharing(other)
@@ -193,13 +236,84 @@ class _Graph:
         return {other for path in self.touched[number] for other in self.by_path[path] if other < number}
 
     def _merge(self, keys: Sequence[_Key]) -> None:
-        """Carry patches onto trees."""
-        # Onto the very tree that it was made on, a patch gives its own.
-        self.merged |= {(n, onto): self.commits[n][1].tree for n, onto in keys if self.trees[n] == onto}
-        rest = [key for key in keys if key not in self.merged]
-        triples = [(self.trees[n], onto, self.commits[n][1].tree) for n, onto in rest]
-        for key, merge in zip(rest, merge_trees(self.store, triples), strict=True):
-            self.merged[key] = None if merge.stages or merge.failed else merge.tree
+        """Carry patches: those that only change text file by file, the others by merges of whole trees."""
+        plain: dict[_Key, dict[bytes, FileSides]] = {}
+        rest: list[_Key] = []
+        for key in keys:
+            number, onto, _ = key
+            if onto == _Onto(self.trees[number]):  # the very tree that it was made on
+                self.merged[key] = _Onto(self.commits[number][1].tree)
+            elif (sides := self._sides(number, onto)) is not None:
+                plain[key] = sides
+            else:
+                rest.append(key)
+        self._compare([file for key, sides in plain.items() if key[2] for file in sides.values()])
+        for key in [key for key, sides in plain.items() if key[2] and all(map(self._are_apart, sides.values()))]:
+            self.merged[key] = key[1]  # as nothing else is carried onto it, no one looks at the result
+            del plain[key]
+        self._merge_contents([file for sides in plain.values() for file in sides.values()])
+        for key, sides in plain.items():
+            self.merged[key] = self._carried(key, sides)
+        trees = [(self.trees[n], onto.tree, dict(onto.files), self.commits[n][1].tree) for n, onto, _ in rest]
+        for key, merge in zip(rest, merge_trees(self.store, trees), strict=True):
+            self.merged[key] = None if merge.stages or merge.failed else _Onto(merge.tree)
+
+    def _sides(self, number: int, onto: _Onto) -> dict[bytes, FileSides] | None:
+        """Return base, ours and theirs of each file that a patch changes.
+
+        None where that isn't all that a merge of the trees would look at: a file that comes, goes or gets another
+        mode may be renamed, or be in a folder that is.
+        """
+        at = self.numbers.get(onto.tree)
+        if at is None:
+            return None
+        replaced = dict(onto.files)
+        found: dict[bytes, FileSides] = {}
+        for change in self.changes[number]:
+            old, new = change.old, change.new
+            ours = replaced.get(change.path) or self.versions[change.path].before(at)
+            if old is None or new is None or ours is None:
+                return None
+            if not old.mode == new.mode == ours.mode or old.mode not in _PLAIN_MODES:
+                return None
+            found[change.path] = old.blob, ours.blob, new.blob
+        return found
+
+    def _compare(self, files: Sequence[FileSides]) -> None:
+        """Compare the base of each file with both sides."""
+        pairs = [pair for base, ours, theirs in files for pair in ((base, ours), (base, theirs))]
+        wanted = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1] and pair not in self.changed_lines]
+        self.changed_lines |= dict(zip(wanted, changed_lines(self.store, wanted), strict=True))
+
+    def _are_apart(self, file: FileSides) -> bool:
+        """Return whether a merge is clean because at least one line lies between what either side changes."""
+        base, ours, theirs = file
+        if ours in (base, theirs):
+            return True
+        one, other = self.changed_lines[base, ours], self.changed_lines[base, theirs]
+        return bool(one and other) and all(end < start or last < first for first, end in one for start, last in other)
+
+    def _merge_contents(self, files: Sequence[FileSides]) -> None:
+        """Merge files, each three of them once."""
+        wanted = []
+        for file in dict.fromkeys(files):
+            base, ours, theirs = file
+            if ours in (base, theirs):
+                self.contents[file] = theirs
+            elif file not in self.contents:
+                wanted.append(file)
+        self.contents |= dict(zip(wanted, merge_contents(self.store, wanted), strict=True))
+
+    def _carried(self, key: _Key, sides: dict[bytes, FileSides]) -> _Onto | None:
+        """Return what a patch makes of a tree by the merges of its files; None if one of them conflicts."""
+        number, onto, _ = key
+        files = dict(onto.files)
+        for change in self.changes[number]:
+            blob = self.contents[sides[change.path]]
+            if blob is None or change.new is None:
+                return None
+            files[change.path] = TreeEntry(change.new.mode, blob)
+        return _Onto(onto.tree, frozenset(files.items()))
 
 
 def as_dot(found: Sequence[Needs]) -> str:
