@@ -16,7 +16,7 @@ from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
-from patchq.stacks.export import Exported, slug, unique, write_stack
+from patchq.stacks.export import Exported, Names, slug, write_stack
 from patchq.stacks.reconcile import Entry
 
 #: What ``--author`` is for those who adopt their own.
@@ -84,11 +84,9 @@ def import_patches(
         taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
         _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
         _ask_for_authors([f for f, _ in taken], wish.author)
-        entries, names = list(loaded.entries), [e.name for e in loaded.entries]
+        entries, names = list(loaded.entries), Names(e.name for e in loaded.entries)
         for patch, tree in taken:
-            name = unique(patch.name, names)
-            names.append(name)
-            entries.append(Entry(name, _commit_of(project, patch, tree, wish)))
+            entries.append(Entry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
         change = Change("import", f"import {len(taken)} into {upstream}")
         result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
@@ -129,13 +127,8 @@ def _with_releases(
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
     """The items by the names that their patches get."""
-    names = list(taken)
-    found = []
-    for item in items:
-        name = unique(item.name, names) if item.outcome in TAKEN else item.name
-        names += [name] if item.outcome in TAKEN else []
-        found.append(replace(item, name=name))
-    return tuple(found)
+    names = Names(taken)
+    return tuple(replace(item, name=names.take(item.name)) if item.outcome in TAKEN else item for item in items)
 
 
 def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], partial: bool) -> None:

@@ -53,11 +53,13 @@ class Fitter:
     def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: Reading) -> None:
         self.store, self.upstream, self.nested, self.reading = store, upstream, nested, reading
         self.engine = Engine(store, upstream, nested)
-        self.tip = tip
+        self._tip: CommitId | None = tip
         #: What stopped those that were left, in their order.
         self.errors: list[PatchqError] = []
         self.tree = store.tree_of([tip])[0]
         self.files = set(store.list_tree(tip))
+        #: What patches that come as trees change of those they were made on.
+        self._changes: dict[tuple[TreeId, TreeId], list[PathChange]] = {}
 
     def fit_all(
         self, found: Sequence[Found], tell: Callable[[int], None] = lambda _: None
@@ -75,6 +77,8 @@ class Fitter:
                 return self._at_once(found)
             except PatchqError:
                 pass  # one by one tells which, and goes on
+        pairs = list(dict.fromkeys(f.trees for f in plain if f.trees))
+        self._changes = dict(zip(pairs, self.store.changes_between(pairs), strict=True))
         tried: list[tuple[Item, TreeId]] = []
         for patch in found:
             tell(len(tried))
@@ -96,7 +100,7 @@ class Fitter:
             outcome = "offset" if applied.offsets else "applies"
             items[id(patch)] = Item(patch.name, patch.where, outcome, "", patch.said), tree
             before = tree
-        self.tip, self.tree = done[-1].commit, before
+        self._tip, self.tree = done[-1].commit, before
         result = []
         before = TreeId("")
         for patch in found:
@@ -112,11 +116,12 @@ class Fitter:
             said = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
             return Item(patch.name, patch.where, "unreadable", said), self.tree
         try:
-            item, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
-            if tip is None:
+            item, tree, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
+            if tree is None:
                 return item, self.tree
-            tree = self.store.tree_of([tip])[0]
-            changed = self.store.changes(self.tree, tree)
+            changed = self._changes.get((self.tree, tree))
+            if changed is None:
+                changed = self.store.changes(self.tree, tree)
             self._check_changes(patch, changed, self.tree, tree)
         except ConflictError as error:
             self.errors.append(error)
@@ -128,8 +133,15 @@ class Fitter:
             return Item(patch.name, patch.where, "unreadable", error.message, patch.said), self.tree
         for change in changed:
             (self.files.add if change.new else self.files.discard)(change.path)
-        self.tip, self.tree = tip, tree
+        self._tip, self.tree = tip, tree
         return item, tree
+
+    @property
+    def tip(self) -> CommitId:
+        """A commit of the tree; it is made when a diff is to be put on it."""
+        if self._tip is None:
+            self._tip = self.store.commit_tree(self.tree, (), _NOBODY, "tree")
+        return self._tip
 
     def _left_out(self, patch: Found) -> Item:
         return Item(patch.name, patch.where, "left out", "; ".join(patch.said), patch.said)
@@ -149,21 +161,22 @@ class Fitter:
 
     # Diffs
 
-    def _fit_diff(self, patch: Found) -> tuple[Item, CommitId | None]:
+    def _fit_diff(self, patch: Found) -> tuple[Item, TreeId | None, CommitId | None]:
         text, notes, odd = self._readable(patch)
         notes = (*patch.said, *notes)
         if not text.strip():
-            return Item(patch.name, patch.where, "applies", "", notes), self._commit(patch, self.tree)
+            return Item(patch.name, patch.where, "applies", "", notes), self.tree, self._tip
         try:
             if odd and (patch.strip != 1 or patch.folder):
-                return Item(patch.name, patch.where, "applies", "", notes), self._by_git(patch, text)
+                return Item(patch.name, patch.where, "applies", "", notes), self._by_git(patch, text), None
             done = self.engine.apply(self.tip, [self._incoming(patch, text)])[-1]
         except ConflictError:
             if not self.reading.three_way or (tree := self._merged(text)) is None:
                 raise
-            return Item(patch.name, patch.where, "merged", "", notes), self._commit(patch, tree)
+            return Item(patch.name, patch.where, "merged", "", notes), tree, None
         moved = [f"{o.path}: {o.hunk.split(' @@')[0]} @@ {o.lines:+d} lines" for o in done.offsets]
-        return Item(patch.name, patch.where, "offset" if moved else "applies", "; ".join(moved), notes), done.commit
+        item = Item(patch.name, patch.where, "offset" if moved else "applies", "; ".join(moved), notes)
+        return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: Found) -> tuple[bytes, tuple[str, ...], bool]:
         """Its diff as git writes one, what to say of that, and whether only git can read it."""
@@ -184,13 +197,13 @@ class Fitter:
         except OddDiff:
             return diff, tuple(notes), True
 
-    def _by_git(self, patch: Found, diff: bytes) -> CommitId:
+    def _by_git(self, patch: Found, diff: bytes) -> TreeId:
         where = [f"--directory={patch.folder}"] if patch.folder else []
         tree, said = self._applied(diff, f"-p{patch.strip}", *where)
         if tree is None:
             conflict = Conflict(self.upstream, patch.name, "", said.removeprefix("error: "))
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
-        return self._commit(patch, tree)
+        return tree
 
     def _applied(self, diff: bytes, *options: str) -> tuple[TreeId | None, str]:
         """The tree after ``git apply`` if it takes the diff, and what it says."""
@@ -209,22 +222,19 @@ class Fitter:
     def _merged(self, diff: bytes) -> TreeId | None:
         return self._applied(diff, "--3way")[0]
 
-    def _commit(self, patch: Found, tree: TreeId) -> CommitId:
-        return self.store.commit_tree(tree, [self.tip], _NOBODY, patch.message or patch.name)
-
     # Trees
 
-    def _fit_trees(self, patch: Found) -> tuple[Item, CommitId | None]:
+    def _fit_trees(self, patch: Found) -> tuple[Item, TreeId | None, None]:
         assert patch.trees
         before, after = patch.trees
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
         if tree == self.tree and patch.merge:
             said = f"{patch.where} is left out: the tree has what this merge brings"
-            return Item(patch.name, patch.where, "left out", said, (*patch.said, said)), None
+            return Item(patch.name, patch.where, "left out", said, (*patch.said, said)), None, None
         if tree == self.tree and before != after:
-            return Item(patch.name, patch.where, "there", "the tree has its change already", patch.said), None
+            return Item(patch.name, patch.where, "there", "the tree has its change already", patch.said), None, None
         outcome = "applies" if before == self.tree else "merged"
-        return Item(patch.name, patch.where, outcome, "", patch.said), self._commit(patch, tree)
+        return Item(patch.name, patch.where, outcome, "", patch.said), tree, None
 
     # Why not
 

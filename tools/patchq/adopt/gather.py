@@ -19,6 +19,7 @@ from patchq.adopt.scripts import run_steps
 from patchq.adopt.shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
 from patchq.adopt.stgit import has_stgit, stgit_patches
 from patchq.errors import PatchqError, SourceError, UserError
+from patchq.formats.diff import GITLINK
 from patchq.formats.header import Ident, clean_message, clean_subject, split_trailers
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.command import author_ident
@@ -261,12 +262,18 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
     :raises UserError: for a merge.
     """
     found = []
+    pairs = [(b.before, b.info.tree) for b in commits if b.before]
+    linked = {
+        pair for pair, changes in zip(pairs, project.store.changes_between(pairs), strict=True)
+        if any(c.new and c.new.mode == GITLINK for c in changes)
+    }  # fmt: skip
     for borrowed in commits:
         commit = borrowed.info
         if len(commit.parents) != 1 or not borrowed.before:
             raise UserError(f"{commit.commit[:12]} is a merge; a stack is linear", hint="rebase that branch first")
         named = f"{where}: commit {commit.commit[:12]}"
-        refuse_repositories(project.store, named, borrowed.before, commit.tree, "there")
+        if (borrowed.before, commit.tree) in linked:
+            refuse_repositories(project.store, named, borrowed.before, commit.tree, "there")
         message = clean_message(commit.message)
         subject = clean_subject(message.split("\n", 1)[0])
         said = settle(message, author="kept")

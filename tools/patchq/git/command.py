@@ -168,6 +168,18 @@ class Outside(Command):
         return {"GIT_DIR": os.devnull}
 
 
+#: Nothing that git takes off a name or an address, or writes in another way: it needn't be asked.
+_PLAIN_NAME = re.compile(r"\w(?:[^<>\n]*\w)?")
+_SECONDS = re.compile(r"@([0-9]{1,12}) ([+-][0-9]{4})")
+_PLAIN_ZONE = re.compile(r"[+-](?:0[1-9]|1[0-4])[0-5]\d|[+-]00[1-5]\d|\+0000")
+
+
+def is_plain(author: Ident) -> bool:
+    """Return whether git would write an author into a commit as it is here."""
+    named = _PLAIN_NAME.fullmatch(author.name) and _PLAIN_NAME.fullmatch(author.email)
+    return bool(named and _PLAIN_ZONE.fullmatch(author.zone)) and 0 <= author.when < 1 << 40
+
+
 def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
     """An author as git would write one into a commit; ``date`` in any form that git reads, or empty for now.
 
@@ -176,6 +188,10 @@ def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
     """
     if "\0" in name + email + date:
         raise FormatError(f"{name + ' ' + email + ' ' + date!r} names an author with a NUL byte", hint="take it out")
+    if given := _SECONDS.fullmatch(date):
+        asked = Ident(name, email, int(given[1]), given[2])
+        if is_plain(asked):
+            return asked
     env = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date}
     out = git.run("var", "GIT_AUTHOR_IDENT", env=env).decode("utf-8", "replace").rstrip("\n")
     who, when, zone = out.rsplit(" ", 2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.git.objects import Objects, TreeEntry
-from patchq.names import BlobId, CommitId
+from patchq.names import BlobId, CommitId, TreeId
 from patchq.system.runner import CommandError
 
 _DIFF_CONFIG = (
@@ -78,6 +78,20 @@ class Diffs(Objects):
     def changes(self, before: str, after: str) -> list[PathChange]:
         """Each path that differs between two trees or commits; a rename is a removal and an addition."""
         return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
+
+    def changes_between(self, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[PathChange]]:
+        """Return what differs between the trees of each pair, all by one process."""
+        data = "".join(f"{before} {after}\n" for before, after in pairs).encode()
+        out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data) if pairs else b""
+        found: list[list[bytes]] = []
+        fields = iter(out.split(b"\0"))
+        for field in fields:
+            # A line names the pair; nothing separates it from the first change, or from the line of the next pair.
+            *headers, change = field.split(b"\n")
+            found += [[] for _ in headers]
+            if change:
+                found[-1] += [change, next(fields)]
+        return [_changes(each) for each in found]
 
     def changes_of(
         self, commits: Sequence[CommitId], *, first_parent: bool = False, against: Against | None = None

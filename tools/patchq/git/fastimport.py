@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO
 
 from patchq.formats.header import Ident
+from patchq.git.command import is_plain
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
-from patchq.names import CommitId
+from patchq.names import CommitId, TreeId
 from patchq.system import fsio
 
 
@@ -51,6 +52,27 @@ def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: byt
     ident, text = author.line(), message.encode()
     head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
     return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
+
+
+#: Commits from which on one fast-import takes less time than one commit-tree each.
+_MANY = 16
+
+
+def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident, str]]) -> list[CommitId]:
+    """Write commits of trees with their authors and messages, one on the other; their ids are those of commit-tree."""
+    made: list[CommitId] = []
+    if len(trees) < _MANY or not all(is_plain(author) for _, author, _ in trees):
+        for tree, author, message in trees:
+            tip = store.commit_tree(tree, [tip], author, message)
+            made.append(tip)
+        return made
+    ref = b"refs/patchq/scratch/trees"
+    with import_commits(store, ref) as (out, ids):
+        for mark, (tree, author, message) in enumerate(trees, 1):
+            out.write(commit_start(ref, mark, author, message, b":%d" % (mark - 1) if made else tip.encode()))
+            out.write(b'M 040000 %s ""\n' % tree.encode())
+            made.append(tip)
+    return [ids[mark] for mark in range(1, len(trees) + 1)]
 
 
 def commit_entries(store: Git, entries: Mapping[bytes, TreeEntry], message: str) -> CommitId:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from patchq.errors import Conflict, ConflictError, EditedTreeError, FormatError,
 from patchq.formats.header import Header, mail_safe
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.series import SUFFIX
+from patchq.git.fastimport import commit_trees
 from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
@@ -58,13 +59,23 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60].strip("-") or "patch"
 
 
-def unique(name: str, taken: Sequence[str]) -> str:
-    """``name``, or the first of ``name-2``, ``name-3`` … that isn't taken, in any case."""
-    number, found = 2, name
-    folded = {fold_name(other) for other in taken}
-    while fold_name(found) in folded:
-        found, number = f"{name}-{number}", number + 1
-    return found
+class Names:
+    """The names of a stack's patches, to find free ones."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._folded = {fold_name(name) for name in names}
+        #: By a name that was taken, the number from which on one may be free.
+        self._next: dict[str, int] = {}
+
+    def take(self, name: str) -> str:
+        """Take ``name``, or the first of ``name-2``, ``name-3`` … that isn't taken, in any case."""
+        found, folded = name, fold_name(name)
+        number = self._next.get(folded, 2)
+        while fold_name(found) in self._folded:
+            found, number = f"{name}-{number}", number + 1
+        self._next[folded] = number
+        self._folded.add(fold_name(found))
+        return found
 
 
 def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
@@ -216,13 +227,12 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
             same_commits = [c for c in commits if c.commit not in named and _same_author_and_subject(header, c)]
             if same_commits:
                 named[same_commits[0].commit] = name
-    taken = list(dict.fromkeys([*stack.names, *by_commit.values()]))
+    taken = Names([*stack.names, *by_commit.values()])
     entries = []
     for commit in commits:
         name = named.get(commit.commit, "")
         if not name and not _FOLD.match(commit.message):
-            name = unique(slug(commit.message.split("\n", 1)[0]), taken)
-            taken.append(name)
+            name = taken.take(slug(commit.message.split("\n", 1)[0]))
         entries.append(Entry(name, commit))
     return entries
 
@@ -360,10 +370,10 @@ def _commit(
     store: Git, stack: Stack, state: State, entries: Sequence[Entry], made: Collection[str]
 ) -> tuple[list[AppliedPatch], list[Header]]:
     """The entries as commits on the base, one on the other; those that are so already stay as they are."""
-    done: list[AppliedPatch] = []
     headers: list[Header] = []
     tip = state.base
     known = {p.applied.commit for p in state.patches}
+    ids: list[CommitId] = []
     for entry in entries:
         message = mail_safe(entry.commit.message)
         if not message:
@@ -371,14 +381,14 @@ def _commit(
                 f"{stack.pin.upstream}: commit {entry.commit.commit[:12]} has no message",
                 hint="reword it in the worktree (`git rebase -i`)",
             )
-        there = entry.commit.commit in known or entry.name in made
+        there = len(ids) == len(headers) and (entry.commit.commit in known or entry.name in made)
         if there and entry.commit.parents == (tip,) and entry.commit.message == message:
             tip = entry.commit.commit
-        else:
-            tip = store.commit_tree(entry.commit.tree, [tip], entry.commit.author, message)
-        done.append(AppliedPatch(entry.name, tip))
+            ids.append(tip)
         headers.append(Header(entry.commit.author, message))
-    return done, headers
+    rest = zip(entries[len(ids) :], headers[len(ids) :], strict=True)
+    ids += commit_trees(store, tip, [(entry.commit.tree, header.author, header.message) for entry, header in rest])
+    return [AppliedPatch(entry.name, commit) for entry, commit in zip(entries, ids, strict=True)], headers
 
 
 def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:

@@ -80,11 +80,21 @@ def remove_unfinished(path: Path) -> None:
                     left.unlink()
 
 
+#: Files from which on one sync of the whole file system takes less time than one of each file.
+_MANY = 64
+
+
 def write_all(files: Mapping[Path, bytes]) -> None:
     """Replace several files, each by one step of its own; when this returns, all of them last."""
-    for path, data in files.items():
-        _replace(path, data)
-    for folder in {path.parent for path in files}:
+    folders = {path.parent for path in files}
+    for folder in folders:
+        make_folder(folder)
+    if len(files) < _MANY:
+        for path, data in files.items():
+            _replace(path, data)
+    else:
+        _replace_many(files)
+    for folder in folders:
         sync_folder(folder)
 
 
@@ -100,26 +110,49 @@ def make_folder(folder: Path) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    make_folder(path.parent)
     beside, fd = _begin(path)
     try:
         with os.fdopen(fd, "wb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                os.fchmod(fd, stat.S_IMODE(path.lstat().st_mode) & 0o666)
-            file.write(data)
-            file.flush()
+            _write(file, data, path)
             os.fsync(fd)
-        os.replace(beside, path)
+            os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _replace_many(files: Mapping[Path, bytes]) -> None:
+    """Replace files of patchq's own: the project's lock keeps other commands away from what isn't renamed yet."""
+    beside: dict[Path, Path] = {}
+    try:
+        for path, data in files.items():
+            beside[path], fd = _begin(path)
+            with os.fdopen(fd, "wb") as file:
+                _write(file, data, path)
+        for folder in {path.parent.stat().st_dev: path.parent for path in files}.values():
+            sync_file_system(folder)
+        for path in files:
+            os.replace(beside[path], path)
+            del beside[path]
+    except BaseException:
+        for left in beside.values():
+            left.unlink(missing_ok=True)
+        raise
+
+
+def _write(file: BinaryIO, data: bytes, path: Path) -> None:
+    """Write what is to replace `path`, with its permissions where it exists."""
+    with contextlib.suppress(FileNotFoundError):
+        os.fchmod(file.fileno(), stat.S_IMODE(path.lstat().st_mode) & 0o666)
+    file.write(data)
+    file.flush()
 
 
 def _begin(path: Path) -> tuple[Path, int]:
     """Make the file that is to replace `path`, and lock it: what is locked isn't a killed command's."""
     while True:
         beside = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
-        # As the person's umask has it, or as the file is that this one replaces.
+        # As the user's umask has it, or as the file is that this one replaces.
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_EX)
