@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -10,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git, numbered
+from patchq.adopt import scripts
 from patchq.errors import UserError
-from patchq.system.sandbox import run_isolated
+from patchq.system import sandbox
+from patchq.system.sandbox import Limits, run_isolated
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 
@@ -138,5 +142,105 @@ def test_a_folder_that_cannot_be_told_from_others_is_no_wall(tmp_path: Path, mon
 
 def test_a_command_that_goes_on_is_ended(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
-    assert run_isolated(["sh", "-c", "sleep 1000 & exec sleep 1000"], tmp_path, timeout=2).code == 124
+    assert run_isolated(["sh", "-c", "sleep 1000 & exec sleep 1000"], tmp_path, limits=Limits(seconds=2)).code == 124
     assert git(tmp_path, "hash-object", "f")
+
+
+#: A limit, what is run with it, and what is said. Each would go on for ten minutes, and take what it can.
+TOO_MUCH = {
+    "time": ({"seconds": 2}, "{ sleep 611 & sleep 611; }", "2 seconds are the most"),
+    "time of a silent one": ({"seconds": 2}, "{ exec >&- 2>&-; sleep 611 & sleep 611; }", "2 seconds are the most"),
+    "processes": (
+        {"processes": 60},
+        "{ for n in $(seq 200); do sleep 611 & done; wait; }",
+        "60 processes at once are the most",
+    ),
+    "processes that nobody waits for": (
+        {"processes": 60},
+        'python3 -c "import os, time\nfor _ in range(90): os.fork() or os._exit(0)\ntime.sleep(611)"',
+        "60 processes at once are the most",
+    ),
+    "threads": (
+        {"processes": 60},
+        'python3 -c "import threading, time\nfor _ in range(90): threading.Thread(target=time.sleep, args=(611,)).start()"',
+        "60 processes at once are the most",
+    ),
+    "memory": (
+        {"memory": 200 << 20},
+        "python3 -c \"import time; held = bytearray(b'x') * (400 << 20); time.sleep(611)\"",
+        "200 MiB of memory are the most",
+    ),
+    "memory of several": (
+        {"memory": 200 << 20},
+        "{ for n in 1 2 3 4; do python3 -c \"import time; held = bytearray(b'x') * (80 << 20); time.sleep(611)\" & done; wait; }",
+        "200 MiB of memory are the most",
+    ),
+    "disk": (
+        {"disk": 8 << 20},
+        "while :; do dd if=/dev/zero of=f$((n += 1)) bs=1M count=1 2>/dev/null; sleep 0.02; done",
+        "8 MiB on disk are the most",
+    ),
+    "disk at once": ({"disk": 8 << 20}, "head -c 20M /dev/zero > big || true", "8 MiB on disk are the most"),
+    "many small files": (
+        {"disk": 8 << 20},
+        "mkdir many && while :; do : > many/$((n += 1)); done",
+        "8 MiB on disk are the most",
+    ),
+    "output": ({"output": 1 << 20}, "yes", "1 MiB of output are the most"),
+    "complaints": ({"output": 1 << 20}, "yes >&2", "1 MiB of output are the most"),
+}
+
+
+def left_behind() -> list[str]:
+    """The processes of a command that was to go on for 611 seconds."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes()
+        except OSError:
+            continue
+        if b"611" in words and b"pytest" not in words:
+            found.append(str(words))
+    return found
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_a_command_that_takes_too_much_is_stopped(
+    patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    small, command, words = TOO_MUCH[what]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    monkeypatch.setattr(scripts, "Limits", functools.partial(Limits, **{"seconds": 120, **small}))
+    patchq.ok("apply")
+    before = patchq.snapshot()
+    # What follows isn't run either: the copy may hold anything.
+    said = patchq.fails(1, "import", "up", "--run", command, "--run", "sed -i s/line/LINE/ a.txt", "--partial")
+    assert words in said
+    assert "was stopped" in said
+    assert "nothing was adopted" in said
+    assert patchq.snapshot() == before
+    assert os.listdir(scratch) == []
+    assert left_behind() == []
+
+
+def test_a_command_within_its_limits_is_let_be(tmp_path: Path) -> None:
+    limits = Limits(seconds=120, processes=60, memory=400 << 20, disk=8 << 20, output=1 << 20)
+    (tmp_path / "f").write_bytes(bytes(20 << 20))  # what was there before is none of it
+    command = "yes | head -c 500K; yes | head -c 500K >&2; head -c 7M /dev/zero > new; for n in 1 2 3 4 5; do sleep 0.2 & done; wait"
+    ran = run_isolated(["sh", "-c", command], tmp_path, limits=limits)
+    assert (ran.code, ran.over) == (0, None)
+    assert (tmp_path / "new").stat().st_size == 7 << 20
+
+
+def test_processes_are_bounded_by_the_kernel_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that forks faster than anyone looks."""
+    if os.geteuid() == 0 and tuple(map(int, os.uname().release.split(".")[:2])) < (6, 14):
+        pytest.skip("for root there is no such limit before Linux 6.14")
+    monkeypatch.setattr(sandbox._Watch, "__call__", lambda self, pid, said: False)
+    count = "n=0; while [ $n -lt 3000 ]; do sleep 611 & n=$((n+1)); done"
+    ran = run_isolated(["sh", "-c", count], tmp_path, limits=Limits(seconds=120, processes=60))
+    assert ran.code not in (0, 124)
+    assert "fork" in ran.said
+    assert left_behind() == []

@@ -18,7 +18,7 @@ from patchq.git.objects import blob_id
 from patchq.git.repository import Git, copy_tree
 from patchq.names import CommitId, TreeId, show_path
 from patchq.stacks.export import slug
-from patchq.system.sandbox import SOURCE, run_isolated
+from patchq.system.sandbox import SOURCE, Limits, run_isolated
 
 _PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
 
@@ -28,7 +28,13 @@ class StepFailed(UserError):
 
 
 def run_steps(
-    store: Git, tip: CommitId, steps: Sequence[Step], say: Callable[[str], None], beside: Path | None = None
+    store: Git,
+    tip: CommitId,
+    steps: Sequence[Step],
+    say: Callable[[str], None],
+    beside: Path | None = None,
+    *,
+    limits: Limits | None = None,
 ) -> list[Found]:
     """What each command changes in the tree of ``tip``, after those before it.
 
@@ -36,7 +42,8 @@ def run_steps(
 
     One that fails, or changes nothing, is one that can't be read.
 
-    :raises UserError: where none can be walled in, or there is none.
+    :param limits: of each command.
+    :raises UserError: where none can be walled in, or there is none, or one takes more than its limits.
     """
     if not steps:
         raise UserError("no command in it edits a file of the tree", hint="--run 'COMMAND' names one")
@@ -53,7 +60,7 @@ def run_steps(
         copy_tree(store, tip, copy)
         for step in steps:
             try:
-                after = _run(store, step, copy, moved, beside, tree)
+                after = _run(store, step, copy, moved, beside, tree, limits or Limits())
             except StepFailed as error:
                 found.append(Found(slug(step.where), step.where, None, "", problem=error))
                 tree = snapshot(store, copy, tree)  # what it has done all the same is nobody's
@@ -70,12 +77,22 @@ def _short(text: str) -> str:
 
 
 def _run(
-    store: Git, step: Step, copy: Path, moved: dict[str, str], beside: Path | None, before: TreeId
+    store: Git, step: Step, copy: Path, moved: dict[str, str], beside: Path | None, before: TreeId, limits: Limits
 ) -> TreeId:  # fmt: skip
     script = "\n".join([*(_inside(s, moved) for s in step.setup), _inside(step.text, moved)]) + "\n"
     ran = run_isolated(
-        [*step.program, "-"] if step.program != ("bash",) else ["bash", "-s"], copy, beside=beside, data=script.encode()
+        [*step.program, "-"] if step.program != ("bash",) else ["bash", "-s"],
+        copy,
+        beside=beside,
+        data=script.encode(),
+        limits=limits,
     )
+    if ran.over:
+        raise UserError(
+            f"{step.where}: `{_short(step.text)}` was stopped: {limits.of(ran.over)} are the most",
+            hint="see the limits in docs/reference/formats.md; nothing was adopted: make the edit in the worktree, and "
+            "`patchq new`",
+        )
     if ran.code:
         raise StepFailed(
             f"{step.where}: `{_short(step.text)}` ended with {ran.code}: {ran.said or 'it said nothing'}",

@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -29,8 +29,9 @@ TIMED_OUT = 124
 #: A command that has ended, and one that runs.
 Done = subprocess.CompletedProcess[bytes]
 Running = subprocess.Popen[bytes]
-#: What other libraries raise when a command of theirs fails.
+#: What other libraries raise when a command of theirs fails, and what waiting for one raises.
 ProcessFailed = subprocess.CalledProcessError
+TookTooLong = subprocess.TimeoutExpired
 
 
 class CommandError(PatchqError):
@@ -151,15 +152,29 @@ def _limited(most_file: int) -> list[str]:
     return ["sh", "-c", 'trap "" XFSZ && ulimit -f "$0" && exec "$@"', str(most_file // 512)]
 
 
+#: Seconds between two looks at a command that is watched, and its exit code if it was ended for what was seen.
+_LOOK, STOPPED = 0.05, 125
+
+
 def overhear(
-    argv: Sequence[str], *, cwd: Path, data: bytes = b"", timeout: float, most: int = 1 << 16
-) -> tuple[int, bytes]:  # fmt: skip
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    data: bytes = b"",
+    timeout: float,
+    most: int = 1 << 16,
+    watch: Callable[[int, int], bool] = lambda pid, said: False,
+    end: Callable[[Running], None] = Running.kill,
+) -> tuple[int, bytes]:
     """Run somebody else's command, which doesn't hold the project's lock; returns its code and what it complained of.
 
     However much it says: of its standard error the beginning and the end are kept, each ``most`` bytes; of its
     standard output nothing.
 
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
+    :param watch: called again and again with its process id and the bytes that it wrote to both outputs; if it returns
+        True, the command is killed and counts as failed with :data:`STOPPED`.
+    :param end: how to kill it.
     """
     import tempfile
 
@@ -169,26 +184,36 @@ def overhear(
         source.seek(0)
         try:
             process = subprocess.Popen(
-                list(argv), cwd=cwd, stdin=source, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                list(argv), cwd=cwd, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 env=clean_environment(),
             )  # fmt: skip
         except OSError as error:
             return 127 if isinstance(error, FileNotFoundError) else 126, f"{error}".encode()
     with process, selectors.DefaultSelector() as ready:
-        assert process.stderr
-        ready.register(process.stderr, selectors.EVENT_READ)
+        for output in filter(None, (process.stdout, process.stderr)):
+            ready.register(output, selectors.EVENT_READ)
+        said, look = 0, 0.0
         try:
-            while True:
-                if not ready.select(max(0.0, until - time.monotonic())):
-                    return TIMED_OUT, ends.kept + f"no answer in {timeout:g} s".encode()
-                if not (chunk := os.read(process.stderr.fileno(), most)):
-                    break
-                ends.add(chunk)
-            return process.wait(max(0.0, until - time.monotonic())), ends.kept
-        except subprocess.TimeoutExpired:
+            while (now := time.monotonic()) < until:
+                if now >= look:
+                    if watch(process.pid, said):
+                        return STOPPED, ends.kept
+                    look = time.monotonic() + _LOOK
+                left = max(0.0, min(look, until) - now)
+                if not ready.get_map():
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        return process.wait(left), ends.kept
+                for key, _ in ready.select(left) if ready.get_map() else ():
+                    chunk = os.read(key.fd, most)
+                    said += len(chunk)
+                    if not chunk:
+                        ready.unregister(key.fileobj)
+                    elif key.fileobj is process.stderr:
+                        ends.add(chunk)
             return TIMED_OUT, ends.kept + f"no answer in {timeout:g} s".encode()
         finally:
-            process.kill()
+            if process.poll() is None:
+                end(process)
 
 
 @contextmanager

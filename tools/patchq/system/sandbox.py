@@ -1,5 +1,9 @@
 """Somebody's command in a copy of files, cut off from all else: no network, no other file that it could write.
 
+It can't take the machine either: time, processes, memory, disk and output are limited. They are watched from outside,
+since control groups are not everywhere for users to make. What grows too fast for that, the kernel stops: the size of a
+file, and the number of processes, for root only since Linux 6.14 (for which ``RLIMIT_NPROC`` doesn't count).
+
 By Linux namespaces (``unshare``, of util-linux), which need no rights where unprivileged users may have them. What the
 command sees: programs and libraries (``/usr``, ``/bin``, ``/lib``), read-only, a ``/tmp`` of its own, and the copy at
 ``/src``. It runs without capabilities, in a process namespace that ends with it, and with an environment that names
@@ -8,10 +12,16 @@ nothing of the person's. Where that can't be had, nothing is run.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import stat
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from patchq.errors import UserError
@@ -21,9 +31,10 @@ from patchq.system import runner
 SOURCE, BESIDE = "/src", "/context"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: $1 an empty folder, $2 the copy, $3 a folder to read or nothing, $4 a Python's folder or nothing; then the command.
+#: $1 an empty folder, $2 the copy, $3 a folder to read or nothing, $4 a Python's folder or nothing, $5 the most blocks
+#: of a file, $6 the most processes of the user and $7 the highest process id; then the command.
 _SETUP = r"""
-root=$1 copy=$2 beside=$3 python=$4; shift 4
+root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7; shift 7
 read_only() {
     found=
     while read -r _ _ _ _ point options _; do
@@ -50,7 +61,11 @@ for name in ld.so.cache alternatives; do
 done
 echo 'root:x:0:0:root:/tmp:/bin/sh' > "$root/etc/passwd"
 for name in null zero urandom; do : > "$root/dev/$name"; mount --bind "/dev/$name" "$root/dev/$name"; done
-mount -t proc -o ro,nosuid,nodev,noexec proc "$root/proc" 2>/dev/null || :
+if mount -t proc -o nosuid,nodev,noexec proc "$root/proc" 2>/dev/null; then
+    # Each namespace of processes has a limit of its own since Linux 6.14; before, it is the machine's and isn't ours.
+    (echo "$last" > "$root/proc/sys/kernel/pid_max") 2>/dev/null || :
+    mount -o remount,ro,nosuid,nodev,noexec "$root/proc"
+fi
 mount -t tmpfs -o nosuid,nodev,size=512m tmpfs "$root/tmp"
 mount --bind "$copy" "$root/src"
 mount -o remount,bind,nosuid,nodev "$root/src"
@@ -63,27 +78,72 @@ rmdir /old
 mount -o remount,ro,nosuid,nodev /
 cd /src
 ulimit -c 0
-exec setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"
+ulimit -f "$blocks"
+exec nice -n 19 prlimit --nproc="$processes" -- \
+    setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"
 """
+
+
+class Limit(Enum):
+    """What a command may not take more of."""
+
+    TIME = "time"
+    PROCESSES = "processes"
+    MEMORY = "memory"
+    DISK = "disk"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that a command may take.
+
+    :ivar seconds: from its start to its end.
+    :ivar processes: at once, threads included.
+    :ivar memory: bytes of all its processes together, without files that they map.
+    :ivar disk: bytes that the copy grows by; a file or a folder counts as a block of 4 KiB at least.
+    :ivar output: bytes that it writes to its standard output and error.
+    """
+
+    seconds: float = 300
+    processes: int = 1024
+    memory: int = 8 << 30
+    disk: int = 2 << 30
+    output: int = 64 << 20
+
+    def of(self, limit: Limit) -> str:
+        """Return a limit in words."""
+        return {
+            Limit.TIME: f"{self.seconds:g} seconds",
+            Limit.PROCESSES: f"{self.processes} processes at once",
+            Limit.MEMORY: f"{self.memory >> 20} MiB of memory",
+            Limit.DISK: f"{self.disk >> 20} MiB on disk",
+            Limit.OUTPUT: f"{self.output >> 20} MiB of output",
+        }[limit]
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended, and the end of what it said."""
+    """How a command ended, the end of what it said, and the limit for which it was ended."""
 
     code: int
     said: str
+    over: Limit | None = None
 
 
 def run_isolated(
     argv: Sequence[str], copy: Path, *, beside: Path | None = None, env: Mapping[str, str] | None = None,
-    data: bytes = b"", timeout: float = 300,
+    data: bytes = b"", limits: Limits | None = None,
 ) -> Ran:  # fmt: skip
     """Run a command that may change the files in ``copy``, which it has as :data:`SOURCE`, and nothing else.
+
+    A command that takes more than its limits is killed, with all that it started.
 
     :param beside: a folder that it may read, as :data:`BESIDE`.
     :raises UserError: where this machine can't keep it from all else; nothing was run then.
     """
+    limits = limits or Limits()
+    watch = _Watch(limits, copy)
     python = _python_outside()
     path = f"{python}/bin:{_PATH}" if python else _PATH
     own = {"PATH": path, "HOME": "/tmp", "LC_ALL": "C.UTF-8", "TMPDIR": "/tmp", **(env or {})}
@@ -112,8 +172,15 @@ def run_isolated(
             str(copy),
             str(beside or ""),
             python,
+            # More than the limit, so that a file that reaches it is seen to be over it.
+            str((limits.disk + _BLOCK) // 512),
+            # Before Linux 5.14 it counts what the user runs elsewhere, too.
+            str(limits.processes + _FEW + _threads_now()),
+            str(max(_LEAST_LAST, limits.processes + _FEW)),
         ]
-        code, said = runner.overhear([*walls, *command], cwd=Path("/"), data=data, timeout=timeout)
+        code, said = runner.overhear(
+            [*walls, *command], cwd=Path("/"), data=data, timeout=limits.seconds, watch=watch, end=_end
+        )
     before, walled, after = said.partition(b"walled\n")
     if not walled:
         text = (before.decode("utf-8", "replace").strip() or str(code)).splitlines()[-1]
@@ -122,7 +189,102 @@ def run_isolated(
             hint="it needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
             "or make the edit in the worktree, and `patchq new`",
         )
-    return Ran(code, after.decode("utf-8", "replace").strip()[-2000:])
+    over = Limit.TIME if code == 124 else watch.over
+    if over is None and _size(copy) - watch.before > limits.disk:
+        over = Limit.DISK
+    return Ran(code, after.decode("utf-8", "replace").strip()[-2000:], over)
+
+
+_BLOCK = 4096
+#: Processes beyond the limit, for as long as it takes to see them; and the lowest limit of process ids.
+_FEW, _LEAST_LAST = 64, 400
+
+
+def _threads_now() -> int:
+    """Return how many threads there are on this machine."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+class _Watch:
+    """What a command takes, looked at from outside; ``over`` is the first limit that it passed."""
+
+    def __init__(self, limits: Limits, copy: Path) -> None:
+        self.limits, self.copy = limits, copy
+        self.over: Limit | None = None
+        self.before = self._measured()
+
+    def __call__(self, pid: int, said: int) -> bool:
+        self.over = self._passed(pid, said)
+        return self.over is not None
+
+    def _passed(self, pid: int, said: int) -> Limit | None:
+        if said > self.limits.output:
+            return Limit.OUTPUT
+        threads = memory = 0
+        for process, count in _below(pid):
+            threads += count
+            memory += _own_memory(process)
+        if threads > self.limits.processes:
+            return Limit.PROCESSES
+        if memory > self.limits.memory:
+            return Limit.MEMORY
+        if time.monotonic() > self._next and self._measured() - self.before > self.limits.disk:
+            return Limit.DISK
+        return None
+
+    def _measured(self) -> int:
+        """Measure the copy, and don't spend more than a tenth of the time on it."""
+        start = time.monotonic()
+        size = _size(self.copy)
+        self._next = time.monotonic() + 10 * (time.monotonic() - start)
+        return size
+
+
+def _below(pid: int) -> Iterator[tuple[int, int]]:
+    """The processes that a process started, theirs included, each with its number of threads."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # Behind the name, which may hold blanks and brackets: see proc(5).
+            fields = Path("/proc", str(int(name)), "stat").read_bytes().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), []).append((int(name), max(1, int(fields[17]))))
+    todo = [pid]
+    while todo:
+        found = children.get(todo.pop(), [])
+        todo += [process for process, _ in found]
+        yield from found
+
+
+def _own_memory(pid: int) -> int:
+    """The bytes of memory that hold no file's content."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc", str(pid), "status").read_bytes().split(b"\n")
+        return sum(int(x.split()[1]) << 10 for x in lines if x.startswith((b"RssAnon:", b"RssShmem:")))
+    return 0
+
+
+def _size(folder: Path) -> int:
+    """The bytes that a folder takes on disk; a file with several names counts for each."""
+    size, todo = 0, [str(folder)]
+    while todo:
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    about = entry.stat(follow_symlinks=False)
+                    size += max(_BLOCK, about.st_blocks * 512)
+                    if stat.S_ISDIR(about.st_mode):
+                        todo.append(entry.path)
+    return size
+
+
+def _end(process: runner.Running) -> None:
+    """Kill the first process of the command's namespace, and with it all others; wait until they are gone."""
+    for child, _ in list(_below(process.pid))[:1]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(runner.TookTooLong):
+            process.wait(10)
+    process.kill()
 
 
 def _python_outside() -> str:
