@@ -1,6 +1,6 @@
 """Time and memory by the size of a project: patches, tree, refs, ledger.
 
-    python benchmarks/scale.py [--small] [--json benchmarks/scale.json] [patches tree refs ledger project]
+    python benchmarks/scale.py [--small] [--json benchmarks/scale.json] [patches commits tree refs ledger project]
 
 Each curve has one size that grows, from small to what nobody has yet: 5,000 patches, a tree of 1 GB,
 200 refs, a ledger of a million lines. Every row is one whole command in a process of its own: its wall
@@ -142,6 +142,43 @@ def by_patches(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, 
         shutil.rmtree(here)
 
 
+def by_commits(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, dict[str, float]]]]:
+    """A branch of commits of one line each, adopted as patches, and what they need of each other."""
+    repo = upstream(folder, 1000)
+    for count in sizes:
+        here = folder / str(count)
+        here.mkdir()
+        write_branch(repo, count, 1000)
+        patchq = project(here, repo)
+        yield (
+            count,
+            {
+                "import --range": command(patchq, "import", "up", str(repo), "--range", f"v1..work{count}", once=True),
+                "apply, cold": command(patchq, "apply"),
+                "deps": command(patchq, "deps", once=True),
+            },
+        )
+        shutil.rmtree(here)
+
+
+def write_branch(repo: Path, count: int, files: int, width: int = 40) -> None:
+    """A branch ``work<count>`` of ``count`` commits."""
+    choose = random.Random(3)
+    texts: dict[int, list[str]] = {}
+    stream = []
+    for number in range(count):
+        file = choose.randrange(files)
+        lines = texts.setdefault(file, [f"line {n} of file {file} {'x' * width}\n" for n in range(1, 201)])
+        lines[choose.randrange(200)] = f"changed by {number}\n"
+        message, data = f"Change number {number}\n\nBecause the benchmark needs it.\n", "".join(lines)
+        stream.append(
+            f"commit refs/heads/work{count}\ncommitter Bench <bench@example.org> {1767323045 + number} +0100\n"
+            f"data {len(message)}\n{message}" + ("" if number else "from refs/tags/v1^0\n")
+            + f"M 100644 inline d{file // 100}/f{file}.py\ndata {len(data)}\n{data}\n"
+        )  # fmt: skip
+    subprocess.run(["git", "-C", str(repo), "fast-import", "--quiet"], input="".join(stream).encode(), check=True)
+
+
 def by_tree(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, dict[str, float]]]]:
     for megabytes in sizes:
         here = folder / str(megabytes)
@@ -226,6 +263,7 @@ def this_project(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str
 
 CURVES: dict[str, tuple[Any, str, list[int], list[int]]] = {
     "patches": (by_patches, "patches", [100, 1000, 5000], [50, 200]),
+    "commits": (by_commits, "commits", [100, 1000, 10_000], [50, 200]),
     "tree": (by_tree, "MB", [10, 100, 1000], [5, 20]),
     "refs": (by_refs, "refs", [10, 50, 200], [5, 20]),
     "ledger": (by_ledger, "lines", [10_000, 100_000, 1_000_000], [1000, 10_000]),

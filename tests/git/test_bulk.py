@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from test_reorder import make_stack
 
 from patchq.formats.header import Ident
 from patchq.git import command
@@ -13,7 +14,6 @@ from patchq.git.command import Outside, author_ident, is_plain
 from patchq.git.fastimport import commit_trees
 from patchq.git.repository import init_store
 from patchq.stacks.export import Names
-from test_reorder import make_stack
 
 
 def test_changes_between_many_trees(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import fuzz
 import parsers
+import repetitive
 from extent import LONG, record
 from kit import Patchq, git
 from patchq.errors import FormatError
@@ -119,6 +120,23 @@ fuzz.one("series", sys.argv[3:])
     assert done.returncode != 0
     (crash,) = tmp_path.glob("crash-*")
     assert crash.read_bytes().startswith(b"ho")
+
+
+@pytest.mark.parametrize("name", repetitive.PARSERS)
+def test_cost_grows_with_size(name: str) -> None:
+    """The long form tries larger inputs, and more of them."""
+    measured = list(repetitive.measure(name))
+    assert [row for row in measured if repetitive.too_costly(row)] == []
+    record("repetitive", parser=name, inputs=len(measured))
+
+
+def test_what_grows_faster_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(data: bytes) -> None:
+        for at in range(0, len(data), 64):
+            data.count(b"x", at)
+
+    monkeypatch.setitem(repetitive.PARSERS, "slow", slow)
+    assert any(repetitive.too_costly(row) for row in repetitive.measure("slow"))
 
 
 # Too much of it

@@ -10,6 +10,9 @@ from patchq.system import fsio
 
 #: Bytes of a patch, or of an edited file; of all patches of one import; of a series, a recipe, a list.
 MOST, MOST_ALL, MOST_TEXT = 256 << 20, 512 << 20, 16 << 20
+#: Bytes of a Dockerfile, and of the shell commands in one file that may edit files: what takes them apart needs time
+#: that grows with their square where they are no shell.
+MOST_DOCKERFILE, MOST_COMMANDS = 256 << 10, 20 << 10
 #: Mails of an mbox; recipes that one includes.
 MOST_MAILS, MOST_INCLUDED = 10_000, 100
 _HINT = "see the limits in docs/reference/formats.md; is it a patch?"

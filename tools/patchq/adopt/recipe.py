@@ -15,7 +15,7 @@ from patchq.adopt.limits import MOST_INCLUDED, read_list, too_large
 from patchq.errors import UserError
 
 _ASSIGN = re.compile(
-    r"^SRC_URI(?P<over>(?:[:_][\w-]+)*)\s*(?P<how>\?\?=|\?=|:=|\+=|=\+|\.=|=\.|=)\s*\"(?P<value>(?:\\\n|[^\"])*)\"",
+    r"^SRC_URI(?P<over>(?:[:_][\w-]+(?::[\w-]+)*)?)\s*(?P<how>\?\?=|\?=|:=|\+=|=\+|\.=|=\.|=)\s*\"(?P<value>[^\"]*)\"",
     re.MULTILINE,
 )
 _INCLUDE = re.compile(r"^(?:require|include)\s+(\S+\.inc)\s*$", re.MULTILINE)

@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from patchq.adopt.limits import MOST_COMMANDS, MOST_DOCKERFILE, too_large
 from patchq.errors import FormatError
 from patchq.system.sandbox import BESIDE
 
 #: Commands that change nothing but what the next ones see.
 _SETTING = {"cd", "pushd", "popd", "set", "umask", "export", "shopt", "source", ".", "alias", "unset"}
-#: Commands that edit files, in a Dockerfile full of others.
+#: Commands that edit files, in a Dockerfile full of others. What follows a name ends where the name comes again: each
+#: text is searched once.
 _EDITS = re.compile(
-    r"\b(?:sed|perl)\b[^|;&]*\s-\w*i|\bgit\s+(?:apply|am)\b|\bpatch\b\s+-|\b(?:cp|mv|rm|tee|install|truncate|ln|chmod)\b|"
-    r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b.*inplace|\bed\b\s"
+    r"\b(?:sed|perl)\b(?:(?!\b(?:sed|perl)\b)[^|;&])*\s-\w*i|\bgit\s+(?:apply|am)\b|\bpatch\b\s+-|\b(?:cp|mv|rm|tee|install|truncate|ln|chmod)\b|"
+    r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b(?:(?!\bawk\b).)*inplace|\bed\b\s"
 )
 _WORD = re.compile(r"[\w./+@-]+")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
@@ -103,6 +105,8 @@ def script_steps(data: bytes, where: str) -> list[Step]:
         program = program[1:]
     name = program[0].rsplit("/", 1)[-1] if program else "python3" if where.endswith(".py") else "bash"
     if name in ("sh", "bash", "dash"):
+        if len(data) > MOST_COMMANDS:
+            raise too_large(where, f"{len(data)} bytes of shell commands", MOST_COMMANDS)
         flags = [w for w in program[1:] if w.startswith("-")]
         return [replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)) for s in steps_of(text, where)]
     return [Step(text, f"{where}:1", program=("python3" if name.startswith("python") else name,))]
@@ -125,6 +129,8 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
 
     :raises FormatError: for one that can't be read.
     """
+    if len(data) > MOST_DOCKERFILE:
+        raise too_large(where, f"{len(data)} bytes", MOST_DOCKERFILE)
     paths = [path.decode("utf-8", "replace") for path in files]
     known = {path.rsplit("/", 1)[-1] for path in paths}
     tails = {"/".join(path.split("/")[-2:]) for path in paths}
@@ -132,6 +138,7 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
     setup: list[str] = []
     copied: list[tuple[str, str]] = []
     comment = ""
+    left = MOST_COMMANDS
     for word, value, line in _instructions(data, where):
         if word == "COMMENT":
             comment = value
@@ -151,8 +158,14 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
             ]  # fmt: skip
         elif word == "RUN":
             value = re.sub(r"^(--\S+\s+)+", "", value)
+            if not _names_one(value, known):
+                comment = ""
+                continue
+            left -= len(value)
+            if left < 0:
+                raise too_large(where, "too many bytes of shell commands that name files of the tree", MOST_COMMANDS)
             for step in steps_of(value, where, line):
-                if _EDITS.search(" " + step.text) and _names_one(step, known, copied):
+                if _EDITS.search(" " + step.text) and _names_one(step.text, known):
                     text = _from_context(step.text, copied)
                     found.append(replace(step, text=text, setup=(*setup, *step.setup), comment=step.comment or comment))
         comment = ""
@@ -171,16 +184,16 @@ def _copies(names: list[str]) -> list[tuple[str, str]]:
 
 
 def _from_context(text: str, copied: list[tuple[str, str]]) -> str:
-    for target, source in sorted(copied, key=lambda pair: -len(pair[0])):
+    for target, source in sorted((pair for pair in copied if pair[0] in text), key=lambda pair: -len(pair[0])):
         text = re.sub(rf"(?<![\w./-]){re.escape(target)}(?![\w/-])", f"{BESIDE}/{source}", text)
     return text
 
 
-def _names_one(step: Step, known: Collection[str], copied: list[tuple[str, str]]) -> bool:
-    """Whether a command names a file of the tree, or applies a patch."""
-    if re.search(r"\bgit\s+(apply|am)\b|\bpatch\b\s", step.text):
+def _names_one(text: str, known: Collection[str]) -> bool:
+    """Return whether commands name a file of the tree, or apply a patch."""
+    if re.search(r"\bgit\s+(apply|am)\b|\bpatch\b\s", text):
         return True
-    words = {word.rsplit("/", 1)[-1] for word in _WORD.findall(step.text)}
+    words = {word.rsplit("/", 1)[-1] for word in _WORD.findall(text)}
     return any(word in known and ("." in word or word == "CMakeLists") for word in words)
 
 

@@ -320,7 +320,7 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
         told = [(canonicalize_name(names[0]), Version(versions[0]))]
         told.append((canonicalize_name(folder_name), Version(folder_version)))
         told.append(parse_wheel_filename(path.name)[:2])
-    except (InvalidVersion, InvalidWheelFilename) as error:
+    except (InvalidVersion, InvalidWheelFilename, ValueError) as error:  # a number of more digits than Python reads
         said = show_path(str(error).encode("utf-8", "surrogateescape"))  # packaging before 25 says it as it is
         raise BuildError(f"{path.name}: {said}", hint="is it a wheel?") from None
     if len(set(told)) != 1:

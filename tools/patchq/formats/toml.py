@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -10,14 +11,27 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+#: Parts of a dotted key. The reader's time grows with the square of their number.
+MOST_PARTS = 32
+#: What may hold dots that separate no parts: strings and comments. One without an end goes to the end of the file or
+#: line, so that no text is searched twice.
+_NO_KEY = re.compile(
+    r'"""(?:[^"\\]+|\\.|"(?!""))*(?:"""|\\?\Z)|"(?:[^"\\\n]+|\\.)*(?:"|\\?$)'
+    r"|'''(?:[^']+|'(?!''))*(?:'''|\Z)|'[^'\n]*(?:'|$)|#[^\n]*",
+    re.MULTILINE | re.DOTALL,
+)
+
 
 def loads(data: bytes) -> dict[str, Any]:
-    """What a TOML file holds.
+    """Return what a TOML file holds.
 
-    :raises ValueError: saying where it isn't TOML, or isn't UTF-8.
+    :raises ValueError: saying where it isn't TOML, or isn't UTF-8; for a key of more than :data:`MOST_PARTS` parts.
     """
+    text = data.decode()
+    if any(key.count(".") >= MOST_PARTS for key in re.split(r"[\n=,\[\]{}]", _NO_KEY.sub("", text))):
+        raise ValueError(f"a key of more than {MOST_PARTS} parts, which are the most")
     try:
-        found: dict[str, Any] = tomllib.loads(data.decode())
+        found: dict[str, Any] = tomllib.loads(text)
     except (RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from None
     return found

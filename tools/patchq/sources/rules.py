@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchq.errors import FormatError
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId
 from patchq.system import project_files
 from patchq.system.paths import Layout
 
+#: Bytes of each: readers of YAML and Markdown are slow.
+_MOST = 128 << 10
 HOOKS = ".pre-commit-config.yaml"
 #: List of upstream's open pull requests and issues; patchq's own file, no stand-in.
 OPEN_ITEMS = "open-items.toml"
@@ -89,6 +92,10 @@ def _find(
 ) -> Document | None:
     for path in choose({p.lower(): p for p in entries})[:1]:
         data = store.read_blobs([entries[path].blob])[entries[path].blob]
+        if len(data) > _MOST:
+            raise FormatError(
+                f"{path} has {len(data)} bytes; {_MOST} are the most", hint="see docs/reference/formats.md"
+            )
         return Document(path, data.decode("utf-8", "replace"))
     for path in choose({p.lower(): p for p in stand_ins})[:1]:
         return Document(path, stand_ins[path].decode("utf-8", "replace"), True)

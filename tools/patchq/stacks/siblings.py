@@ -111,7 +111,7 @@ def _declared(store: Git, base: CommitId) -> tuple[Requirement, ...]:
             texts = []
     found = []
     for text in texts:
-        with suppress(InvalidRequirement, TypeError):
+        with suppress(InvalidRequirement, TypeError, RecursionError):
             found.append(Requirement(text))
     return tuple(found)
 
