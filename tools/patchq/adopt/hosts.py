@@ -19,7 +19,7 @@ from patchq.sources import index
 
 _URL = re.compile(
     r"(?P<repository>(?:https?|ssh|git|file)://[^\s?#]+?)/(?:-/)?"
-    r"(?P<kind>pull|pulls|merge_requests|commit|commits)/(?P<which>[0-9a-f]+)(?:\.patch|\.diff)?(?:/[\w-]*)?/?"
+    r"(?P<kind>pull|pulls|merge_requests|commit|commits)/(?P<which>[0-9a-f]{1,64})(?:\.patch|\.diff)?(?:/[\w-]*)?/?"
 )
 _DEEP = (50, 1000, 0)
 _TIMEOUT = 20.0
