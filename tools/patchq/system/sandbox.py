@@ -189,7 +189,7 @@ def run_isolated(
             hint="it needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
             "or make the edit in the worktree, and `patchq new`",
         )
-    over = Limit.TIME if code == 124 else watch.over
+    over = Limit.TIME if code == runner.TIMED_OUT else watch.over
     if over is None and _size(copy) - watch.before > limits.disk:
         over = Limit.DISK
     return Ran(code, after.decode("utf-8", "replace").strip()[-2000:], over)
