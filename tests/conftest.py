@@ -24,6 +24,7 @@ from template import copy_project, copy_upstream
 LONG = (
     "test_real_pr.py", "test_run.py", "test_sm120_namespace_launcher.py", "test_claims.py", "test_pr.py",
     "test_real_upstreams.py", "test_real_carry.py", "test_real_debian.py", "test_real_installs.py",
+    "test_tampers_at_start.py", "test_ordinary.py", "test_tampers_of_files.py",
     "test_proofs.py", "test_mutate.py", "test_killed.py", "test_killed_rebase.py", "test_verify_installed.py",
     "test_moe_build_profile.py", "test_grouped_gemm_pdl.py", "test_array_smem_capacity.py", "test_parsers.py",
 )  # fmt: skip
