@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 import answers
 import browsing
 import memory
-from kit import Patchq, commit_files, edit, git, new_project, numbered
+from kit import Patchq, commit_files, edit, git, new_project, numbered, seal
 from patchq.cli import boundary, common, terminal
 from template import copy_project, copy_upstream
 
@@ -71,24 +71,6 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A test's own folder, in memory where that has room."""
     with memory.folder(request.node, tmp_path) as folder:
         yield folder
-
-
-def seal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """Nobody's configuration, and a home of its own."""
-    home.mkdir()
-    for name in [n for n in os.environ if n.startswith(("GIT_", "PIP_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
-    monkeypatch.setenv("PATCHQ_CACHE", str(home / "cache"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("RUSTUP_HOME", str(home / "cache"))  # pip asks rustc for its version
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # a third of what a small proof takes
-    monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05+0100")
-    (home / ".gitconfig").write_text(
-        "[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n"
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from patchq.cli import cli
@@ -137,3 +138,21 @@ def with_lines(changed: dict[int, bytes]) -> bytes:
     for line, text in changed.items():
         lines[line - 1] = text
     return b"".join(lines)
+
+
+def seal(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Nobody's configuration, and a home of its own."""
+    home.mkdir()
+    for name in [n for n in os.environ if n.startswith(("GIT_", "PIP_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setenv("PATCHQ_CACHE", str(home / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("RUSTUP_HOME", str(home / "cache"))  # pip asks rustc for its version
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # a third of what a small proof takes
+    monkeypatch.setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05+0100")
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = Test Person\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n"
+    )

@@ -31,7 +31,7 @@ import pytest  # noqa: E402
 from click.testing import Result  # noqa: E402
 
 import conserving_builds  # noqa: E402
-from conftest import seal  # noqa: E402
+from kit import seal  # noqa: E402
 from kit import Patchq, commit_files, git, new_project, release  # noqa: E402
 from pieces import (  # noqa: E402
     TRACKED,

@@ -13,7 +13,7 @@ import pytest
 
 import conservation
 import memory
-from conftest import seal
+from kit import seal
 from extent import LONG, record
 from kit import git
 from patchq.adopt import adopt, gather

@@ -1,0 +1,125 @@
+"""Worlds for the hostile corpus: made once a worker by the commands that a person would type, and copied for each case."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import memory
+from harness import Base, Case, Server, Way, World, copy, furnish, judge, reset, run
+from kit import Patchq, commit_files, edit, git, numbered, seal, with_lines
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The process that commands are forked from."""
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def top(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of this worker's worlds."""
+    with memory.shared(tmp_path_factory.mktemp("hostile")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def worlds(top: Path, server: Server) -> Callable[[Base], World]:
+    """What puts a fresh world into its place. A base is made when it is first asked for."""
+
+    def fresh(base: Base) -> World:
+        if not (top / "kept" / base.value).exists():
+            with pytest.MonkeyPatch.context() as monkeypatch:
+                make(base, monkeypatch)
+        return reset(top, base)
+
+    def make(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = World(top / "world")
+        shutil.rmtree(world.root, ignore_errors=True)
+        world.root.mkdir()
+        furnish(world)
+        (top / "person").mkdir(exist_ok=True)
+        shutil.rmtree(top / "person")
+        seal(monkeypatch, top / "person")
+        MAKERS[base](server, world, monkeypatch)
+        (top / "kept").mkdir(exist_ok=True)
+        copy(world.root, top / "kept" / base.value)
+
+    return fresh
+
+
+@pytest.fixture
+def judged(worlds: Callable[[Base], World], server: Server) -> Callable[[Case], None]:
+    """What fails a test unless nothing goes wrong in a case."""
+
+    def check(case: Case) -> None:
+        ran, wrong = judge(server, worlds(case.base), case)
+        if log := os.environ.get("PATCHQ_HOSTILE_LOG"):
+            with open(log, "a") as file:
+                print(f"\n##### {case.name}: {'; '.join(wrong) or 'good'}", *ran, sep="\n", file=file)
+        if wrong:
+            pytest.fail("\n".join([*wrong, "", *map(str, ran)]), pytrace=False)
+
+    return check
+
+
+def ok(server: Server, world: World, *lines: str) -> None:
+    """Run commands that must succeed."""
+    case = Case(name="template", make=lambda _: None, verbs=lines, way=Way(cwd="{root}"))
+    for one in run(server, world, case):
+        assert one.code == 0, str(one)
+
+
+def empty_world(server: Server, world: World, _: pytest.MonkeyPatch) -> None:
+    """A project without pins, beside an upstream repository."""
+    world.upstream.mkdir()
+    git(world.upstream, "init", "-q", "--template=")
+    files: dict[str, bytes | None] = {"a.txt": numbered(40), "b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}
+    commit_files(world.upstream, files, "first")
+    git(world.upstream, "tag", "v1")
+    commit_files(world.upstream, {"a.txt": with_lines({5: b"theirs\n"}), "new.txt": b"new\n"}, "second")
+    git(world.upstream, "tag", "v2")
+    ok(server, world, "init {project}")
+    git(world.out, "init", "-q", "--bare", "--template=", "published.git")
+
+
+def stack_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with a pin and three applied patches, in a repository of its own."""
+    empty_world(server, world, monkeypatch)
+    ok(server, world, "--project {project} pin up --url {upstream} --ref v1", "--project {project} apply")
+    for name, file, line in (("first", "a.txt", 5), ("second", "a.txt", 30), ("third", "b.txt", 10)):
+        edit(world.tree / file, line)
+        ok(server, world, f"--project {{project}} new up {name} -m 'Change {file} at {line}\n\nBecause.' --topic test -s")
+    git(world.project, "init", "-q", "--template=")
+    git(world.project, "add", "-A")
+    git(world.project, "commit", "-q", "-m", "The stack")
+
+
+def wheels_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two upstreams with wheels: built, composed, and installed into an environment."""
+    from test_build import built, make_pair
+
+    (world.index).rmdir()
+    ok(server, world, "init {project}")
+    patchq = make_pair(Patchq(world.project), world.root, monkeypatch)
+    world.append('\n[environments.default]\nimage = "base:1"\n')
+    wheels = built(patchq)
+    patchq.ok("compose")
+    venv.create(world.root / "env", symlinks=True)
+    (site,) = (world.root / "env" / "lib").glob("python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--no-index", "--target", str(site)]
+    subprocess.run([*pip, *map(str, wheels.values())], check=True, capture_output=True)
+    (world.root / "wheels.json").write_text(json.dumps({name: str(path) for name, path in wheels.items()}))
+
+
+MAKERS = {Base.EMPTY: empty_world, Base.STACK: stack_world, Base.WHEELS: wheels_world}
