@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -103,11 +103,13 @@ def stack_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) -
     git(world.project, "init", "-q", "--template=")
     git(world.project, "add", "-A")
     git(world.project, "commit", "-q", "-m", "The stack")
+    ok(server, world, "--project {project} bundle {inputs}/good.bundle")
 
 
 def wheels_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two upstreams with wheels: built, composed, and installed into an environment."""
     from test_build import built, make_pair
+    from test_image import Made, install
 
     (world.index).rmdir()
     ok(server, world, "init {project}")
@@ -119,7 +121,16 @@ def wheels_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) 
     (site,) = (world.root / "env" / "lib").glob("python*/site-packages")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--no-index", "--target", str(site)]
     subprocess.run([*pip, *map(str, wheels.values())], check=True, capture_output=True)
-    (world.root / "wheels.json").write_text(json.dumps({name: str(path) for name, path in wheels.items()}))
+    dockerfile = (world.project / "deploy" / "Dockerfile").read_text()
+    (line,) = re.findall(r"^LABEL (.*)$", dockerfile, re.MULTILINE)
+    labels = {key: value.strip("'\"") for key, value in (word.split("=", 1) for word in line.split())}
+    dist = world.project / "dist" / "default"
+    copied = {f"usr/share/patchq/{n}": (dist / n).read_bytes() for n in ("provenance.json", "patchq.cdx.json")}
+    image = Made(patchq, [{"etc/os-release": b"x\n"}, install(list(wheels.values()), world.temporary / "site"), copied], labels)
+    image.saved(world.inputs / "good.tar")
+    image.layout(world.inputs / "good")
+    shutil.rmtree(world.temporary / "site")
+    ok(server, world, "--project {project} verify-image {inputs}/good.tar", "--project {project} verify-installed --python {root}/env/bin/python")
 
 
 MAKERS = {Base.EMPTY: empty_world, Base.STACK: stack_world, Base.WHEELS: wheels_world}

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import stat
 import struct
 import subprocess
@@ -77,6 +76,7 @@ class Case:
     :param make: writes the input into a world.
     :param verbs: command lines that meet it; ``{out}``, ``{inputs}`` … are the world's folders.
     :param runs: traps that a verb may run by its documentation, such as ``gpg`` for a keyring.
+    :param opens: names of secret files that may be opened by its documentation; what they say may go nowhere.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Case:
     verbs: tuple[str, ...]
     base: Base = Base.STACK
     runs: frozenset[str] = frozenset()
+    opens: frozenset[str] = frozenset()
     way: Way = Way()
 
 
@@ -330,10 +331,14 @@ def look(world: World) -> dict[str, tuple[object, ...]]:
 
 
 def walk(top: Path) -> Iterator[Path]:
-    """Return everything below a folder, links not followed."""
-    for folder, folders, files in os.walk(top):
-        for name in (*folders, *files):
-            yield Path(folder, name)
+    """Return everything below a folder, links not followed, as far down as paths can name it."""
+    folders = [os.fspath(top)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                yield Path(entry.path)
+                if entry.is_dir(follow_symlinks=False) and len(os.fsencode(entry.path)) < 4000:
+                    folders.append(entry.path)
 
 
 IN_OPEN, IN_ISDIR = 0x20, 0x40000000
@@ -443,7 +448,7 @@ def judge(server: Server, world: World, case: Case) -> tuple[list[Ran], list[str
     before, there = look(world), traces(world)
     watch = Watch(world)
     ran = run(server, world, case)
-    wrong = [f"a secret file was opened: {path}" for path in watch.opened()]
+    wrong = [f"a secret file was opened: {path}" for path in watch.opened() if Path(path).name not in case.opens]
     wrong += [f"{mark} was run" for mark in marks(world) if mark not in case.runs]
     wrong += [problem for one in ran for problem in faults(one)]
     wrong += differences(before, look(world))
@@ -545,10 +550,6 @@ def obeyed(page: str) -> list[str]:
 def reset(top: Path, base: Base) -> World:
     """Put a fresh copy of a base's world into its place."""
     place = top / "world"
-    if place.exists():
-        for path in walk(place):
-            if path.is_dir() and not path.is_symlink() and not path.stat().st_mode & stat.S_IRWXU == stat.S_IRWXU:
-                path.chmod(0o700)
-        shutil.rmtree(place)
+    subprocess.run(["rm", "-rf", str(place)], check=True)
     copy(top / "kept" / base.value, place)
     return World(place)

@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import select
 import signal
 import sys
@@ -25,6 +26,8 @@ PR_SET_CHILD_SUBREAPER = 36
 #: Seconds that a helper of a finished command, such as `git cat-file`, has to end by itself.
 GRACE = 5.0
 NOBODY = 65534
+#: Memory that no command can pass, so that a bomb takes down no machine. The judge's own limit is lower.
+ADDRESSES = 6 << 30
 
 
 def serve() -> None:
@@ -78,6 +81,7 @@ def become(order: dict[str, Any]) -> None:
     """Turn the forked process into the ordered command; doesn't return."""
     os.setsid()
     os.umask(order["umask"])
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     open_streams(order)
     os.chdir(order["cwd"])
     if order["remove_cwd"]:
