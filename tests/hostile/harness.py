@@ -262,7 +262,7 @@ class Server:
 def environment(world: World) -> dict[str, str]:
     """Return the variables that commands run with: no network, nobody's settings, a home with secrets."""
     return {
-        "PATH": f"{world.programs}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{world.programs}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(world.home),
         "LANG": "C.UTF-8",
         "TMPDIR": str(world.temporary),
