@@ -41,7 +41,7 @@ MEMORY = 1 << 30
 DISK = 512 << 20
 #: Programs that hostile settings name, put first in PATH. Each leaves a mark.
 TRAPS = ("trap", "ssh", "less", "more", "vi", "vim", "nano", "emacs", "gpg", "gpg2", "gh", "xdg-open", "curl", "wget")
-#: Marks that a case's text makes the page or a log obey: see `misled`.
+#: The function that a case's text would have a page call.
 SCRIPT_MARK = "pwned"
 
 
@@ -442,15 +442,14 @@ def pack(data: bytes) -> Iterator[bytes]:
 def judge(server: Server, world: World, case: Case) -> tuple[list[Ran], list[str]]:
     """Make a case's input, run its commands, and return them with everything that went wrong."""
     case.make(world)
-    if case.way.unprivileged and os.geteuid() == 0:
-        for path in (world.root.parent, world.root, *walk(world.root)):
-            os.chown(path, 65534, 65534, follow_symlinks=False)
     before, there = look(world), traces(world)
     watch = Watch(world)
     ran = run(server, world, case)
     wrong = [f"a secret file was opened: {path}" for path in watch.opened() if Path(path).name not in case.opens]
     wrong += [f"{mark} was run" for mark in marks(world) if mark not in case.runs]
     wrong += [problem for one in ran for problem in faults(one)]
+    if "GITHUB_ACTIONS" in case.way.environment:
+        wrong += [f"{one.line}: commands the log: {line}" for one in ran for line in log_commands(one.output)]
     wrong += differences(before, look(world))
     wrong += [f"left in TMPDIR: {path}" for path in walk(world.temporary)]
     wrong += written(world, there)
@@ -483,12 +482,14 @@ def faults(one: Ran) -> list[str]:
         text = one.output.decode(errors="replace")
     if raw := sorted({c for c in text if not shown(c)}):
         found.append(f"{one.line}: prints raw {', '.join(map(ascii, raw))}")
-    if re.search(rf"^::[\w-]+[^\n]*::[^\n]*{SCRIPT_MARK}|^##\[|^::(?:set|add|stop)-", text, re.MULTILINE):
-        lines = [line for line in text.splitlines() if line.startswith(("::", "##["))]
-        if not all(line.startswith(("::error ", "::warning ", "::notice ")) for line in lines):
-            found.append(f"{one.line}: prints a command of a CI log")
     found += [f"{one.line}: prints the {name}" for name in leaked(one.output)]
     return found
+
+
+def log_commands(output: bytes) -> list[str]:
+    """Return the lines that GitHub takes for a command, but for the annotations that patchq makes itself."""
+    lines = [line.lstrip() for line in output.decode(errors="replace").splitlines()]
+    return [line for line in lines if re.match(r"::[\w-]+.*?::|##\[", line) and not re.match(r"::(error|warning|notice) (file|title)=", line)]
 
 
 def differences(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> list[str]:

@@ -23,9 +23,12 @@ from typing import Any
 
 #: prctl: orphans of a command become children of this process, which can then see and end them.
 PR_SET_CHILD_SUBREAPER = 36
+#: prctl and capset, as <linux/prctl.h> and <linux/capability.h> have them.
+PR_CAPBSET_READ, PR_CAPBSET_DROP = 23, 24
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
 #: Seconds that a helper of a finished command, such as `git cat-file`, has to end by itself.
 GRACE = 5.0
-NOBODY = 65534
 #: Memory that no command can pass, so that a bomb takes down no machine. The judge's own limit is lower.
 ADDRESSES = 6 << 30
 
@@ -87,9 +90,7 @@ def become(order: dict[str, Any]) -> None:
     if order["remove_cwd"]:
         os.rmdir(order["cwd"])
     if order["unprivileged"] and os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        obey_permissions()
     if order["program"]:
         os.execve(order["program"][0], [*order["program"], *order["arguments"]], order["environment"])
     os.environ.clear()
@@ -102,6 +103,21 @@ def become(order: dict[str, Any]) -> None:
     from patchq.cli import main
 
     sys.exit(main())
+
+
+def obey_permissions() -> None:
+    """Give up root's right to read and write whatever the permissions of a file say, here and in children."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    keep = 0
+    for capability in range(64):
+        if capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+        elif libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1:
+            keep |= 1 << capability
+    header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
+    low, high = keep & 0xFFFFFFFF, keep >> 32
+    data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
+    assert libc.capset(header, data) == 0, os.strerror(ctypes.get_errno())
 
 
 def open_streams(order: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import harness
 from harness import Base, Case, Server, Way, World, judge
 
 #: What a bad patchq would do, in the shell's words, and what is said of it.
@@ -31,20 +32,24 @@ BAD = {
     "colours": (r"printf '\033[31m'", r"prints raw '\x1b'"),
     "turns text around": (r"printf '\342\200\256'", r"prints raw '\u202e'"),
     "prints bytes": (r"printf '\377'", "no UTF-8"),
-    "commands a log": ("echo '::add-mask::x'", "a command of a CI log"),
-    "takes memory": ("""python3 -c 'x = b"1" * (3 << 29)'""", "MiB of memory"),
-    "takes time": ("""python3 -c 'import time\nwhile time.process_time() < 10.5: pass'""", "s of processor time"),
+    "commands a log": ("echo ' ::add-mask::x'", "commands the log"),
+    "takes memory": ("""python3 -c 'x = b"1" * (1 << 28)'""", "MiB of memory"),
+    "takes time": ("""python3 -c 'import time\nwhile time.process_time() < 0.6: pass'""", "s of processor time"),
     "writes a page": ("echo '<img src=x onerror=pwned()>' >{out}/x.html", "onerror"),
     "makes a pipe": ("mkfifo {project}/x", "which is no file"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_goes_wrong_is_seen(what: str, worlds: Callable[[Base], World], server: Server) -> None:
+def test_what_goes_wrong_is_seen(
+    what: str, worlds: Callable[[Base], World], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness, "CPU_SECONDS", 0.5)
+    monkeypatch.setattr(harness, "MEMORY", 200 << 20)
     world = worlds(Base.STACK)
     command, said = BAD[what]
     world.write(world.inputs / "x.sh", command.format(**world.places, tree=world.tree))
-    case = Case(name=what, make=lambda _: None, verbs=("{inputs}/x.sh",), way=Way(process=("/bin/sh",)))
+    case = Case(name=what, make=lambda _: None, verbs=("{inputs}/x.sh",), way=Way(process=("/bin/sh",), environment={"GITHUB_ACTIONS": "true"}))
     _, wrong = judge(server, world, case)
     assert any(said in problem for problem in wrong), wrong
 
