@@ -84,7 +84,11 @@ def empty_world(server: Server, world: World, _: pytest.MonkeyPatch) -> None:
     """A project without pins, beside an upstream repository."""
     world.upstream.mkdir()
     git(world.upstream, "init", "-q", "--template=")
-    files: dict[str, bytes | None] = {"a.txt": numbered(40), "b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}
+    files: dict[str, bytes | None] = {
+        "a.txt": numbered(40),
+        "b.txt": numbered(40),
+        "pkg/mod.py": b"def f():\n    return 1\n",
+    }
     commit_files(world.upstream, files, "first")
     git(world.upstream, "tag", "v1")
     commit_files(world.upstream, {"a.txt": with_lines({5: b"theirs\n"}), "new.txt": b"new\n"}, "second")
@@ -99,7 +103,11 @@ def stack_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) -
     ok(server, world, "--project {project} pin up --url {upstream} --ref v1", "--project {project} apply")
     for name, file, line in (("first", "a.txt", 5), ("second", "a.txt", 30), ("third", "b.txt", 10)):
         edit(world.tree / file, line)
-        ok(server, world, f"--project {{project}} new up {name} -m 'Change {file} at {line}\n\nBecause.' --topic test -s")
+        ok(
+            server,
+            world,
+            f"--project {{project}} new up {name} -m 'Change {file} at {line}\n\nBecause.' --topic test -s",
+        )
     git(world.project, "init", "-q", "--template=")
     git(world.project, "add", "-A")
     git(world.project, "commit", "-q", "-m", "The stack")
@@ -119,18 +127,36 @@ def wheels_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) 
     patchq.ok("compose")
     venv.create(world.root / "env", symlinks=True)
     (site,) = (world.root / "env" / "lib").glob("python*/site-packages")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--no-index", "--target", str(site)]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-compile",
+        "--no-index",
+        "--target",
+        str(site),
+    ]
     subprocess.run([*pip, *map(str, wheels.values())], check=True, capture_output=True)
     dockerfile = (world.project / "deploy" / "Dockerfile").read_text()
     (line,) = re.findall(r"^LABEL (.*)$", dockerfile, re.MULTILINE)
     labels = {key: value.strip("'\"") for key, value in (word.split("=", 1) for word in line.split())}
     dist = world.project / "dist" / "default"
     copied = {f"usr/share/patchq/{n}": (dist / n).read_bytes() for n in ("provenance.json", "patchq.cdx.json")}
-    image = Made(patchq, [{"etc/os-release": b"x\n"}, install(list(wheels.values()), world.temporary / "site"), copied], labels)
+    image = Made(
+        patchq, [{"etc/os-release": b"x\n"}, install(list(wheels.values()), world.temporary / "site"), copied], labels
+    )
     image.saved(world.inputs / "good.tar")
     image.layout(world.inputs / "good")
     shutil.rmtree(world.temporary / "site")
-    ok(server, world, "--project {project} verify-image {inputs}/good.tar", "--project {project} verify-installed --python {root}/env/bin/python")
+    ok(
+        server,
+        world,
+        "--project {project} verify-image {inputs}/good.tar",
+        "--project {project} verify-installed --python {root}/env/bin/python",
+    )
 
 
 MAKERS = {Base.EMPTY: empty_world, Base.STACK: stack_world, Base.WHEELS: wheels_world}

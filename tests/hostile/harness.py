@@ -41,6 +41,8 @@ MEMORY = 1 << 30
 DISK = 512 << 20
 #: Programs that hostile settings name, put first in PATH. Each leaves a mark.
 TRAPS = ("trap", "ssh", "less", "more", "vi", "vim", "nano", "emacs", "gpg", "gpg2", "gh", "xdg-open", "curl", "wget")
+#: Bidirectional classes of characters that change the order of others.
+TURNS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 #: The function that a case's text would have a page call.
 SCRIPT_MARK = "pwned"
 
@@ -238,7 +240,12 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "tools"), "HOME": "/nonexistent", "LANG": "C.UTF-8"},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT / "tools"),
+                "HOME": "/nonexistent",
+                "LANG": "C.UTF-8",
+            },
         )
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -489,7 +496,11 @@ def faults(one: Ran) -> list[str]:
 def log_commands(output: bytes) -> list[str]:
     """Return the lines that GitHub takes for a command, but for the annotations that patchq makes itself."""
     lines = [line.lstrip() for line in output.decode(errors="replace").splitlines()]
-    return [line for line in lines if re.match(r"::[\w-]+.*?::|##\[", line) and not re.match(r"::(error|warning|notice) (file|title)=", line)]
+    return [
+        line
+        for line in lines
+        if re.match(r"::[\w-]+.*?::|##\[", line) and not re.match(r"::(error|warning|notice) (file|title)=", line)
+    ]
 
 
 def differences(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> list[str]:
@@ -540,7 +551,10 @@ def obeyed(page: str) -> list[str]:
                 found.append("a script of the input's")
 
     Reader(convert_charrefs=False).feed(page)
-    if raw := sorted({c for c in page if not shown(c)}):
+    # Controls are an error in HTML, and these classes turn what stands around them around.
+    if raw := sorted(
+        {c for c in page if (unicodedata.category(c) == "Cc" and not shown(c)) or unicodedata.bidirectional(c) in TURNS}
+    ):
         found.append(f"raw {', '.join(map(ascii, raw))}")
     return found
 

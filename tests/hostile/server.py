@@ -57,7 +57,7 @@ def carry_out(order: dict[str, Any]) -> dict[str, Any]:
     pid = os.fork()
     if pid == 0:
         become(order)
-    shown = open(order["shown"], "wb", buffering=0) if master >= 0 else None
+    shown: list[bytes] = []
     ended = wait_for(pid, began + order["seconds"], master, shown)
     if not ended:
         with contextlib.suppress(OSError):
@@ -68,8 +68,7 @@ def carry_out(order: dict[str, Any]) -> dict[str, Any]:
         os.close(slave)
         drain(master, shown)
         os.close(master)
-    if shown:
-        shown.close()
+        Path(order["shown"]).write_bytes(b"".join(shown))
     return {
         "code": os.waitstatus_to_exitcode(status),
         "hung": not ended,
@@ -88,7 +87,7 @@ def become(order: dict[str, Any]) -> None:
     open_streams(order)
     os.chdir(order["cwd"])
     if order["remove_cwd"]:
-        os.rmdir(order["cwd"])
+        Path(order["cwd"]).rmdir()
     if order["unprivileged"] and os.geteuid() == 0:
         obey_permissions()
     if order["program"]:
@@ -96,7 +95,7 @@ def become(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", errors="surrogateescape" if number == 0 else "strict", closefd=False)
+        os.fdopen(number, mode, encoding="utf-8", errors="surrogateescape" if number == 0 else "strict", closefd=False)
         for number, mode in enumerate("rww")
     )
     sys.argv = ["patchq", *order["arguments"]]
@@ -133,7 +132,7 @@ def open_streams(order: dict[str, Any]) -> None:
             os.set_inheritable(number, True)
 
 
-def wait_for(pid: int, until: float, master: int, shown: Any) -> bool:
+def wait_for(pid: int, until: float, master: int, shown: list[bytes]) -> bool:
     """Wait until a process ends; return False if it runs on past ``until``."""
     watched = os.pidfd_open(pid)
     try:
@@ -150,12 +149,12 @@ def wait_for(pid: int, until: float, master: int, shown: Any) -> bool:
         os.close(watched)
 
 
-def drain(master: int, shown: Any) -> None:
+def drain(master: int, shown: list[bytes]) -> None:
     """Copy what a terminal was sent."""
     os.set_blocking(master, False)
     with contextlib.suppress(BlockingIOError, OSError):
         while data := os.read(master, 1 << 16):
-            shown.write(data)
+            shown.append(data)
 
 
 def children() -> list[int]:
@@ -177,7 +176,9 @@ def leftovers(grace: float) -> list[str]:
         if time.monotonic() > until:
             for pid in children():
                 with contextlib.suppress(OSError):
-                    named.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                    named.append(
+                        Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    )
                     os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
 

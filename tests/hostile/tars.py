@@ -35,7 +35,14 @@ def tar(members: Iterable[Member], form: int = tarfile.PAX_FORMAT, **more: objec
     return out.getvalue()
 
 
-def block(name: bytes, data: bytes = b"", kind: bytes = b"0", size: bytes | None = None, link: bytes = b"", magic: bytes = b"ustar\x0000") -> bytes:
+def block(
+    name: bytes,
+    data: bytes = b"",
+    kind: bytes = b"0",
+    size: bytes | None = None,
+    link: bytes = b"",
+    magic: bytes = b"ustar\x0000",
+) -> bytes:
     """Return a member of bytes that `tarfile` would not write, with a right checksum."""
     told = b"%011o\0" % len(data) if size is None else size
     head = name.ljust(100, b"\0")[:100] + b"0000644\0" + b"0000000\0" * 2 + told.ljust(12, b"\0") + b"0" * 11 + b"\0"
@@ -48,7 +55,13 @@ def pax(**records: str | bytes) -> bytes:
     """Return the records of an extended header."""
     found = b""
     for key, value in records.items():
-        text = b" " + key.replace("__", ".").encode() + b"=" + (value if isinstance(value, bytes) else value.encode()) + b"\n"
+        text = (
+            b" "
+            + key.replace("__", ".").encode()
+            + b"="
+            + (value if isinstance(value, bytes) else value.encode())
+            + b"\n"
+        )
         size = len(text) + 1
         while len(b"%d" % size) + len(text) != size:
             size = len(b"%d" % size) + len(text)
@@ -85,7 +98,9 @@ def tricks(top: str, outside: str, mark: str) -> dict[str, Trick]:
     end = b"\0" * 1024
 
     def behind(data: bytes) -> Trick:
-        return Trick(whole=lambda archive: archive.rstrip(b"\0") + b"\0" * (-len(archive.rstrip(b"\0")) % 512) + data + end)
+        return Trick(
+            whole=lambda archive: archive.rstrip(b"\0") + b"\0" * (-len(archive.rstrip(b"\0")) % 512) + data + end
+        )
 
     def before(data: bytes) -> Trick:
         return Trick(whole=lambda archive: data + archive)

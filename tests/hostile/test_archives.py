@@ -25,7 +25,12 @@ def archive(name: str) -> Callable[[World], None]:
 
 
 CASES = [
-    Case(name=name, base=Base.EMPTY, make=archive(name), verbs=("pin p --archive ./p-1.tar.gz --ref v1", "apply", "status"))
+    Case(
+        name=name,
+        base=Base.EMPTY,
+        make=archive(name),
+        verbs=("pin p --archive ./p-1.tar.gz --ref v1", "apply", "status"),
+    )
     for name in NAMES
 ]
 

@@ -12,7 +12,7 @@ import pytest
 from harness import Case, World
 
 DRY = ("import up {inputs}/image/Dockerfile --dry-run",)
-TAKE = ("import up {inputs}/image/Dockerfile --author me --partial", "undo")
+TAKE = ("import up {inputs}/image/Dockerfile --author me --partial",)
 
 
 def dockerfile(text: str | bytes, *more: Callable[[World, Path], object]) -> Callable[[World], None]:
@@ -33,7 +33,9 @@ def dockerfile(text: str | bytes, *more: Callable[[World, Path], object]) -> Cal
 
 def run(command: str) -> Callable[[World], None]:
     """A command beside a good one, in the folder of the tree. As one word of a shell it isn't taken apart."""
-    return dockerfile(f"FROM x\nWORKDIR /src\nCOPY . /src\nRUN sed -i s/line/Line/ a.txt\nRUN sh -c {shlex.quote(command)} a.txt\n")
+    return dockerfile(
+        f"FROM x\nWORKDIR /src\nCOPY . /src\nRUN sed -i s/line/Line/ a.txt\nRUN sh -c {shlex.quote(command)} a.txt\n"
+    )
 
 
 #: What a command may try from within the sandbox; each tries to end well and to leave its mark in a.txt.
@@ -140,9 +142,12 @@ def others(world: World) -> None:
     world.write(debian / "patches" / "series", "../../../outside/secret.txt\nlink.patch\n-R\n$(x).patch\n")
     (debian / "patches" / "link.patch").symlink_to(world.secret)
     (debian / "control").symlink_to(world.secret)
-    recipe = f'SRC_URI = "file://../../outside/secret.txt file://{world.secret} http://127.0.0.1:9/x.patch;patch=1"\nrequire ../outside/secret.txt\ninclude {world.secret}\nA := "${{@open(\'{world.marks}/x\', \'w\')}}"\ndo_patch() {{\n  {world.trap}\n}}\n'
+    recipe = f"SRC_URI = \"file://../../outside/secret.txt file://{world.secret} http://127.0.0.1:9/x.patch;patch=1\"\nrequire ../outside/secret.txt\ninclude {world.secret}\nA := \"${{@open('{world.marks}/x', 'w')}}\"\ndo_patch() {{\n  {world.trap}\n}}\n"
     world.write(world.inputs / "x.bb", recipe)
-    world.write(world.inputs / "monkey.py", f"import pkg.mod as m\n{world.mark_code('monkey')}m.f = __import__('os').system('{world.trap}')\n")
+    world.write(
+        world.inputs / "monkey.py",
+        f"import pkg.mod as m\n{world.mark_code('monkey')}m.f = __import__('os').system('{world.trap}')\n",
+    )
     script = f"#!/bin/sh\n. {world.secret}\nsource {world.secret}\ncp {world.secret} a.txt\npatch -p1 < {world.secret}\ngit apply {world.secret}\n{world.trap}\nsed -i 's/line/Line/w {world.outside}/evil' a.txt\nsed -i '1e {world.trap}' a.txt\nsed -i 'r {world.secret}' a.txt\n"
     world.write(world.inputs / "x.sh", script, 0o755)
 
@@ -153,7 +158,7 @@ def link(world: World, path: Path) -> None:
 
 CASES = [
     *(Case(name=f"runs: {name}", make=run(command), verbs=TAKE) for name, command in ESCAPES.items()),
-    *(Case(name=name, make=dockerfile(text, *more), verbs=DRY if len(text) > 50_000 else (*DRY, *TAKE)) for name, (text, more) in TEXTS.items()),
+    *(Case(name=name, make=dockerfile(text, *more), verbs=DRY if len(text) > 50_000 else TAKE) for name, (text, more) in TEXTS.items()),
     *(Case(name=f"other: {name}", make=others, verbs=verbs) for name, verbs in OTHERS.items()),
     Case(name="the Dockerfile is a pipe", make=instead(lambda _, path: os.mkfifo(path)), verbs=DRY),
     Case(name="the Dockerfile is a device", make=instead(lambda _, path: path.symlink_to("/dev/zero")), verbs=DRY),

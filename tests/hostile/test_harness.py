@@ -49,7 +49,12 @@ def test_what_goes_wrong_is_seen(
     world = worlds(Base.STACK)
     command, said = BAD[what]
     world.write(world.inputs / "x.sh", command.format(**world.places, tree=world.tree))
-    case = Case(name=what, make=lambda _: None, verbs=("{inputs}/x.sh",), way=Way(process=("/bin/sh",), environment={"GITHUB_ACTIONS": "true"}))
+    case = Case(
+        name=what,
+        make=lambda _: None,
+        verbs=("{inputs}/x.sh",),
+        way=Way(process=("/bin/sh",), environment={"GITHUB_ACTIONS": "true"}),
+    )
     _, wrong = judge(server, world, case)
     assert any(said in problem for problem in wrong), wrong
 

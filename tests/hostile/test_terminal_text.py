@@ -38,7 +38,17 @@ def in_patch(field: str) -> Callable[[World, str], None]:
         elif field == "status":
             data = data.replace(b"Pending", b"Submitted [" + one_line + b"]")
         elif field == "other":
-            data = data.replace(b"Topic: test", b"Topic: test\nProof: " + one_line + b"\nRequires: " + one_line + b"\nNeeds: " + one_line + b"\nCVE: " + one_line)
+            data = data.replace(
+                b"Topic: test",
+                b"Topic: test\nProof: "
+                + one_line
+                + b"\nRequires: "
+                + one_line
+                + b"\nNeeds: "
+                + one_line
+                + b"\nCVE: "
+                + one_line,
+            )
         elif field == "lines":
             data = mail(change(hunk=b"@@ -1 +1 @@ %s\n-line 1\n+%s\n" % (one_line, one_line)))
         else:
@@ -53,21 +63,40 @@ def in_ledger(world: World, text: str) -> None:
             "grade": text, "evidence": text, "broke": text, "how": text, "proof": text, "tool": text, "time": text}  # fmt: skip
     other = {**line, "patch": "first", "from_ref": "v1", "onto": "v2", "grade": "", "time": "2026-01-02T03:04:05Z"}
     broken = {**line, "outcome": text}
-    world.write(world.project / "patches" / "up" / "ledger.jsonl", "".join(json.dumps(one) + "\n" for one in (line, other, broken)))
+    world.write(
+        world.project / "patches" / "up" / "ledger.jsonl",
+        "".join(json.dumps(one) + "\n" for one in (line, other, broken)),
+    )
 
 
 def in_results(world: World, text: str) -> None:
     cell = {"proof": text, "variant": "with", "state": "failed", "tests": [{"test": text, "outcome": "failed", "said": text}], "said": text, "seconds": 1.0,
             "machine": text, "trees": {text: text}, "left_out": [text], "cached": False}  # fmt: skip
-    proof = {"patch": "up/first", "ref": "v1", "files": [text], "needs": [text], "on": text, "state": "failed", "said": text, "command": text, "cells": [cell]}
-    world.write(world.private / "results" / "last.json", json.dumps({"version": 1, "schema": "patchq/test/1", "ok": False, "counts": {text: 1}, "proofs": [proof]}))
+    proof = {
+        "patch": "up/first",
+        "ref": "v1",
+        "files": [text],
+        "needs": [text],
+        "on": text,
+        "state": "failed",
+        "said": text,
+        "command": text,
+        "cells": [cell],
+    }
+    world.write(
+        world.private / "results" / "last.json",
+        json.dumps({"version": 1, "schema": "patchq/test/1", "ok": False, "counts": {text: 1}, "proofs": [proof]}),
+    )
 
 
 def in_measurements(world: World, text: str) -> None:
     line = {"v": 1, "machine": text, "engine": text, "model": text, "test": text, "depth": 0, "value": 1.0, "spread": 0.0, "samples": 1, "config": {text: text}, "file": text,
             "sha256": "0" * 64, "place": text, "time": text, "stack_id": text, "patches": [text], "reported": text}  # fmt: skip
     world.write(world.project / "measurements" / "ledger.jsonl", json.dumps(line) + "\n")
-    world.write(world.project / "measurements" / "targets.toml", f"[[target]]\nmachine = {toml(text)}\ntest = {toml(text)}\nvalue = 1\nwhy = {toml(text)}\n")
+    world.write(
+        world.project / "measurements" / "targets.toml",
+        f"[[target]]\nmachine = {toml(text)}\ntest = {toml(text)}\nvalue = 1\nwhy = {toml(text)}\n",
+    )
 
 
 def in_upstream(world: World, text: str) -> None:
@@ -81,7 +110,9 @@ def in_upstream(world: World, text: str) -> None:
 
 
 def in_lock(world: World, text: str) -> None:
-    world.append(f'\n[mismatches.default]\nx = {toml(text)}\n[environments.default]\nimage = {toml(text)}\nserve = [{toml(text)}]\nenv = {{ A = {toml(text)} }}\n[upstreams.up.check]\nwarn = ["proof"]\nreason = {toml(text)}\n')
+    world.append(
+        f'\n[mismatches.default]\nx = {toml(text)}\n[environments.default]\nimage = {toml(text)}\nserve = [{toml(text)}]\nenv = {{ A = {toml(text)} }}\n[upstreams.up.check]\nwarn = ["proof"]\nreason = {toml(text)}\n'
+    )
 
 
 def in_files(world: World, text: str) -> None:
@@ -93,8 +124,14 @@ def in_files(world: World, text: str) -> None:
 
 def in_import(world: World, text: str) -> None:
     name = "".join(c for c in text if c not in "/\0")[:100]
-    world.write(world.inputs / "odd" / f"{name}.patch", mail(change(hunk=b"@@ -1 +1 @@\n-" + text.encode().replace(b"\n", b" ") + b"\n+x\n")))
-    world.write(world.inputs / "Dockerfile", f"FROM x\nWORKDIR /src\nCOPY . /src\nRUN echo '{text}' >&2; sed -i 's/nothing/x/' a.txt\nRUN cat '{name}' a.txt\n")
+    world.write(
+        world.inputs / "odd" / f"{name}.patch",
+        mail(change(hunk=b"@@ -1 +1 @@\n-" + text.encode().replace(b"\n", b" ") + b"\n+x\n")),
+    )
+    world.write(
+        world.inputs / "Dockerfile",
+        f"FROM x\nWORKDIR /src\nCOPY . /src\nRUN echo '{text}' >&2; sed -i 's/nothing/x/' a.txt\nRUN cat '{name}' a.txt\n",
+    )
 
 
 def in_state(world: World, text: str) -> None:
@@ -103,20 +140,44 @@ def in_state(world: World, text: str) -> None:
 
 
 def in_journal(world: World, text: str) -> None:
-    record = {"version": 1, "verb": text, "summary": text, "time": text, "files": {text: [None, text]}, "refs": [], "trees": [], "undoes": text}
+    record = {
+        "version": 1,
+        "verb": text,
+        "summary": text,
+        "time": text,
+        "files": {text: [None, text]},
+        "refs": [],
+        "trees": [],
+        "undoes": text,
+    }
     world.write(world.private / "journal" / "pending.json", json.dumps(record))
 
 
 PAGES = ("report --html {out}/r.html", "report --markdown {out}/r.md", "report --json")
 PATCH = ("list", "show evil --diff", "check --text", "deps --dot", "list --json")
 PLACES: dict[str, tuple[Callable[[World, str], None], tuple[str, ...]]] = {
-    "subject": (in_patch("subject"), (*PATCH, "apply", *PAGES)), "author": (in_patch("author"), (*PATCH[:3], "apply", PAGES[0])), "address": (in_patch("address"), PATCH[:3]), "body": (in_patch("body"), (*PATCH[:3], "apply", PAGES[0])), "topic": (in_patch("topic"), (*PATCH[:3], PAGES[0])),
-    "status": (in_patch("status"), (*PATCH[:3], PAGES[0])), "other trailers": (in_patch("other"), (*PATCH[:3], PAGES[0])), "lines": (in_patch("lines"), ("show evil --diff", "apply", "diff HEAD")), "ledger": (in_ledger, ("ledger", "ledger --cost", "ledger --json", PAGES[0])),
+    "subject": (in_patch("subject"), (*PATCH, "apply", *PAGES)), "author": (in_patch("author"), (*PATCH[:3], "apply")), "address": (in_patch("address"), PATCH[:3]), "body": (in_patch("body"), PATCH[:3]), "topic": (in_patch("topic"), PATCH[:3]),
+    "status": (in_patch("status"), PATCH[:3]), "other trailers": (in_patch("other"), PATCH[:3]), "lines": (in_patch("lines"), ("show evil --diff", "apply", "diff HEAD")), "ledger": (in_ledger, ("ledger", "ledger --cost", "ledger --json", PAGES[0])),
     "results": (in_results, ("report --junit {out}/r.xml --sarif {out}/r.sarif", *PAGES)), "measurements": (in_measurements, ("bench show", PAGES[0])), "upstream": (in_upstream, ("fetch --history", "forecast up --onto v3 --blame --why --annotate", "rebase up --onto v3", "conflict up", "rebase --abort")),
     "lock": (in_lock, ("check --text", "compose", "status")), "files": (in_files, ("status", "list", "check --text", "new up evil -m x")), "imports": (in_import, ("import up {inputs}/odd --dry-run", "import up {inputs}/Dockerfile --dry-run")), "state": (in_state, ("status", "apply")), "journal": (in_journal, ("status", "apply", "undo --pending")),
 }  # fmt: skip
 #: What somebody types, or has in a variable.
-ARGUMENTS = ("show '{}'", "apply --to '{}'", "--project '{}' status", "list --topic '{}'", "diff '{}'", "fetch '{}'", "pin '{}' --ref x --url x", "forecast up --onto '{}'", "bundle '{}/x'", "'{}'", "status '--{}'")
+ARGUMENTS = (
+    "show '{}'",
+    "apply --to '{}'",
+    "--project '{}' status",
+    "list --topic '{}'",
+    "diff '{}'",
+    "fetch '{}'",
+    "pin '{}' --ref x --url x",
+    "forecast up --onto '{}'",
+    "bundle '{}/x'",
+    "'{}'",
+    "status '--{}'",
+)
+#: What is tried in each place; all of it where a page is written, too.
+PLAIN = ("escapes", "overwrites", "turned", "log")
+PAGED = ("subject", "ledger", "results")
 LOG = Way(environment={"GITHUB_ACTIONS": "true"})
 
 
@@ -128,8 +189,8 @@ def typed(text: str) -> tuple[str, ...]:
 
 CASES = [
     *(Case(name=f"{name} in {place}", make=lambda world, make=make, text=text: make(world, text), verbs=verbs, way=LOG)
-      for place, (make, verbs) in PLACES.items() for name, text in TEXTS.items()),
-    *(Case(name=f"{name} in arguments", make=lambda _: None, verbs=typed(text), way=LOG) for name, text in TEXTS.items()),
+      for place, (make, verbs) in PLACES.items() for name, text in TEXTS.items() if name in PLAIN or place in PAGED),
+    *(Case(name=f"{name} in arguments", make=lambda _: None, verbs=typed(text)) for name, text in TEXTS.items()),
     *(Case(name=f"{name} in {place} on a terminal", make=lambda world, make=PLACES[place][0], text=TEXTS[name]: make(world, text),
            verbs=PLACES[place][1], way=Way(terminal=True))
       for place in ("subject", "upstream", "files", "imports") for name in ("escapes", "clipboard", "overwrites", "turned")),
@@ -142,4 +203,4 @@ def test_text(case: Case, judged: Callable[[Case], None]) -> None:
 
 
 def test_the_family_is_whole() -> None:
-    assert len({case.name for case in CASES}) == len(CASES) >= 220
+    assert len({case.name for case in CASES}) == len(CASES) >= 110

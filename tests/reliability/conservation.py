@@ -31,8 +31,14 @@ import pytest  # noqa: E402
 from click.testing import Result  # noqa: E402
 
 import conserving_builds  # noqa: E402
-from kit import seal  # noqa: E402
-from kit import Patchq, commit_files, git, new_project, release  # noqa: E402
+from kit import (  # noqa: E402
+    Patchq,
+    commit_files,
+    git,
+    new_project,
+    release,
+    seal,
+)
 from pieces import (  # noqa: E402
     TRACKED,
     UNTRACKED,

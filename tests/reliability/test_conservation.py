@@ -13,9 +13,8 @@ import pytest
 
 import conservation
 import memory
-from kit import seal
 from extent import LONG, record
-from kit import git
+from kit import git, seal
 from patchq.adopt import adopt, gather
 from patchq.build import wheel
 from patchq.carry import rebase, stops
