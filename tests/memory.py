@@ -23,7 +23,10 @@ _VARIABLE = "PATCHQ_TESTS_IN_MEMORY"
 _FAILED = pytest.StashKey[bool]()
 #: What is tested there: a folder, or a file. Most tests of whole upstreams are not:
 #: their trees and wheels have gigabytes.
-SMALL = ("scenarios", "git", "reliability", "verifying", "test_template.py", "test_real_debian.py", "test_real_pr.py")
+SMALL = (
+    "scenarios", "git", "hostile", "reliability", "verifying", "test_template.py", "test_real_debian.py",
+    "test_real_pr.py",
+)  # fmt: skip
 
 
 def choose(config: pytest.Config) -> None:

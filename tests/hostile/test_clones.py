@@ -134,7 +134,7 @@ FILES = {
     "{project}/patches/up/rr-cache/0123456789012345678901234567890123456789/preimage": (
         "rebase up --onto v2", "conflict up", "rebase --abort", "bundle {out}/b",
     ),
-    "{project}/kernels/up.toml": ("doctor", "build up --kernels sm_121f --offline", "bundle {out}/b"),
+    "{project}/kernels/up.toml": ("build up --kernels sm_121f --offline", "bundle {out}/b"),
     "{project}/measurements/ledger.jsonl": ("bench show", "report --html {out}/r.html", "bundle {out}/b"),
     "{project}/measurements/targets.toml": ("bench show", "report --html {out}/r.html"),
     "{project}/tests/stacks/test_first.py": ("reword first --trailer 'Proof: tests/stacks/test_first.py'", "bundle {out}/b", "check --text"),
@@ -163,7 +163,7 @@ FOLDERS = {
     "{stack}": ("status", "apply", "drop third"),
     "{project}/patches/up/v2": ("rebase up --onto v2", "rebase up --skip"),
     "{project}/patches/up/rr-cache": ("rebase up --onto v2", "bundle {out}/b"),
-    "{project}/kernels": ("bundle {out}/b", "doctor"),
+    "{project}/kernels": ("bundle {out}/b",),
     "{project}/measurements": ("bench show", "bundle {out}/b"),
     "{project}/tests": ("reword first --trailer 'Proof: tests/stacks/test_x.py'", "bundle {out}/b"),
     "{project}/tests/stacks": ("bundle {out}/b", "check --text"),
@@ -405,7 +405,7 @@ CASES = [
     Case(name="names by case alone", make=case_twins, verbs=(*LOOK, "apply", "bundle {out}/b")),
     Case(name="names by accents alone", make=accent_twins, verbs=(*LOOK, "apply")),
     Case(name="deep folders", make=deep_folder, verbs=("status", "bundle {out}/b", "check --text")),
-    Case(name="modules beside", make=python_beside, verbs=(*LOOK, *WORK, *HAND_ON, "doctor")),
+    Case(name="modules beside", make=python_beside, verbs=(*LOOK, *WORK, *HAND_ON)),
     Case(name="programs beside", make=programs_beside, verbs=(*LOOK, *WORK, *HAND_ON)),
 ]  # fmt: skip
 

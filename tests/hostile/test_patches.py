@@ -162,7 +162,7 @@ CASES = [
     *(Case(name=f"mail: {name}", make=stacked(data), verbs=verbs(data)) for name, data in MAILS.items()),
     *(Case(name=f"adopted mail: {name}", make=imported(data), verbs=IMPORTED[1:]) for name, data in [*MAILS.items()][::3] if len(data) < 10_000),
     *(Case(name=f"handed on: {name}", make=stacked(MAILS[name]), verbs=HANDED_ON) for name in (
-        "subject of HTML", "subject of an annotation", "status of an address", "status of HTML", "topic of HTML", "body of markdown", "proof outside", "trailers of escapes",
+        "subject of HTML", "status of an address", "status of HTML", "topic of HTML", "body of markdown", "trailers of escapes",
     )),
     *(Case(name=f"series: {name}", make=series(lines), verbs=("status", "list", "apply", "drop third")) for name, lines in SERIES.items()),
 ]  # fmt: skip
