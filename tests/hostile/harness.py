@@ -35,7 +35,7 @@ EXPLAINED = frozenset({0, 1, 2, 3, 5, 6})
 #: Seconds of processor time that one command may take, with all that it starts.
 CPU_SECONDS = 10.0
 #: Seconds after which a command hangs. Far above CPU_SECONDS: a busy machine is no fault of a command.
-HANG_SECONDS = 25.0
+HANG_SECONDS = 60.0
 #: Memory that one process may take, and disk that a case may leave.
 MEMORY = 1 << 30
 DISK = 512 << 20
