@@ -33,9 +33,7 @@ def dockerfile(text: str | bytes, *more: Callable[[World, Path], object]) -> Cal
 
 def run(command: str) -> Callable[[World], None]:
     """A command in the folder of the tree. As one word of a shell it isn't taken apart."""
-    return dockerfile(
-        f"FROM x\nWORKDIR /src\nCOPY . /src\nRUN sh -c {shlex.quote(command)} a.txt\n"
-    )
+    return dockerfile(f"FROM x\nWORKDIR /src\nCOPY . /src\nRUN sh -c {shlex.quote(command)} a.txt\n")
 
 
 #: What a command may try from within the sandbox; each tries to end well and to leave its mark in a.txt.
