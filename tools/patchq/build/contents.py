@@ -6,8 +6,6 @@ they believe. One that says two things, or that names what no installer should w
 
 from __future__ import annotations
 
-import binascii
-import csv
 import hashlib
 import io
 import os
@@ -16,7 +14,6 @@ import stat
 import struct
 import zipfile
 import zlib
-from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +23,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from patchq.errors import BuildError
+from patchq.formats.distinfo import HASHES, read_record
 from patchq.names import show_path
 
 LOCAL = struct.Struct("<4s5H3I2H")
@@ -33,7 +31,6 @@ LOCAL = struct.Struct("<4s5H3I2H")
 MAX_READ, MAX_TOTAL, MAX_MEMBERS = 256 << 20, 64 << 30, 500_000
 #: Deflate can't do better than 1,032 to 1.
 _RATIO = 1032
-_HASHES = {"sha256": 32, "sha384": 48, "sha512": 64}
 #: What RECORD can't list with its hash.
 _UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
@@ -330,29 +327,24 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
 
 def _record(path: Path, text: str, dist_info: str, items: Mapping[str, zipfile.ZipInfo]) -> dict[str, tuple[str, str]]:
     """RECORD's rows; they name each member once, with its size and a hash, and nothing else."""
-    where = f"{dist_info}/RECORD"
     found: dict[str, tuple[str, str]] = {}
     unlisted = {f"{dist_info}/{name}" for name in _UNLISTED}
     try:
-        for row in csv.reader(io.StringIO(text, newline="")):
-            if not row:
+        for row in read_record(text):
+            if row.path in found:
+                _refuse(path, row.path, "is in RECORD twice")
+            if row.path not in items:
+                _refuse(path, row.path, "is in RECORD and not in the wheel")
+            if row.path in unlisted:
+                found[row.path] = "", ""
                 continue
-            name, digest, size = row
-            kind, _, coded = digest.partition("=")
-            if name in found:
-                _refuse(path, name, "is in RECORD twice")
-            if name not in items:
-                _refuse(path, name, "is in RECORD and not in the wheel")
-            found[name] = kind, urlsafe_b64decode(coded.encode("ascii") + b"=" * (-len(coded) % 4)).hex()
-            if name in unlisted:
-                found[name] = "", ""
-                continue
-            if kind not in _HASHES or len(found[name][1]) != 2 * _HASHES[kind]:
-                _refuse(path, name, "has no SHA-2 in RECORD")
-            if size and int(size) != items[name].file_size:
-                _refuse(path, name, "has another size in RECORD than in the wheel")
-    except (ValueError, csv.Error, binascii.Error) as error:
-        _refuse(path, where, f"is damaged: {error}")
+            if row.kind not in HASHES or len(row.digest) != 2 * HASHES[row.kind]:
+                _refuse(path, row.path, "has no SHA-2 in RECORD")
+            if 0 <= row.size != items[row.path].file_size:
+                _refuse(path, row.path, "has another size in RECORD than in the wheel")
+            found[row.path] = row.kind, row.digest
+    except ValueError as error:
+        _refuse(path, f"{dist_info}/RECORD", f"is damaged: {error}")
     for name, item in items.items():
         if name not in found and name not in unlisted and not item.is_dir():
             _refuse(path, name, "is not in RECORD")

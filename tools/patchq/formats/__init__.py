@@ -4,6 +4,7 @@ __all__ = [
     "checkrules",
     "diff",
     "diffheader",
+    "distinfo",
     "header",
     "jsonlines",
     "ledger",
@@ -19,4 +20,5 @@ __all__ = [
     "signing",
     "toml",
     "treepath",
+    "verification",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
-from patchq.formats import mergers, signing, toml
+from patchq.formats import mergers, signing, toml, verification
 from patchq.formats.checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref, find_twins
@@ -131,6 +131,7 @@ class Lock:
     :ivar mergers: programs by name, for ``resolve --merger``.
     :ivar patchq: the version that the project is made with; empty for any.
     :ivar signing: by whom attestations are to be signed; None if they needn't be.
+    :ivar verify: what ``verify-installed`` and ``verify-image`` take though they don't know it.
     """
 
     default_set: str
@@ -141,6 +142,7 @@ class Lock:
     mismatches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     patchq: str = ""
     signing: signing.Signing | None = None
+    verify: verification.Verification = field(default_factory=verification.Verification)
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """The pins of a set, parents before what is nested in them.
@@ -204,7 +206,8 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     }
     made_with = reader.text(raw, "patchq", "patchq")
     who = signing.read(raw, where)
-    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches, made_with, who)
+    rules = verification.read(raw, where)
+    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches, made_with, who, rules)
 
 
 class _Reader:

@@ -1,0 +1,42 @@
+"""The ``verify`` table of a lock: what ``verify-installed`` and ``verify-image`` take though they don't know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from patchq.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a project's environments may hold.
+
+    :ivar allow: names of start-up files, modules, distributions with plugins, variables and libraries.
+    :ivar groups: groups of entry points that the packages load, besides those that their sources name.
+    """
+
+    allow: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+def read(raw: Mapping[str, Any], where: str) -> Verification:
+    """Return the table of a lock's data; an empty one if it has none.
+
+    :raises FormatError: for other keys, or values that aren't lists of names.
+    """
+    table = raw.get("verify", {})
+    lists = list(table.values()) if isinstance(table, dict) else [None]
+    names = [name for value in lists if isinstance(value, list) for name in value]
+    known = isinstance(table, dict) and set(table) <= {"allow", "plugin-groups"}
+    if not known or not all(isinstance(v, list) for v in lists) or not all(_is_name(name) for name in names):
+        raise FormatError(
+            f"{where}: verify: is not lists of names, allow and plugin-groups",
+            hint='[verify] allow = ["hook.pth", "my-plugin"]',
+        )
+    return Verification(allow=tuple(table.get("allow", ())), groups=tuple(table.get("plugin-groups", ())))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and value.isprintable() and "/" not in value
