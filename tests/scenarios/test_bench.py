@@ -11,6 +11,7 @@ import pytest
 
 from kit import Patchq
 from patchq.environment import verify
+from patchq.environment.differences import Code, Difference, Level
 
 TABLE = (
     "| engine | model | config | test | t/s |\n|---|---|---|---|---|\n| vLLM | gpt-oss | all | tg32 | 48.6 ± 0.2 |\n"
@@ -27,12 +28,16 @@ def table(tmp_path: Path) -> Path:
 def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> None:
     """What a look at the environment finds; the look itself is tested with real wheels elsewhere."""
     monkeypatch.setattr(
-        "patchq.report.bench.verify", lambda python, wanted, expected: verify.Verdict(python, packages, ())
+        "patchq.report.bench.verify", lambda python, wanted, expected: verify.Verdict(python=python, packages=packages)
     )
 
 
-def package(state: str = "patched", *problems: str, patches: tuple[str, ...] = ("up/first",)) -> verify.Package:
-    return verify.Package("up", state, "1+patchq.aaaaaaaa", "/env/up", "a" * 40, patches, problems)
+def package(state: str = "patched", *problems: Code, patches: tuple[str, ...] = ("up/first",)) -> verify.Package:
+    found = tuple(Difference(code, Level.PROBLEM) for code in problems)
+    return verify.Package(
+        distribution="up", state=state, version="1+patchq.aaaaaaaa", origin="/env/up", stack_id="a" * 40,
+        patches=patches, differences=found,
+    )  # fmt: skip
 
 
 def test_reported_figures_are_told_as_that_and_keep_their_file(empty: Patchq, table: Path) -> None:
@@ -55,8 +60,8 @@ def test_a_measurement_of_another_build_is_refused(empty: Patchq, table: Path, m
     assert "--reported WHO" in empty.fails(1, *args)
     environment(monkeypatch)
     assert "has no patched package" in empty.fails(1, *args, "--python", "python")
-    environment(monkeypatch, package("upstream", "imports come from elsewhere"))
-    assert "imports come from elsewhere" in empty.fails(1, *args, "--python", "python")
+    environment(monkeypatch, package("upstream", Code.NOT_PATCHED))
+    assert "the patched build: not-patched" in empty.fails(1, *args, "--python", "python")
     assert not (empty.root / "measurements").exists()
     environment(monkeypatch, package())
     told = empty.ok(*args, "--python", "python")

@@ -29,6 +29,8 @@ version = "1.0"
 dependencies = [%s]
 [tool.setuptools]
 packages = ["%s"]
+[project.scripts]
+%s = "%s:answer"
 """
 
 
@@ -38,7 +40,7 @@ def make_upstream(folder: Path, name: str, dependencies: bytes = b"") -> Path:
     commit_files(
         folder,
         {
-            "pyproject.toml": SETUP % (name.encode(), dependencies, name.encode()),
+            "pyproject.toml": SETUP % (name.encode(), dependencies, name.encode(), name.encode(), name.encode()),
             f"{name}/__init__.py": b"from ._version import __version__\n\ndef answer():\n    return 41\n",
             f"{name}/_version.py": b'__version__ = version = "1.0"\n',
             f"{name}/other.py": b"x = 1\n",

@@ -24,10 +24,11 @@ import pytest
 from click.testing import CliRunner
 
 from kit import ROOT, Patchq
+from patchq.build.wheel import record_line
 from patchq.cli import cli
-from patchq.environment.differences import SENTENCES
-from patchq.environment.startup import judge_startup
+from patchq.cli.differences import SENTENCES
 from test_build import built, make_pair
+from test_image import NAMESPACE
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +58,15 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Patchq, Path]:
             [*install, "--no-deps", "--no-index", *map(str, wheels.values())], check=True, capture_output=True
         )
     return patchq, venv
+
+
+def setuptools_template() -> str:
+    """What setuptools writes for an editable install that a path can't express; its mapping left open."""
+    from setuptools.command.editable_wheel import _finder_template
+
+    return str(_finder_template("__editable__.tool-1.finder", {"{mapping}": ""}, {})).replace(
+        "{'{mapping}': ''}", "{mapping}"
+    )
 
 
 class Environment:
@@ -102,17 +112,21 @@ class Environment:
         found: dict[str, Any] = next(p for p in told["packages"] if p["origin"].endswith("/lib") or p["origin"] == "")
         return found
 
-    def record(self, *names: str) -> None:
+    def record(self, *names: str, info: Path | None = None) -> None:
         """Forge RECORD, so that it has these files as they are now."""
-        path = self.info / "RECORD"
+        path = (info or self.info) / "RECORD"
         rows = [row for row in csv.reader(io.StringIO(path.read_text())) if row[0] not in names]
-        for name in names:
-            data = (self.site / name).read_bytes()
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.append([name, f"sha256={digest}", str(len(data))])
+        rows += [list(record_line(name, (self.site / name).read_bytes())) for name in names]
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows(rows)
         path.write_text(out.getvalue())
+
+    def move_scripts(self, old: Path) -> None:
+        """Have the copy's scripts start the copy's Python, as if it had been installed here."""
+        for name in ("lib", "app"):
+            script = self.venv / "bin" / name
+            script.write_bytes(script.read_bytes().replace(bytes(old), bytes(self.venv)))
+            self.record(os.path.relpath(script, self.site), info=next(self.site.glob(f"{name}-1.0+patchq.*.dist-info")))
 
     def manifest(self, change: Callable[[dict[str, Any]], None]) -> None:
         path = self.site / "lib" / "_patchq.json"
@@ -137,7 +151,9 @@ def env(template: tuple[Patchq, Path], tmp_path: Path) -> Environment:
     patchq, venv = template
     copy = tmp_path / "venv"
     shutil.copytree(venv, copy, symlinks=True)
-    return Environment(patchq, copy, tmp_path)
+    environment = Environment(patchq, copy, tmp_path)
+    environment.move_scripts(venv)
+    return environment
 
 
 def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:
@@ -209,7 +225,7 @@ def test_an_added_file(env: Environment, name: str) -> None:
 
 
 def test_an_added_file_of_the_metadata(env: Environment) -> None:
-    (env.info / "entry_points.txt").write_text("[vllm.general_plugins]\nx = evil:run\n")
+    (env.info / "more.txt").write_text("x\n")
     assert env.codes(project=False) == {"added"}
 
 
@@ -568,11 +584,7 @@ def test_a_pth_file_of_a_distribution(env: Environment) -> None:
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: hook\nVersion: 1\n")
     digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
     (other / "RECORD").write_text(f"{name},sha256={digest},{len(body)}\nhook-1.dist-info/RECORD,,\n")
-    told = env.look()
-    assert told["ok"]
-    assert any(d["code"] == "startup-code" and "of hook 1" in d["said"] for d in told["differences"])
-    (env.site / name).write_bytes(body + b"import sys\n")
-    assert env.codes() == {"startup-code"}
+    assert env.codes() == {"startup-code"}, "a row of some RECORD says nothing about what it does"
 
 
 @pytest.mark.parametrize("name", ["sitecustomize", "usercustomize"])
@@ -582,18 +594,201 @@ def test_customising_modules(env: Environment, name: str) -> None:
     assert env.codes() - before == {"startup-code"}
 
 
-def test_site_packages_below_the_standard_library_is_not_part_of_it() -> None:
-    """As pyenv and python.org lay it out; Debian's own sitecustomize lies in the library itself."""
-    entry = {
-        "path": "/p/lib/python3/site-packages/x.pth",
-        "kind": "code",
-        "said": "import x",
-        "owner": "",
-        "intact": False,
-    }
-    customize = {**entry, "path": "/p/lib/python3/sitecustomize.py", "kind": "module"}
-    found = judge_startup({"stdlib": "/p/lib/python3", "startup": [entry, customize]}, [])
-    assert [d.level for d in found] == ["problem", "note"]
+def dist_info(env: Environment, name: str, **files: bytes) -> Path:
+    """A made-up distribution whose RECORD has these files of site-packages as they are."""
+    folder = env.site / f"{name}-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    rows = [",".join(map(str, record_line(file, data))) for file, data in files.items()]
+    (folder / "RECORD").write_text("\n".join([*rows, f"{name}-1.dist-info/RECORD,,", ""]))
+    for file, data in files.items():
+        (env.site / file).parent.mkdir(exist_ok=True, parents=True)
+        (env.site / file).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"#\rimport evil\n", b"#\x0cimport evil\n", b"#\x0bimport evil\n", b"\xef\xbb\xbfimport evil\n",
+        "#\x85import evil\n".encode(), b"import\tevil", b"\n" * 9 + b"import evil",
+        b"import evil\n" + b"#" * (2 << 20), b"import _virtualenv; import evil\n",
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_a_line_that_some_python_runs(env: Environment, body: bytes) -> None:
+    (env.site / "evil.py").write_bytes(b"")
+    (env.site / "x.pth").write_bytes(body)
+    assert env.codes() == {"startup-code"}
+    (env.site / "x.pth").rename(env.site / ".x.pth")
+    assert env.codes() == {"startup-code"}, "Python before 3.13 reads it"
+
+
+def test_no_line_of_a_pth_file_with_white_space_in_front_is_code(env: Environment) -> None:
+    (env.site / "x.pth").write_bytes(b"  import evil\n# import evil\n\nimportant\n")
+    assert env.look()["ok"]
+
+
+def test_the_module_that_a_known_line_imports_is_judged(env: Environment) -> None:
+    line = b"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, 'local') == 'local'; "
+    line += b"enabled and __import__('_distutils_hack').add_shim(); \n"
+    import _distutils_hack
+
+    good = Path(_distutils_hack.__file__).read_bytes()
+    hack = "_distutils_hack/__init__.py"
+    dist_info(env, "setuptools", **{hack: good, "distutils-precedence.pth": line})
+    assert env.look()["ok"]
+    (env.site / hack).write_bytes(good + b"import evil\n")
+    assert env.codes() == {"startup-code"}
+    (env.site / hack).write_bytes(good)
+    (env.site / hack).with_name("__init__.abi3.so").write_bytes(b"")
+    assert env.codes() == {"startup-code"}, "it comes before the source"
+    (env.site / hack).with_name("__init__.abi3.so").unlink()
+    shutil.rmtree(env.site / "setuptools-1.dist-info")
+    dist_info(env, "evil", **{hack: good + b"def add_shim(): evil\n"})
+    assert env.codes() == {"startup-code"}, "recorded, but by another distribution"
+
+
+def test_an_editable_finder_of_another_package(env: Environment) -> None:
+    template = EDITABLE.replace("{mapping}", "{'tool': '/src/tool'}")
+    (env.site / "__editable__.tool-1.pth").write_text(
+        "import __editable___tool_1_finder; __editable___tool_1_finder.install()"
+    )
+    finder = env.site / "__editable___tool_1_finder.py"
+    finder.write_text(template)
+    assert env.look()["ok"], env.look()
+    finder.write_text(EDITABLE.replace("{mapping}", "{'lib': '/src/lib'}"))
+    assert env.codes() == {"shadowed"}
+    for evil in (template + "import evil\n", template.replace("{'tool': '/src/tool'}", "__import__('evil')")):
+        finder.write_text(evil)
+        assert "startup-code" in env.codes()
+
+
+def test_a_namespace_line(env: Environment) -> None:
+    line = NAMESPACE.decode()
+    (env.site / "google-nspkg.pth").write_text(line)
+    assert env.look()["ok"]
+    (env.site / "google-nspkg.pth").write_text(line.replace("'google'", "'lib'"))
+    assert env.codes() >= {"shadowed"}
+    (env.site / "google-nspkg.pth").write_text(line.strip() + ";import evil\n")
+    assert env.codes() == {"startup-code"}
+
+
+@pytest.mark.parametrize("form", ["{}/__init__.py", "{}.pyc", "{}.so", "{}.abi3.so", "{}/__init__.pyc"])
+@pytest.mark.parametrize("name", ["sitecustomize", "usercustomize"])
+def test_customising_modules_in_every_form(env: Environment, name: str, form: str) -> None:
+    path = env.site / form.format(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"evil")
+    assert env.codes() == {"startup-code"}
+
+
+def test_a_customising_module_without_code_is_a_note(env: Environment) -> None:
+    (env.site / "__pycache__").mkdir(exist_ok=True)
+    (env.site / "sitecustomize.py").write_text("# nothing\n")
+    assert env.look()["ok"]
+    forge(env, "x = 666\n", "sitecustomize.py")
+    assert env.codes() == {"cache-forged"}
+
+
+def test_a_plugin_of_another_distribution(env: Environment) -> None:
+    folder = dist_info(env, "evil")
+    (folder / "entry_points.txt").write_text("[lib.general_plugins]\nx = evil:run\n")
+    assert env.codes() == {"plugin"}
+    (folder / "entry_points.txt").write_text("[console_scripts]\nx = evil:run\n[pytest11]\ny = evil\n")
+    assert env.look()["ok"]
+    lock = env.patchq.layout.lock
+    before = lock.read_text()
+    try:
+        lock.write_text(before + '\n[verify]\nplugin-groups = ["pytest11"]\n')
+        assert env.codes() == {"plugin"}
+        lock.write_text(before + '\n[verify]\nplugin-groups = ["pytest11"]\nallow = ["evil"]\n')
+        assert env.look()["ok"]
+    finally:
+        lock.write_text(before)
+
+
+def test_a_script_replaced_with_its_row(env: Environment) -> None:
+    script = env.venv / "bin" / "lib"
+    good = script.read_bytes()
+    row = os.path.relpath(script, env.site)
+    assert env.look()["ok"]
+    script.write_bytes(good + b"import evil\n")
+    assert "changed" in env.codes(project=False)
+    env.record(row)
+    assert env.codes() == {"script"}
+    script.write_bytes(good.replace(b"answer", b"evil"))
+    env.record(row)
+    assert env.codes(project=False) == {"script"}
+    script.write_bytes(UV_SCRIPT.format(python=env.python).encode())
+    env.record(row)
+    assert env.look()["ok"], "uv's"
+    script.write_bytes(LONG_SCRIPT.format(python=env.python).encode())
+    env.record(row)
+    assert env.look()["ok"], "of a long path"
+
+
+UV_SCRIPT = """#!{python}
+# -*- coding: utf-8 -*-
+import sys
+from lib import answer
+if __name__ == "__main__":
+    if sys.argv[0].endswith("-script.pyw"):
+        sys.argv[0] = sys.argv[0][:-11]
+    elif sys.argv[0].endswith(".exe"):
+        sys.argv[0] = sys.argv[0][:-4]
+    sys.exit(answer())
+"""
+LONG_SCRIPT = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+import sys
+from lib import answer
+if __name__ == '__main__':
+    sys.argv[0] = sys.argv[0].removesuffix('.exe')
+    sys.exit(answer())
+"""
+
+
+def test_modules_in_place_of_the_librarys_or_a_requirements(env: Environment) -> None:
+    front = env.elsewhere / "front"
+    front.mkdir()
+    (front / "unrelated.py").write_text("")
+    assert env.look(python=path_of(env, front))["ok"]
+    (front / "random.py").write_text("")
+    assert "shadowed" in problems(env.look(python=path_of(env, front)))
+    (front / "random.py").rename(front / "click.py")
+    assert env.look(python=path_of(env, front))["ok"], "nothing else has it"
+    dist_info(env, "click", **{"click/__init__.py": b""})
+    assert "shadowed" in problems(env.look(python=path_of(env, front)))
+    (front / "click.py").unlink()
+    (env.venv / "bin" / "json.py").write_text("")
+    assert env.codes() == {"shadowed"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "file"),
+    [
+        ("PYTHONSTARTUP", "{}/x.py", "x.py"), ("BASH_ENV", "{}/x.sh", "x.sh"), ("ENV", "{}/x.sh", "x.sh"),
+        ("LD_LIBRARY_PATH", "/usr/local/nvidia/lib:{}", "libcrypto.so.3"), ("PYTHONUSERBASE", "{}", ""),
+        ("PYTHONWARNINGS", "ignore::evil.W", ""), ("PYTHONBREAKPOINT", "evil.run", ""),
+    ],
+)  # fmt: skip
+def test_variables_are_judged_by_what_they_lead_to(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, name: str, value: str, file: str
+) -> None:
+    folder = env.elsewhere / "folder"
+    monkeypatch.setenv(name, value.format(folder))
+    assert env.look()["ok"], "it leads nowhere"
+    folder.mkdir()
+    if file:
+        (folder / file).write_bytes(b"")
+    elif "evil" in value:
+        (env.site / "evil.py").write_bytes(b"")
+    assert env.look()["ok"] == (name == "PYTHONUSERBASE"), "a virtual environment has no user site"
+
+
+EDITABLE = setuptools_template()
 
 
 # Manifests, RECORD and metadata that are anything
@@ -879,4 +1074,4 @@ def test_random_damage_is_told_and_never_a_traceback(env: Environment) -> None:
 
 def test_every_code_is_documented() -> None:
     text = (ROOT / "docs" / "reference" / "json.md").read_text()
-    assert [code for code in SENTENCES if f"| `{code}` |" not in text] == []
+    assert [code for code in SENTENCES if f"| `{code.value}` |" not in text] == []

@@ -225,7 +225,7 @@ def kernels_wheel(folder: Path, *names: str) -> Package:
     """An installed wheel with some of the two modules of a project."""
     about = {"arch": "sm_121f", "wanted": ["norm", "moe"], "modules": [{"name": name} for name in names]}
     (folder / "kernels.json").write_text(json.dumps(about))
-    return Package("flashinfer-jit-cache", "patched", "1", str(folder), "", (), ())
+    return Package(distribution="flashinfer-jit-cache", state="patched", version="1", origin=str(folder))
 
 
 @pytest.mark.parametrize("minutes", [0, 42])

@@ -7,7 +7,7 @@ from pathlib import Path
 from patchq.build import attest
 from patchq.build.reference import wheels_of
 from patchq.environment.image import read_image
-from patchq.environment.inspect_image import Expected, ImageVerdict, Signer, judge_image, kept, wanted
+from patchq.environment.inspect_image import Expected, ImageVerdict, Signer, judge_image
 from patchq.errors import UserError
 from patchq.project.project import Project
 from patchq.stacks.applied import compute_stack_id, patched_upstreams, read_applied
@@ -33,13 +33,12 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
     if not references or changed:
         what = f"{changed[0]} isn't as it was built" if changed else f"dist/{set_name} has no wheels to compare with"
         raise UserError(what, hint="`patchq build` makes the same wheels again")
+    signing = project.lock.signing
     expected = Expected(
-        compute_stack_id(applied),
-        project_files.hash_file(project.layout.root, project.layout.lock),
-        set_name,
-        packages,
-        references,
-        fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
-        Signer(project.lock.signing, project.layout.root) if project.lock.signing else None,
-    )
-    return judge_image(read_image(path, wanted, kept, platform), expected)
+        stack_id=compute_stack_id(applied),
+        lock_sha256=project_files.hash_file(project.layout.root, project.layout.lock), set_name=set_name,
+        packages=packages, references=references,
+        statement=fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
+        signer=Signer(signing, project.layout.root) if signing else None, rules=project.lock.verify,
+    )  # fmt: skip
+    return judge_image(read_image(path, platform), expected)

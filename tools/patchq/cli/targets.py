@@ -69,9 +69,13 @@ def look(
     :raises UserError: if the folder that is named has no wheel that can be read.
     """
     from patchq.build.reference import wheels_in, wheels_of
+    from patchq.environment.differences import Code, Difference, Level
     from patchq.environment.verify import verify
 
     packages, wanted, unpatched = packages_to_verify(distributions, set_name)
+    rules = None
+    with contextlib.suppress(UserError):
+        rules = Project.find(Path(click.get_current_context().obj["project"])).lock.verify
     wheels: list[Reference] = []
     wrong: list[str] = []
     if folder is not None:
@@ -83,6 +87,8 @@ def look(
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)
     verdict = verify(
-        python, packages, expected or wanted, wheels, {} if distributions else kernel_packages(), unpatched
-    )
-    return replace(verdict, notes=(*verdict.notes, *wrong))
+        python, packages, expected or wanted, wheels, optional={} if distributions else kernel_packages(),
+        unpatched=unpatched, rules=rules,
+    )  # fmt: skip
+    unread = tuple(Difference(Code.WHEEL_UNREADABLE, Level.NOTE, (), (one,)) for one in wrong)
+    return replace(verdict, differences=(*verdict.differences, *unread))

@@ -1,4 +1,4 @@
-"""Run by the Python environment that is looked at, after ``probe.py``: its compiled caches, against their sources.
+"""Run by an interpreter of the version that the caches are of: compiled caches, compared with their sources.
 
 Standard library only, any Python from 3.8. A cache is what Python loads in a source's place, so each that it would
 load is compared with what this interpreter makes of the source. Nothing is executed; the comparing happens in
@@ -13,25 +13,18 @@ import marshal
 import os
 import sys
 import warnings
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
-#: Bytes of a source or a cache: nobody's are larger. Memory of a child.
-MAX_SOURCE, MAX_MEMORY = 64 << 20, 8 << 30
-Job = Tuple[str, str, int]
+#: Memory of a child.
+MAX_MEMORY = 8 << 30
+#: A file on this machine, an offset in it and a size.
+Span = Tuple[str, int, int]
+#: The source, its time of change, the cache, and its level of optimisation.
+Job = Tuple[Span, int, Span, int]
 
 
-def caches(root: str, names: List[str]) -> Dict[str, Any]:
-    """How many caches the sources ``names`` below ``root`` have, and which are not what this Python makes of them."""
-    jobs = []
-    for name in names:
-        path = os.path.join(root, name)
-        for level, word in enumerate(("", "1", "2")):
-            try:
-                cache = importlib.util.cache_from_source(path, optimization=word)
-            except (NotImplementedError, ValueError):
-                continue
-            if os.path.lexists(cache):
-                jobs.append((path, cache, level))
+def judge_all(jobs: List[Job]) -> List[Tuple[str, str]]:
+    """Return for each job what is wrong with its cache: a kind, or nothing, and a word of it."""
     answers = [("unreadable", "crashes the interpreter")] * len(jobs)
     share = -(-len(jobs) // (os.cpu_count() or 1)) or 1
     running = [start(jobs, range(at, min(at + share, len(jobs)))) for at in range(0, len(jobs), share)]
@@ -46,8 +39,7 @@ def caches(root: str, names: List[str]) -> Dict[str, Any]:
         rest = range(max(done + 1, numbers.start) + 1, numbers.stop)
         if status and rest:  # the one that it was at stays "crashes the interpreter"
             running.append(start(jobs, rest))
-    wrong = [[os.path.relpath(job[1], root), kind, said] for job, (kind, said) in zip(jobs, answers) if kind]
-    return {"checked": len(jobs), "wrong": wrong}
+    return answers
 
 
 def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
@@ -77,21 +69,13 @@ def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
         os._exit(1)
 
 
-def judge(path: str, cache: str, level: int) -> Tuple[str, str]:
-    """What is wrong with a cache: a kind, or nothing, and a word of it."""
-    if os.path.islink(cache) or not os.path.isfile(cache):
-        return "unreadable", "is no plain file"
-    if os.path.getsize(cache) > MAX_SOURCE or os.path.getsize(path) > MAX_SOURCE:
-        return "unreadable", "is too large to be one"
-    with open(cache, "rb") as file:
-        data = file.read()
-    with open(path, "rb") as file:
-        source = file.read()
+def judge(source_span: Span, mtime: int, cache_span: Span, level: int) -> Tuple[str, str]:
+    """Return what is wrong with a cache: a kind, or nothing, and a word of it."""
+    data, source = content(cache_span), content(source_span)
     flags = int.from_bytes(data[4:8], "little")
     if data[:4] != importlib.util.MAGIC_NUMBER or len(data) < 16 or flags & ~3:
         return "stale", ""
-    now = os.stat(path)
-    stamp = (int(now.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little") + (now.st_size & 0xFFFFFFFF).to_bytes(4, "little")
+    stamp = (mtime & 0xFFFFFFFF).to_bytes(4, "little") + (len(source) & 0xFFFFFFFF).to_bytes(4, "little")
     if flags & 1:
         stamp = importlib.util.source_hash(source)
     checked = flags != 1
@@ -99,12 +83,19 @@ def judge(path: str, cache: str, level: int) -> Tuple[str, str]:
         return "stale", ""
     code = marshal.loads(data[16:])
     try:
-        fresh = compile(source, path, "exec", dont_inherit=True, optimize=level)
+        fresh = compile(source, source_span[0], "exec", dont_inherit=True, optimize=level)
     except (SyntaxError, ValueError):
         return "forged", "its source doesn't even compile"
     if not same(code, fresh):
         return "forged", ""
     return ("", "") if checked else ("unchecked", "")
+
+
+def content(span: Span) -> bytes:
+    path, offset, size = span
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        file.seek(offset)
+        return file.read(size)
 
 
 FIELDS = """
@@ -127,7 +118,4 @@ def same(one: Any, other: Any) -> bool:
 
 
 if __name__ == "__main__":
-    question = json.loads(sys.stdin.read())
-    sys.pycache_prefix = question["cache_prefix"] or None
-    told = [caches(package["root"], package["sources"]) for package in question["packages"]]
-    sys.stdout.write("\n" + json.dumps(told) + "\n")
+    sys.stdout.write("\n" + json.dumps(judge_all(json.loads(sys.stdin.read()))) + "\n")

@@ -1,76 +1,136 @@
-"""The ways in which an environment is not what was built: each has a code, a sentence and the files it is about."""
+"""The ways in which an environment or an image is not what was built. ``patchq.cli.differences`` renders them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
 from patchq.names import show_path
 
-#: How each kind of difference is told; docs/reference/json.md has them all.
-SENTENCES = {
-    "not-installed": "{0} is not installed there",
-    "not-patched": "imports come from {0}, which patchq did not build{1}",
-    "no-patches": "is upstream's own build, as no patch of the stack changes it",
-    "copies": "{0} on the path",
-    "other-stack": "is of stack {0}, not of {1}",
-    "different-stacks": "the packages are of different stacks: {0}",
-    "mixed-installs": "the metadata says {0}, the package is {1}: two installs are mixed",
-    "installed-twice": "is installed {0} times",
-    "editable": "is an editable install: what is imported is what lies there now",
-    "redirected": "an import hook gives {0}, where the path has {1}",
-    "namespace": "is joined from several folders",
-    "sibling": "wants {0}",
-    "metadata": "its metadata can't be read: {0}",
-    "record-missing": "has no RECORD that says what was installed",
-    "record-malformed": "its RECORD is damaged: {0}",
-    "record-outside": "its RECORD names files outside the environment, which were not looked at",
-    "record-unhashed": "its RECORD gives no SHA-2 for",
-    "changed": "changed since the build",
-    "missing": "in its RECORD, but not there",
-    "added": "not in its RECORD, so added since the install",
-    "link": "symbolic links, which no wheel holds",
-    "special": "no plain files",
-    "unreadable": "can't be read",
-    "manifest-malformed": "{0}",
-    "manifest-disagrees": "its manifest is not of what is installed{0}",
-    "wheel-differs": "not as in {0}, though RECORD says so: RECORD was changed with them",
-    "wheel-changed": "{0} is not the wheel that was built here",
-    "cache-forged": "compiled caches that are not what their sources compile to",
-    "cache-unchecked": "compiled caches that Python loads without looking at the source",
-    "cache-unreadable": "compiled caches that can't be judged",
-    "cache-stale": "compiled caches of other sources than these, which Python doesn't load",
-    "startup-code": "runs at each start of this Python, and {0}",
-    "startup-path": "adds to the path at each start",
-    "finders": "import hooks are at work",
-    "preloaded": "is imported at each start of this Python, before anybody asks for it",
-}
-_SHOWN = 8
+
+class Level(str, Enum):
+    """``PROBLEM``: the build that was asked for may not be what runs. ``NOTE``: nothing is wrong."""
+
+    PROBLEM = "problem"
+    NOTE = "note"
+
+
+class Code(str, Enum):
+    """One kind of difference. docs/reference/json.md describes each."""
+
+    # A package: which one an import finds.
+    NOT_INSTALLED = "not-installed"
+    NOT_PATCHED = "not-patched"
+    NO_PATCHES = "no-patches"
+    COPIES = "copies"
+    OTHER_STACK = "other-stack"
+    DIFFERENT_STACKS = "different-stacks"
+    MIXED_INSTALLS = "mixed-installs"
+    INSTALLED_TWICE = "installed-twice"
+    EDITABLE = "editable"
+    REDIRECTED = "redirected"
+    NAMESPACE = "namespace"
+    SIBLING = "sibling"
+    # Its metadata and files.
+    METADATA = "metadata"
+    RECORD_MISSING = "record-missing"
+    RECORD_MALFORMED = "record-malformed"
+    RECORD_OUTSIDE = "record-outside"
+    RECORD_UNHASHED = "record-unhashed"
+    CHANGED = "changed"
+    MISSING = "missing"
+    ADDED = "added"
+    LINK = "link"
+    SPECIAL = "special"
+    UNREADABLE = "unreadable"
+    MANIFEST_MALFORMED = "manifest-malformed"
+    MANIFEST_DISAGREES = "manifest-disagrees"
+    WHEEL_DIFFERS = "wheel-differs"
+    WHEEL_CHANGED = "wheel-changed"
+    WHEEL_UNKNOWN = "wheel-unknown"
+    WHEEL_UNREADABLE = "wheel-unreadable"
+    SCRIPT = "script"
+    CACHE_FORGED = "cache-forged"
+    CACHE_UNCHECKED = "cache-unchecked"
+    CACHE_UNREADABLE = "cache-unreadable"
+    CACHE_STALE = "cache-stale"
+    CACHE_UNJUDGED = "cache-unjudged"
+    # What else the interpreter imports and runs.
+    STARTUP_CODE = "startup-code"
+    STARTUP_PATH = "startup-path"
+    FINDERS = "finders"
+    PRELOADED = "preloaded"
+    SHADOWED = "shadowed"
+    STDLIB = "stdlib"
+    PLUGIN = "plugin"
+    INTERPRETER = "interpreter"
+    VARIABLE = "variable"
+    LIBRARY = "library"
+    # An image's own.
+    LABEL = "label"
+    LABELS_UNJUDGED = "labels-unjudged"
+    ATTESTATION_MISSING = "attestation-missing"
+    ATTESTATION_DIFFERS = "attestation-differs"
+    ATTESTATION_OTHER = "attestation-other"
+    ATTESTATION_MALFORMED = "attestation-malformed"
+    SIGNATURE = "signature"
+    MATERIALS_MISSING = "materials-missing"
+    SITE_LINK = "site-link"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One kind of difference: its ``code``, a sentence, and the files that it is about.
+    """One difference.
 
-    ``level`` is ``problem``, or ``note`` where it is told but nothing is wrong.
+    :ivar paths: the files that it is about, made printable.
+    :ivar words: what its sentence names besides.
     """
 
-    code: str
-    level: str
-    said: str
+    code: Code
+    level: Level
     paths: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
-def difference(code: str, paths: Iterable[str] = (), *words: str, level: str = "problem") -> Difference:
-    """One, with its sentence; what is somebody else's text is made printable."""
-    shown = [printable(p) for p in paths]
-    said = SENTENCES[code].format(*map(printable, words))
-    some = ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
-    return Difference(code, level, f"{said}: {some}" if shown else said, tuple(shown))
+@dataclass
+class Findings:
+    """The differences found so far.
+
+    :ivar allow: names of files, distributions and variables that the lock allows; what is allowed becomes a note.
+    :ivar groups: groups of entry points that the lock adds to those that the packages load.
+    """
+
+    allow: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    found: list[Difference] = field(default_factory=list)
+
+    def add(self, code: Code, paths: Iterable[str] = (), *words: str, level: Level = Level.PROBLEM) -> None:
+        one = Difference(code, level, tuple(map(printable, paths)), tuple(map(printable, words)))
+        if one not in self.found:
+            self.found.append(one)
+
+    def note(self, code: Code, paths: Iterable[str] = (), *words: str) -> None:
+        self.add(code, paths, *words, level=Level.NOTE)
+
+    def add_any(self, code: Code, paths: Iterable[str], *words: str, level: Level = Level.PROBLEM) -> None:
+        """Add a difference if it is about any path."""
+        some = sorted(set(paths))
+        if some:
+            self.add(code, some, *words, level=level)
+
+    def judge(self, name: str, code: Code, paths: Iterable[str] = (), *words: str) -> None:
+        """Add a difference: a note if the lock allows ``name``, else a problem."""
+        allowed = name in self.allow
+        self.add(code, paths, *words, level=Level.NOTE if allowed else Level.PROBLEM)
+
+    @property
+    def problems(self) -> list[Difference]:
+        return [one for one in self.found if one.level is Level.PROBLEM]
 
 
 def printable(text: str) -> str:
-    """Text of an environment for people: paths that are no UTF-8, control characters escaped."""
+    """Return text of an environment for people: paths that are no UTF-8, and control characters, escaped."""
     try:
         return show_path(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

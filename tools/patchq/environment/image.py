@@ -11,24 +11,32 @@ import json
 import lzma
 import os
 import posixpath
-import stat
+import re
 import tarfile
+import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from patchq.environment.files import MAX_TEXT, Files, Folder, Kind, Span
 from patchq.errors import UserError
 from patchq.names import show_path
 from patchq.sources.archive import Bounded
 
-#: Bytes of a text that is kept, of a list of what is in an image, and files of an image: nobody's has more.
-MOST_TEXT, MOST_JSON, MOST_FILES = 64 << 20, 16 << 20, 5_000_000
+#: Bytes of a list of what is in an image, and files of an image. No real one has more.
+MOST_JSON, MOST_FILES = 16 << 20, 5_000_000
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-#: Links that a path may lead through, and characters of one, as Linux has it.
-_MOST_LINKS, _MOST_PATH = 40, 4096
+#: Characters of a path, as Linux has it.
+_MOST_PATH = 4096
+#: Fields of a global header that change which file a member is.
+_RENAMING = {"path", "linkpath", "size", "GNU.sparse.name", "GNU.sparse.realsize", "GNU.sparse.size"}
+#: Files whose content may matter: what Python reads when it starts, metadata, and settings.
+_KEPT = re.compile(
+    r"\.(?:pyc?|pth|json|cfg|conf|txt|zip|egg|egg-link|egg-info)$|/(?:METADATA|RECORD|PKG-INFO|ld\.so\.preload|passwd)$"
+)
 #: What the readers of tar, of JSON and of compressed data raise for what is none.
 _DAMAGED = (
     OSError, tarfile.TarError, zlib.error, lzma.LZMAError, RecursionError, ValueError, KeyError, TypeError,
@@ -37,98 +45,174 @@ _DAMAGED = (
 _ARCHS = {"aarch64": "arm64", "x86_64": "amd64"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file: its SHA-256 where it was asked for, or where a link points to; ``text`` where it is kept."""
+    """A file of an image: where a link points to; of a plain file its SHA-256, and its content where that is kept."""
 
-    kind: str
+    kind: Kind
     sha256: str = ""
     target: str = ""
-    text: bytes | None = None
+    size: int = 0
+    mtime: int = 0
+    offset: int = -1
 
 
-@dataclass(slots=True)
-class Image:
-    """What was read. ``env`` and ``labels`` are those that a container starts with; None of a mere folder."""
+class Layers(Files):
+    """The files of an image's layers. Content that may matter is kept in a temporary file."""
 
-    name: str
-    files: dict[str, Entry] = field(default_factory=dict)
-    labels: dict[str, str] | None = None
-    env: dict[str, str] = field(default_factory=dict)
-    #: Every folder that a file was put below: most paths are none, and needn't be looked for.
-    folders: set[str] = field(default_factory=set)
-    #: Where folders are, as far as was asked since a link was last put or removed.
-    _real: dict[str, str] = field(default_factory=dict, repr=False)
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[str, Entry] = {}
+        #: Every folder that a file was ever put below; after :meth:`finish`, those that are there.
+        self.folders: set[str] = {"/"}
+        self._below: dict[str, list[str]] | None = None
+        self._kept = tempfile.NamedTemporaryFile(prefix="patchq-image-")  # noqa: SIM115
 
-    def real(self, path: str) -> str:
-        """Where a path's file is: in what its folders are links to, as whoever unpacks the image follows them.
+    def kind(self, path: str) -> Kind | None:
+        entry = self.entries.get(path)
+        if entry:
+            return entry.kind
+        return Kind.FOLDER if path in self.folders else None
+
+    def target(self, path: str) -> str:
+        return self.entries[path].target
+
+    def names(self, folder: str) -> list[str]:
+        if self._below is None:
+            self._below = {}
+            for path in [*self.entries, *(self.folders - {"/"})]:
+                above, name = posixpath.split(path)
+                self._below.setdefault(above, []).append(name)
+        return sorted(self._below.get(folder, ()))
+
+    def size(self, path: str) -> int:
+        return self.entries[path].size
+
+    def mtime(self, path: str) -> int:
+        return self.entries[path].mtime
+
+    def span(self, path: str) -> Span:
+        entry = self.entries[path]
+        if entry.offset < 0:
+            raise OSError(0, "was not kept")
+        self._kept.flush()
+        return Span(self._kept.name, entry.offset, entry.size)
+
+    def digest(self, path: str, kinds: Iterable[str]) -> dict[str, str]:
+        others = set(kinds) - {"sha256"}
+        data = self.read(path) if others else b""
+        sums = {kind: hashlib.new(kind, data).hexdigest() for kind in others}
+        return sums | {"sha256": self.entries[path].sha256}
+
+    def place_of(self, path: str) -> str:
+        """Return where a member of a layer is put: links of its folders are followed, as by what unpacks the image.
 
         :raises ValueError: for links that go in a circle.
         """
-        folder, name = posixpath.split(path)
-        return posixpath.join(self.followed(folder), name)
-
-    def followed(self, path: str, left: int = _MOST_LINKS) -> str:
-        """Where a path leads if the last of it is a link, too."""
-        if not path or path in self._real:
-            return self._real.get(path, "")
-        if not left:
+        folder, name = posixpath.split(posixpath.normpath("/" + path.lstrip("/")))
+        real = self.resolve(folder)
+        if not real:
             raise ValueError(f"{path} is behind links that don't end")
-        folder, name = posixpath.split(path)
-        at = posixpath.join(self.followed(folder, left), name)
-        entry = self.files.get(at)
-        if entry and entry.kind == "link":
-            target = posixpath.normpath(posixpath.join("/", posixpath.dirname(at), entry.target)).lstrip("/")
-            at = self.followed(target, left - 1)
-        self._real[path] = at
-        return at
+        return posixpath.join(real, name)
 
     def drop(self, path: str) -> None:
         """Take a file away."""
-        gone = self.files.pop(path, None)
-        if gone and gone.kind == "link":
+        gone = self.entries.pop(path, None)
+        if gone and gone.kind is Kind.LINK:
             self._real.clear()
 
     def put(self, path: str, entry: Entry) -> None:
-        """Lay a file at a path."""
+        """Put a file at a path."""
         self.drop(path)
-        if entry.kind == "link":
+        if entry.kind is Kind.LINK:
             self._real.clear()
-        self.files[path] = entry
+        self.entries[path] = entry
         folder = posixpath.dirname(path)
-        while folder and folder not in self.folders:
+        while folder not in self.folders:
             self.folders.add(folder)
             folder = posixpath.dirname(folder)
 
+    def finish(self) -> None:
+        """Forget the folders of which no file is left."""
+        self.folders = {"/"}
+        for path in self.entries:
+            folder = posixpath.dirname(path)
+            while folder not in self.folders:
+                self.folders.add(folder)
+                folder = posixpath.dirname(folder)
 
-def read_image(path: Path, wanted: Callable[[str], bool], kept: Callable[[str], bool], platform: str = "") -> Image:
+    def keep(self, file: IO[bytes], member: tarfile.TarInfo, path: str) -> Entry:
+        """Return the entry of a plain file; its content is kept if it may be read later."""
+        keep = member.size <= MAX_TEXT and _is_kept(path, member.size)
+        digest, offset = hashlib.sha256(), self._kept.seek(0, os.SEEK_END) if keep else -1
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+            if keep:
+                self._kept.write(chunk)
+        return Entry(
+            kind=Kind.FILE, sha256=digest.hexdigest(), size=member.size, mtime=int(member.mtime), offset=offset
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What was read.
+
+    :ivar folders: all folders in it.
+    :ivar labels: None of a mere file system, which has no settings.
+    :ivar env: the variables that a container starts with, and so on.
+    """
+
+    name: str
+    files: Files
+    folders: frozenset[str]
+    labels: Mapping[str, str] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    working: str = ""
+    user: str = ""
+    command: tuple[str, ...] = ()
+
+
+def read_image(path: Path, platform: str = "") -> Image:
     """Read an image.
 
-    :param wanted: whether a file's hash is asked for, by its path without a leading slash; ``kept``: its text too.
     :param platform: which of several images (``aarch64``); empty where there is one.
     :raises UserError: if it is no image, is damaged, or holds several and none was chosen.
     """
-    image = Image(path.name)
     try:
         if path.is_dir() and not (path / "oci-layout").exists():
-            _walk(path, image, wanted, kept)
-            return image
+            return Image(name=path.name, files=Folder(path), folders=frozenset(_folders(path)))
+        layers = Layers()
         with _blobs(path) as store:
             manifest = _manifest(store, platform)
             config = json.loads(store.read(manifest["config"]))
             settings = config.get("config") or {}
-            image.labels = {str(k): str(v) for k, v in (settings.get("Labels") or {}).items()}
-            image.env = dict(str(text).partition("=")[::2] for text in settings.get("Env") or [])
             for layer in manifest["layers"]:
                 with store.open(layer) as file:
-                    _layer(file, image, wanted, kept)
+                    _layer(file, layers)
+        layers.finish()
+        return Image(
+            name=path.name, files=layers, folders=frozenset(layers.folders),
+            labels={str(k): str(v) for k, v in (settings.get("Labels") or {}).items()},
+            env=dict(str(text).partition("=")[::2] for text in settings.get("Env") or []),
+            working=posixpath.normpath(posixpath.join("/", str(settings.get("WorkingDir") or ""))),
+            user=str(settings.get("User") or "").partition(":")[0],
+            command=tuple(map(str, [*(settings.get("Entrypoint") or []), *(settings.get("Cmd") or [])])),
+        )  # fmt: skip
     except _DAMAGED as error:
         said = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
         raise UserError(
             f"{path.name} can't be read as an image: {show_path(said.encode('utf-8', 'replace'))}",
             hint="an OCI layout or archive, what `docker save` writes, or a root file system as a folder",
         ) from None
-    return image
+
+
+def _folders(root: Path) -> Iterator[str]:
+    """Yield every folder of a root file system; links are not followed."""
+    yield "/"
+    for folder, folders, _ in os.walk(root):
+        below = folder[len(str(root)) :]
+        yield from (f"{below}/{name}" for name in folders if not os.path.islink(f"{folder}/{name}"))
 
 
 class _Checked:
@@ -222,16 +306,19 @@ def _fits(manifest: Mapping[str, Any], platform: str) -> bool:
     return nested or not platform or not arch or arch == _ARCHS.get(platform, platform)
 
 
-def _layer(file: _Checked, image: Image, wanted: Callable[[str], bool], kept: Callable[[str], bool]) -> None:
-    """Lay a layer's files over those before it."""
+def _layer(file: _Checked, image: Layers) -> None:
+    """Put a layer's files over those before it."""
     own: set[str] = set()
     with tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded) as layer:  # type: ignore[call-overload]
         for member in layer:
-            if len(image.files) > MOST_FILES:
+            if len(image.entries) > MOST_FILES:
                 raise ValueError("has too many files")
             if len(member.name) > _MOST_PATH:
                 raise ValueError("has a path that is longer than any file system takes")
-            path = image.real(posixpath.normpath("/" + member.name).lstrip("/"))
+            # Some readers of tar apply a global header to each member after it, others to none.
+            if renaming := _RENAMING & layer.pax_headers.keys():
+                raise ValueError(f"has a global header with a {min(renaming)}")
+            path = image.place_of(member.name)
             folder, name = posixpath.split(path)
             if name == ".wh..wh..opq":
                 _remove(image, folder, own, below=True)
@@ -241,62 +328,34 @@ def _layer(file: _Checked, image: Image, wanted: Callable[[str], bool], kept: Ca
                 image.drop(path)
             else:
                 _remove(image, path, own, below=True)
-                image.put(path, _entry(layer, member, path, image, wanted, kept))
+                image.put(path, _entry(layer, member, path, image))
                 own.add(path)
 
 
-def _entry(
-    layer: tarfile.TarFile, member: tarfile.TarInfo, path: str, image: Image, wanted: Callable[[str], bool],
-    kept: Callable[[str], bool],
-) -> Entry:  # fmt: skip
+def _entry(layer: tarfile.TarFile, member: tarfile.TarInfo, path: str, image: Layers) -> Entry:
     if member.islnk():
-        other = image.files.get(image.real(posixpath.normpath("/" + member.linkname).lstrip("/")))
-        return other or Entry("link", target=member.linkname)
+        other = image.entries.get(image.place_of(member.linkname))
+        return other or Entry(kind=Kind.LINK, target=member.linkname)
     if member.issym():
-        return Entry("link", target=member.linkname)
+        return Entry(kind=Kind.LINK, target=member.linkname)
     if not member.isreg():
-        return Entry("special")
-    if not wanted(path):
-        return Entry("file")
+        return Entry(kind=Kind.SPECIAL)
     data = layer.extractfile(member)
     assert data is not None
-    return _hashed(data, kept(path))
+    return image.keep(data, member, path)
 
 
-def _hashed(file: IO[bytes], keep: bool) -> Entry:
-    digest, text = hashlib.sha256(), bytearray()
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-        if keep and len(text) <= MOST_TEXT:
-            text += chunk
-    return Entry("file", digest.hexdigest(), text=bytes(text) if keep and len(text) <= MOST_TEXT else None)
+def _is_kept(path: str, size: int) -> bool:
+    """Return whether a file's content may be read later, and so is kept."""
+    return _KEPT.search(path) is not None or (size <= 64 << 10 and posixpath.basename(posixpath.dirname(path)) == "bin")
 
 
-def _remove(image: Image, path: str, own: set[str], below: bool = False) -> None:
+def _remove(image: Layers, path: str, own: set[str], below: bool = False) -> None:
     """Take away what earlier layers have below a path and, unless ``below``, at it."""
     if not below and path not in own:
         image.drop(path)
     if path not in image.folders:
         return
-    start = f"{path}/"
-    for name in [p for p in image.files if p.startswith(start) and p not in own]:
+    start = f"{path.rstrip('/')}/"
+    for name in [p for p in image.entries if p.startswith(start) and p not in own]:
         image.drop(name)
-
-
-def _walk(root: Path, image: Image, wanted: Callable[[str], bool], kept: Callable[[str], bool]) -> None:
-    """A root file system; links are not followed."""
-    for folder, folders, files in os.walk(root):
-        below = Path(folder).relative_to(root).as_posix()
-        linked = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in [*files, *linked]:
-            path, place = posixpath.normpath(posixpath.join(below, name)), Path(folder, name)
-            mode = place.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                image.files[path] = Entry("link", target=os.readlink(place))
-            elif not stat.S_ISREG(mode):
-                image.files[path] = Entry("special")
-            elif wanted(path):
-                with place.open("rb") as file:
-                    image.files[path] = _hashed(file, kept(path))
-            else:
-                image.files[path] = Entry("file")

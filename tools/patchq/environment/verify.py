@@ -10,35 +10,56 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchq.environment.differences import Difference, difference, printable
-from patchq.environment.installed import Package, Reference, judge_package, with_problem
-from patchq.environment.startup import judge_startup
+from patchq.environment.caches import judge_caches
+from patchq.environment.differences import Code, Difference, Findings, Level, printable
+from patchq.environment.files import Folder
+from patchq.environment.imports import Interpreter
+from patchq.environment.installed import Environment, Location, Package, Reference, Start, judge_package
+from patchq.environment.loader import judge_variables
+from patchq.environment.startup import judge_environment
 from patchq.errors import UserError
+from patchq.formats.distinfo import canonical
+from patchq.formats.verification import Verification
 from patchq.system import runner
 
-_PROBE, _COMPILED = (Path(__file__).with_name(name) for name in ("probe.py", "compiled.py"))
-#: Seconds for an interpreter to start, and for all files of an environment to be read.
-START_S, FILES_S = 120.0, 1800.0
+_PROBE = Path(__file__).with_name("probe.py")
+#: Seconds for an interpreter to start.
+START_S = 120.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """Prebuilt kernels of FlashInfer, by the distribution or the cache folder that holds them.
+
+    :ivar count: how many, in a cache folder.
+    :ivar use: ``own`` for those of this stack, ``other`` for those that this FlashInfer doesn't load, ``maybe`` for
+        those that it would load whatever stack they are of, ``cubins`` and ``foreign`` for distributions.
+    """
+
+    place: str
+    version: str
+    count: int
+    use: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was found in the environment of ``python``; ``ok`` only if nothing is wrong.
+    """What was found in the environment of ``python``.
 
-    ``differences`` are the environment's own: what runs at each start.
-    ``cache`` is where its FlashInfer keeps what it compiles.
+    :ivar differences: the environment's own: what an interpreter runs and imports besides the packages.
+    :ivar cache: where its FlashInfer keeps what it compiles.
     """
 
     python: str
     packages: tuple[Package, ...]
-    notes: tuple[str, ...]
     differences: tuple[Difference, ...] = ()
+    kernels: tuple[Kernels, ...] = ()
     cache: str = ""
 
     @property
     def ok(self) -> bool:
-        wrong = any(d.level == "problem" for d in self.differences)
-        return bool(self.packages) and not wrong and not any(p.problems for p in self.packages)
+        wrong = any(one.level is Level.PROBLEM for one in self.differences)
+        return bool(self.packages) and not wrong and all(package.is_right for package in self.packages)
 
 
 def verify(
@@ -46,49 +67,61 @@ def verify(
     packages: Mapping[str, str],
     expected: str = "",
     references: Sequence[Reference] = (),
+    *,
     optional: Mapping[str, str] | None = None,
     unpatched: Collection[str] = (),
+    rules: Verification | None = None,
 ) -> Verdict:
     """Look at the environment of the interpreter ``python``, as its imports would find things.
 
-    Nothing that is looked at is imported. The interpreter is started once as anybody would, to ask for its path,
-    and then without anything of the environment, to read the files.
+    Nothing that is looked at is imported. The interpreter is started once as anyone would, for its path, and once
+    without anything of the environment, for its settings. The files are read from outside.
 
     :param packages: distribution to import name, empty where that isn't known; none for every one that carries a
         manifest.
     :param expected: the stack id, or its beginning, that each package must be of; empty to take
         any, as long as all are of the same.
     :param references: wheels that the packages may have come from.
-    :param optional: more of the same, looked at where they are there and carry a manifest: kernels, for one.
+    :param optional: more packages, looked at if they carry a manifest: kernels, for one.
     :param unpatched: distributions that are to be upstream's own, as no patch changes them.
+    :param rules: what the lock allows.
     :raises UserError: if the interpreter can't be run.
     """
     python = interpreter(python)
-    wanted, more = dict(packages), dict(optional or {})
-    start = _ask(python, (), _PROBE, {"look": "start", "packages": wanted}, START_S)
-    if not _is_start(start):
+    rules = rules or Verification()
+    asked = sorted({package or name.replace("-", "_") for name, package in packages.items()})
+    settings = _ask(python, ("-I", "-S"), {"look": "settings"})
+    told = _ask(python, (), {"look": "start", "packages": asked})
+    if not _is_start(told):
         raise UserError(
             f"{python} does not tell its path: something else answers at its start",
             hint="look at the .pth files and sitecustomize of that environment",
         )
-    told = _ask(python, ("-I", "-S"), _PROBE, {"look": "files", "packages": wanted, "optional": more, **start}, FILES_S)
-    _judge_caches(python, start, told["packages"])
-    versions: dict[str, list[str]] = {}
-    for name, version in told["distributions"]:
-        versions.setdefault(name, []).append(version)
+    environment = Environment(_interpreter(settings, told))
+    start = Start(
+        specs={name: Location(spec["origin"], tuple(spec["places"])) for name, spec in told["specs"].items()},
+        loaded=frozenset(told["loaded"]),
+    )
+    wanted = _wanted(environment, packages, optional or {})
     seen = [
-        judge_package(facts, expected, references, versions, unpatched=facts["distribution"] in unpatched)
-        for facts in told["packages"]
-    ]
-    ids = {p.stack_id for p in seen if p.stack_id}
+        judge_package(
+            environment, name, package, start=start, expected=expected, references=references,
+            unpatched=name in unpatched, python=python,
+        )
+        for name, package in wanted.items()
+    ]  # fmt: skip
+    findings = Findings(frozenset(rules.allow), frozenset(rules.groups))
+    ids = sorted({package.stack_id for package in seen if package.stack_id})
     if len(ids) > 1:
-        several = difference("different-stacks", (), ", ".join(sorted(i[:8] for i in ids)))
-        seen = [with_problem(p, several) for p in seen]
-    differences = judge_startup(told, start["finders"])
-    notes = [*_notes(told, seen), *(d.said for d in differences if d.level == "note")]
+        findings.add(Code.DIFFERENT_STACKS, (), ", ".join(one[:8] for one in ids))
+    sources = judge_environment(environment, wanted, findings)
+    judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings, python=python)
+    judge_variables(settings["variables"], [environment], environment.files, findings)
+    findings.add_any(Code.FINDERS, set(told["finders"]), level=Level.NOTE)
+    cache = _kernel_cache(settings)
     return Verdict(
-        printable(told["python"]), tuple(seen), tuple(map(printable, notes)), tuple(differences),
-        printable(told["jit_cache"]["folder"]),
+        python=printable(settings["python"]), packages=tuple(seen), differences=tuple(findings.found),
+        kernels=tuple(_kernels(environment, seen, cache)), cache=printable(str(cache)),
     )  # fmt: skip
 
 
@@ -107,78 +140,97 @@ def interpreter(python: str) -> str:
     return path
 
 
-def _ask(python: str, options: Sequence[str], script: Path, question: Mapping[str, Any], limit: float) -> Any:
-    """What a script answers in that interpreter; what something else has printed before is left alone."""
-    argv = [python, *options, "-c", script.read_text()]
+def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:
+    """Return what ``probe.py`` answers in that interpreter; what something else has printed before is ignored."""
+    argv = [python, *options, "-c", _PROBE.read_text()]
     try:
         done = runner.run(
-            argv, data=json.dumps(question).encode(), cwd=Path("/"), timeout=limit,
+            argv, data=json.dumps(question).encode(), cwd=Path("/"), timeout=START_S,
             env={"PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
-        return json.loads(done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2])
+        told = json.loads(done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2])
     except runner.CommandError as error:
         said = printable((error.said.splitlines() or [f"it ended with {error.code}"])[-1])
     except (ValueError, RecursionError):
+        said = "it doesn't answer"
+    else:
+        if question["look"] == "start" or (isinstance(told, dict) and "stdlib" in told):
+            return told
         said = "it doesn't answer"
     raise UserError(f"{python} can't be asked: {said}", hint="--python PATH names an interpreter")
 
 
 def _is_start(told: Any) -> bool:
-    """Whether an answer has the fields of ``probe.at_start``: code of the environment runs there, and may give any."""
+    """Return whether an answer has the fields of ``probe.at_start``: code of the environment may give any."""
 
     def texts(value: Any) -> bool:
         return isinstance(value, list) and all(isinstance(v, str) and "\0" not in v for v in value)
 
     def spec(value: Any) -> bool:
         return (
-            isinstance(value, dict) and set(value) == {"origin", "places", "namespace"}
-            and isinstance(value["origin"], str) and texts(value["places"])
+            isinstance(value, dict) and set(value) == {"origin", "places"} and isinstance(value["origin"], str)
+            and "\0" not in value["origin"] and texts(value["places"])
         )  # fmt: skip
 
     return (
         isinstance(told, dict)
-        and set(told) == {"path", "prefix", "cache_prefix", "finders", "specs", "loaded"}
+        and set(told) == {"path", "cache_prefix", "finders", "specs", "loaded"}
         and all(texts(told[key]) for key in ("path", "finders", "loaded"))
-        and texts([told["prefix"], told["cache_prefix"]])
+        and texts([told["cache_prefix"]])
         and isinstance(told["specs"], dict)
         and all(spec(value) for value in told["specs"].values())
     )
 
 
-def _judge_caches(python: str, start: Mapping[str, Any], packages: Sequence[dict[str, Any]]) -> None:
-    """Add to the facts of each package what its compiled caches are."""
-    looked = [p for p in packages if "files" in p]
-    if not looked:
-        return
-    question = {
-        "cache_prefix": start["cache_prefix"],
-        "packages": [
-            {"root": p["root"], "sources": sorted(f for f in p["files"] if f.endswith(".py"))} for p in looked
-        ],
-    }
-    answers = _ask(python, ("-I", "-S"), _COMPILED, question, FILES_S)
-    for facts, caches in zip(looked, answers, strict=True):
-        facts["caches"] = caches
+def _interpreter(settings: Mapping[str, Any], told: Mapping[str, Any]) -> Interpreter:
+    """Return the interpreter's model. Site folders that the ordinary start hid are put at the end of its path."""
+    files = Folder()
+    seen = {files.resolve(path) for path in told["path"]}
+    sites = [site for site in dict.fromkeys(settings["sites"]) if files.is_folder(site)]
+    hidden = [site for site in sites if files.resolve(site) not in seen]
+    major, minor = settings["version"]
+    return Interpreter(
+        files=files, version=(major, minor), prefix=settings["prefix"], base=settings["base"],
+        stdlib=tuple(settings["stdlib"]), path=(*told["path"], *hidden), sites=tuple(sites),
+        caches=told["cache_prefix"],
+    )  # fmt: skip
 
 
-def _notes(found: Mapping[str, Any], seen: Sequence[Package]) -> list[str]:
-    notes = []
+def _wanted(environment: Environment, packages: Mapping[str, str], optional: Mapping[str, str]) -> dict[str, str]:
+    """Return the packages to look at, with their import names."""
+    attested = environment.attested
+    wanted = dict(packages or attested)
+    for name in [name for name, package in wanted.items() if not package]:
+        theirs = [package for own, package in attested.items() if canonical(own) == canonical(name)]
+        wanted[name] = theirs[0] if theirs else name.replace("-", "_")
+    return wanted | {name: package for name, package in optional.items() if package in attested.values()}
+
+
+# FlashInfer's own kernels
+
+
+def _kernel_cache(settings: Mapping[str, Any]) -> Path:
+    base = settings["variables"].get("FLASHINFER_WORKSPACE_BASE") or settings["home"]
+    return Path(base, ".cache", "flashinfer")
+
+
+def _kernels(environment: Environment, seen: Sequence[Package], cache: Path) -> list[Kernels]:
     flashinfer = next((p for p in seen if p.distribution == "flashinfer-python"), None)
-    own_kernels = {p.distribution for p in seen if p.stack_id}
-    for name, version in found["distributions"]:
-        if name in ("flashinfer-cubin", "flashinfer-jit-cache") and name not in own_kernels:
-            what = "kernels compiled from unpatched sources" if name.endswith("jit-cache") else "prebuilt cubins"
-            own = "FlashInfer refuses it beside a patched version by its own check"
-            notes.append(f"{name} {version} is installed: {what}; {own}")
-    kernels = found["jit_cache"]["kernels"]
-    folder = found["jit_cache"]["folder"]
-    for version, count in kernels.items():
+    patched = {p.distribution for p in seen if p.stack_id}
+    found = []
+    for one in environment.distributions:
+        if one.name in ("flashinfer-cubin", "flashinfer-jit-cache") and one.name not in patched:
+            use = "foreign" if one.name.endswith("jit-cache") else "cubins"
+            found.append(Kernels(place=one.name, version=printable(one.version), count=0, use=use))
+    files = environment.files
+    for version in files.listed(str(cache)):
+        count = sum(path.endswith(".so") for path, _ in files.walk(f"{cache}/{version}"))
+        if not count:
+            continue
+        use = "other"
         if flashinfer and version == flashinfer.version:
-            notes.append(f"{folder}/{version}: {count} kernels of this stack")
+            use = "own"
         elif flashinfer and flashinfer.state == "upstream" and "+patchq." not in version:
-            notes.append(
-                f"{folder}/{version}: {count} kernels, maybe of another stack: this FlashInfer would load them"
-            )
-        else:
-            notes.append(f"{folder}/{version}: {count} kernels of another stack, not used by this one")
-    return notes
+            use = "maybe"
+        found.append(Kernels(place=printable(f"{cache}/{version}"), version=printable(version), count=count, use=use))
+    return found

@@ -18,7 +18,7 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[Package, ...], cac
     """
     topic = f"kernels of {upstream}"
     own = next((p for p in packages if p.distribution == wanted.distribution), None)
-    if own is None or own.problems:
+    if own is None or not own.is_right:
         what = "no wheel of them is installed" if own is None else f"{wanted.distribution} isn't as it was built"
         return Finding(
             topic, "note",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from patchq.environment.differences import Level
 from patchq.environment.verify import verify
 from patchq.errors import UserError
 from patchq.formats.jsonlines import Problem
@@ -112,8 +113,9 @@ def _build(python: str, expected: str) -> tuple[str, tuple[str, ...]]:
     """The stack that an environment runs, and its patches."""
     found = verify(python, {}, expected)
     if not found.ok:
-        wrong = [f"{p.distribution}: {problem}" for p in found.packages for problem in p.problems]
-        said = "; ".join(wrong + [d.said for d in found.differences if d.level == "problem"])
+        every = [*(one for package in found.packages for one in package.differences), *found.differences]
+        codes = sorted({one.code.value for one in every if one.level is Level.PROBLEM})
+        said = ", ".join(codes)
         raise UserError(
             f"{found.python} does not run the patched build: {said or 'it has no patched package'}",
             hint="`patchq verify-installed --python PATH` says more; figures of another build are not taken",

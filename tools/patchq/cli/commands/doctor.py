@@ -34,7 +34,7 @@ def command(
     if archs:
         _probe(archs, nvccs, as_json)
         return
-    from patchq.cli.commands.verify_installed import show
+    from patchq.cli.commands.verify_installed import show, verdict_json
     from patchq.cli.targets import look
     from patchq.environment.doctor import examine
     from patchq.environment.doctor import mounted as mounted_findings
@@ -63,7 +63,7 @@ def command(
     if as_json:
         emit("doctor", {
             "ok": not bad, "findings": [asdict(f) for f in found],
-            "installed": asdict(verdict) if verdict else None,
+            "installed": verdict_json(verdict) if verdict else None,
         })  # fmt: skip
     else:
         for f in found:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -21,19 +20,36 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     attestation must be those of this lock and the applied stack, its packages file by file those of dist/SET.
     """
     from patchq.build.image import check_image
+    from patchq.cli.differences import as_json as to_json
+    from patchq.cli.differences import can_allow, sentences
+    from patchq.environment.differences import Level
 
     verdict = check_image(open_project(as_json), image, set_name=set_name, platform=platform)
+    packages = [f"{p.distribution} {p.version}" for p in verdict.packages if p.state != "missing"]
+    found = {f"{p.distribution} {p.version}".rstrip(): p.differences for p in verdict.packages} | {
+        "": verdict.differences
+    }
+    named = [(name, level, text) for name, some in found.items() for level in Level for text in sentences(some, level)]
+    problems, notes = (
+        [f"{name}: {text}" if name else text for name, its, text in named if its is level] for level in Level
+    )
     if as_json:
-        emit("verify-image", {"ok": verdict.ok, **asdict(verdict)})
+        every = tuple(one for some in found.values() for one in some)
+        emit("verify-image", {
+            "ok": verdict.ok, "image": verdict.image, "packages": packages, "problems": problems, "notes": notes,
+            "differences": to_json(every),
+        })  # fmt: skip
     else:
-        for package in verdict.packages:
-            echo(f"{package}: looked at")
-        for note in verdict.notes:
+        for package in packages:
+            echo(f"{package}: checked")
+        for note in notes:
             echo(f"note: {note}")
-        for problem in verdict.problems:
+        for problem in problems:
             echo(f"problem: {problem}", fg="red")
         if verdict.ok:
             echo(f"{verdict.image} is what upstream.lock says")
+        elif can_allow(verdict.differences):
+            echo('next: remove it, or name what you trust in upstream.lock: [verify] allow = ["NAME"]')
         else:
             echo("next: patchq build && patchq compose, and build the image anew")
     if not verdict.ok:

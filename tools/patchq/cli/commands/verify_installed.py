@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from patchq.cli.common import emit, json_option, set_option
 from patchq.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from patchq.environment.verify import Verdict
 
 
 @click.command("verify-installed")
@@ -40,40 +43,52 @@ def command(
 
     verdict = look(python, distributions, set_name, expected, folder)
     if as_json:
-        emit("verify-installed", {"ok": verdict.ok, **asdict(verdict)})
+        emit("verify-installed", {"ok": verdict.ok, **verdict_json(verdict)})
     else:
         show(verdict)
     if not verdict.ok:
         raise click.exceptions.Exit(1)
 
 
-def show(verdict: object) -> None:
-    """Print a verdict for people."""
-    from patchq.environment.verify import Verdict
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as a JSON object."""
+    from patchq.cli.differences import as_json, kernel_sentence, package_json, sentences
+    from patchq.environment.differences import Level
 
-    assert isinstance(verdict, Verdict)
+    notes = [*map(kernel_sentence, verdict.kernels), *sentences(verdict.differences, Level.NOTE)]
+    return {
+        "python": verdict.python, "packages": [package_json(p) for p in verdict.packages],
+        "notes": notes, "differences": as_json(verdict.differences), "cache": verdict.cache,
+    }  # fmt: skip
+
+
+def show(verdict: Verdict) -> None:
+    """Print a verdict for people."""
+    from patchq.cli.differences import against, can_allow, kernel_sentence, sentences
+    from patchq.environment.differences import Level
+
     for p in verdict.packages:
-        echo(
-            f"{p.distribution} {p.version}: {p.state}" + (f", stack {p.stack_id[:8]}, {p.origin}" if p.stack_id else "")
-        )
+        place = f", stack {p.stack_id[:8]}, {p.origin}" if p.stack_id else ""
+        echo(f"{p.distribution} {p.version}: {p.state}{place}")
         for patch in p.patches:
             echo(f"    live: {patch}")
         for patch in p.left_out:
             echo(f"    left out, as it must be compiled: {patch}")
-        if p.against:
-            echo(f"    checked against: {p.against}")
-        for note in p.notes:
+        if compared := against(p):
+            echo(f"    checked against: {compared}")
+        for note in sentences(p.differences, Level.NOTE):
             echo(f"    note: {note}")
-        for problem in p.problems:
+        for problem in sentences(p.differences, Level.PROBLEM):
             echo(f"    problem: {problem}", fg="red")
-    for found in verdict.differences:
-        if found.level == "problem":
-            echo(f"problem: {found.said}", fg="red")
-    for note in verdict.notes:
+    for problem in sentences(verdict.differences, Level.PROBLEM):
+        echo(f"problem: {problem}", fg="red")
+    for note in [*map(kernel_sentence, verdict.kernels), *sentences(verdict.differences, Level.NOTE)]:
         echo(f"note: {note}")
     if not verdict.packages:
         echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
-    elif not verdict.ok:
+    elif not all(p.is_right for p in verdict.packages):
         echo(
             "next: pip install --force-reinstall --no-deps -r dist/SET/requirements.txt; take other copies off the path"
         )
+    if can_allow(verdict.differences):
+        echo('next: remove it, or name what you trust in upstream.lock: [verify] allow = ["NAME"]')

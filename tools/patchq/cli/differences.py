@@ -1,0 +1,143 @@
+"""Sentences for what ``verify-installed`` and ``verify-image`` find, and the JSON that both give."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from patchq.environment.differences import Code, Difference, Level
+
+if TYPE_CHECKING:
+    from patchq.environment.installed import Package
+    from patchq.environment.verify import Kernels
+
+#: A sentence for each code. ``{0}`` and ``{1}`` are the words of a difference; its paths follow.
+SENTENCES = {
+    Code.NOT_INSTALLED: "{0} is not installed there",
+    Code.NOT_PATCHED: "imports come from {0}, which patchq did not build",
+    Code.NO_PATCHES: "is upstream's own build, as no patch of the stack changes it",
+    Code.COPIES: "{0} more copies on the path",
+    Code.OTHER_STACK: "is of stack {0}, not of {1}",
+    Code.DIFFERENT_STACKS: "the packages are of different stacks: {0}",
+    Code.MIXED_INSTALLS: "the metadata says {0}, the package is {1}: two installs are mixed",
+    Code.INSTALLED_TWICE: "is installed {0} times",
+    Code.EDITABLE: "is an editable install: what is imported is what lies there now",
+    Code.REDIRECTED: "an import hook gives {0}, where the path has {1}",
+    Code.NAMESPACE: "is joined from several folders",
+    Code.SIBLING: "wants {0}, installed is {1}",
+    Code.METADATA: "its metadata can't be read: {0}",
+    Code.RECORD_MISSING: "has no RECORD that says what was installed",
+    Code.RECORD_MALFORMED: "its RECORD is damaged: {0}",
+    Code.RECORD_OUTSIDE: "its RECORD names files outside the environment, which were not checked",
+    Code.RECORD_UNHASHED: "its RECORD gives no SHA-2 for",
+    Code.CHANGED: "changed since the build",
+    Code.MISSING: "in its RECORD, but not there",
+    Code.ADDED: "not in its RECORD, so added since the install",
+    Code.LINK: "symbolic links, which no wheel holds",
+    Code.SPECIAL: "no plain files",
+    Code.UNREADABLE: "can't be read",
+    Code.MANIFEST_MALFORMED: "{0}",
+    Code.MANIFEST_DISAGREES: "its manifest is not of what is installed: {0}",
+    Code.WHEEL_DIFFERS: "not as in {0}, though RECORD says so: RECORD was changed with them",
+    Code.WHEEL_CHANGED: "{0} is not the wheel that was built here",
+    Code.WHEEL_UNKNOWN: "is none of the wheels that were built",
+    Code.WHEEL_UNREADABLE: "{0}",
+    Code.SCRIPT: "is not the script of its entry point ({0})",
+    Code.CACHE_FORGED: "compiled caches that are not what their sources compile to",
+    Code.CACHE_UNCHECKED: "compiled caches that Python loads without looking at the source",
+    Code.CACHE_UNREADABLE: "compiled caches that can't be judged",
+    Code.CACHE_STALE: "compiled caches of other sources than these, which Python doesn't load",
+    Code.CACHE_UNJUDGED: "{0} compiled caches were not checked: that needs Python {1} on this machine,"
+    " or `patchq verify-installed` in the image",
+    Code.STARTUP_CODE: "runs at each start of Python",
+    Code.STARTUP_PATH: "adds to the path at each start of Python",
+    Code.FINDERS: "import hooks are at work",
+    Code.PRELOADED: "is imported at each start of Python, before anything asks for it",
+    Code.SHADOWED: "is found in place of {0}",
+    Code.STDLIB: "in the standard library's folder, and no part of it ({0})",
+    Code.PLUGIN: "{0} has the plugin {1} in {2}, which a patched package loads",
+    Code.INTERPRETER: "the program {0}",
+    Code.VARIABLE: "{0} is set to {1}",
+    Code.LIBRARY: "{0} leads to libraries that come before the system's or Python's",
+    Code.LABEL: "its label {0} is {1}, not {2}",
+    Code.LABELS_UNJUDGED: "a file system has no labels or settings; those of its image were not checked",
+    Code.ATTESTATION_MISSING: "it has no attestation",
+    Code.ATTESTATION_DIFFERS: "its attestation is another one than that of the wheels",
+    Code.ATTESTATION_OTHER: "its attestation is of another stack, set or lock",
+    Code.ATTESTATION_MALFORMED: "its attestation can't be read",
+    Code.SIGNATURE: "its attestation {0} ({1})",
+    Code.MATERIALS_MISSING: "it has no bill of materials",
+    Code.SITE_LINK: "is a link to {0}: where Python would look can't be told",
+}
+_KERNELS = {
+    "own": "{place}: {count} kernels of this stack",
+    "other": "{place}: {count} kernels of another stack, not used by this one",
+    "maybe": "{place}: {count} kernels, maybe of another stack: this FlashInfer would load them",
+    "cubins": "{place} {version} is installed: prebuilt cubins;"
+    " FlashInfer refuses it with a patched version by its own check",
+    "foreign": "{place} {version} is installed: kernels compiled from unpatched sources;"
+    " FlashInfer refuses it with a patched version by its own check",
+}
+_ALLOWABLE = (
+    Code.STARTUP_CODE, Code.SHADOWED, Code.STDLIB, Code.PLUGIN,
+    Code.INTERPRETER, Code.VARIABLE, Code.LIBRARY,
+)  # fmt: skip
+_SHOWN = 8
+
+
+def sentence(found: Difference) -> str:
+    """Return a difference as one sentence with its paths."""
+    text = SENTENCES[found.code].format(*found.words)
+    if found.code is Code.NOT_PATCHED and len(found.words) > 1:
+        text += f", in front of the patched {found.words[1]}"
+    if found.code is Code.COPIES and found.words == ("1",):
+        text = "1 more copy on the path"
+    if found.code is Code.STARTUP_CODE and found.level is Level.PROBLEM:
+        text += ", and its content isn't known" + "".join(f" ({word})" for word in found.words)
+    some = ", ".join(found.paths[:_SHOWN])
+    if len(found.paths) > _SHOWN:
+        some += f" and {len(found.paths) - _SHOWN} more"
+    return f"{text}: {some}" if some else text
+
+
+def sentences(found: tuple[Difference, ...], level: Level) -> list[str]:
+    return [sentence(one) for one in found if one.level is level]
+
+
+def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
+    """Return differences as JSON objects, with their sentences."""
+    return [
+        {"code": one.code.value, "level": one.level.value, "said": sentence(one), "paths": list(one.paths)}
+        for one in found
+    ]
+
+
+def against(package: Package) -> str:
+    """Return the sentence for what a package was compared with."""
+    if package.reference == "wheel":
+        return package.against
+    if package.reference == "stack":
+        return f"stack id {package.against}, its files against their own RECORD alone"
+    if not package.stack_id:
+        return ""
+    only = "consistent with itself only" if package.is_right else "itself only"
+    return f"{only}: there is no wheel and no stack id to hold it against"
+
+
+def package_json(package: Package) -> dict[str, Any]:
+    return {
+        **asdict(package),
+        "differences": as_json(package.differences),
+        "problems": sentences(package.differences, Level.PROBLEM),
+        "notes": sentences(package.differences, Level.NOTE),
+        "against": against(package),
+    }
+
+
+def kernel_sentence(kernels: Kernels) -> str:
+    return _KERNELS[kernels.use].format(**asdict(kernels))
+
+
+def can_allow(found: tuple[Difference, ...]) -> bool:
+    """Return whether the lock could allow one of these problems by its name."""
+    return any(one.level is Level.PROBLEM and one.code in _ALLOWABLE for one in found)

@@ -1,0 +1,143 @@
+"""Console scripts: is a file in ``bin`` what installers make of an entry point, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterable
+
+from patchq.environment.differences import Code, Findings, Level
+from patchq.environment.distributions import Distribution
+from patchq.environment.files import Files, Kind
+from patchq.environment.imports import Interpreter
+from patchq.formats.distinfo import EntryPoint
+
+#: Bytes of a script.
+_MAX_SCRIPT = 64 << 10
+#: ``#!/path/python``; for paths that are long or have spaces, what distlib and uv write in its place; and uv's for
+#: environments that may be moved.
+_SHEBANG = re.compile(
+    r"#!/bin/sh\n'''exec' (?:(/[\w./+@-]+)|\"(/[\w./+@ -]+)\") \"\$0\" \"\$@\"\n' '''\n|"
+    r"#!/bin/sh\n'''exec' \"\$\(dirname -- \"\$\(realpath -- \"\$0\"\)\"\)\"/'(python[\d.]*)' \"\$0\" \"\$@\"\n' '''\n|"
+    r"#!(/[\w./+@-]+)\n"
+)
+_COOKIE = re.compile(r"coding[:=]\s*([-\w.]+)")
+#: Statements besides the import and the call, as pip (distlib), uv, setuptools and installer write them.
+_ALLOWED = """
+import re
+import sys
+import re, sys
+import sys, re
+sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
+sys.argv[0] = re.sub(r'(-script\\.pyw?|\\.exe)?$', '', sys.argv[0])
+sys.argv[0] = sys.argv[0].removesuffix('.exe')
+if sys.argv[0].endswith('.exe'):
+    sys.argv[0] = sys.argv[0][:-4]
+if sys.argv[0].endswith('-script.pyw'):
+    sys.argv[0] = sys.argv[0][:-11]
+elif sys.argv[0].endswith('.exe'):
+    sys.argv[0] = sys.argv[0][:-4]
+"""
+_STATEMENTS = frozenset(ast.dump(node) for node in ast.parse(_ALLOWED).body)
+_MAIN = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
+
+
+def scripts_of(distribution: Distribution) -> dict[str, EntryPoint]:
+    """Return the console scripts of a distribution by name."""
+    groups = ("console_scripts", "gui_scripts")
+    return {point.name: point for point in distribution.entry_points if point.group in groups}
+
+
+def judge_scripts(
+    interpreter: Interpreter, distribution: Distribution, found: Findings, search: Iterable[str] = ()
+) -> None:
+    """Judge each file that a console script of a distribution may be started from.
+
+    :param search: the folders of ``PATH``, where a process is started by that.
+    """
+    files = interpreter.files
+    above = posixpath.dirname(posixpath.dirname(posixpath.dirname(distribution.root)))
+    folders = dict.fromkeys([interpreter.scripts, f"{distribution.root}/bin", f"{above.rstrip('/')}/bin", *search])
+    for name, point in scripts_of(distribution).items():
+        if not re.fullmatch(r"[\w.-]+", name):
+            continue
+        for folder in dict.fromkeys(map(files.resolve, folders)):
+            path = f"{folder}/{name}"
+            if files.real_kind(path) is None:
+                continue
+            if wrong := _fault(interpreter, path, point):
+                found.add(Code.SCRIPT, [path], wrong)
+    recorded = [path for path in distribution.recorded if posixpath.basename(posixpath.dirname(path)) == "bin"]
+    strange = [path for path in recorded if posixpath.basename(path) not in scripts_of(distribution)]
+    found.add_any(Code.SCRIPT, strange, "no entry point has its name", level=Level.NOTE)
+
+
+def _fault(interpreter: Interpreter, path: str, point: EntryPoint) -> str:
+    """Return what is wrong with a script, or empty."""
+    files = interpreter.files
+    if not files.is_file(path):
+        return "it is no plain file"
+    try:
+        text = files.read(path, _MAX_SCRIPT).decode("ascii")
+    except OSError as error:
+        return f"it {error.strerror or 'cannot be read'}"
+    except UnicodeDecodeError:
+        return "it isn't ASCII"
+    shebang = _SHEBANG.match(text)
+    if not shebang:
+        return "it doesn't start an interpreter"
+    absolute, quoted, beside, direct = shebang.groups()
+    program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{beside}"
+    if ".." in program.split("/") or not _is_interpreter(interpreter, program):
+        return f"it starts {program}"
+    body = text[shebang.end() :]
+    cookie = _COOKIE.search("\n".join(body.split("\n")[:2]))
+    if cookie and cookie[1].lower() not in ("utf-8", "utf8"):
+        return f"it is in {cookie[1]}"
+    return "" if _calls(body, point) else f"it doesn't just call {point.value}"
+
+
+def _is_interpreter(interpreter: Interpreter, program: str) -> bool:
+    """Return whether a program is the environment's Python, by its name and folder.
+
+    The Python that a virtual environment is of is another one: it doesn't look for modules there.
+    """
+    files = interpreter.files
+    names = ["python", f"python{interpreter.version[0]}", "python{}.{}".format(*interpreter.version)]
+    ours = files.resolve(interpreter.scripts)
+    is_ours = posixpath.basename(program) in names and files.resolve(posixpath.dirname(program)) == ours
+    return is_ours and not is_script(files, program)
+
+
+def is_script(files: Files, program: str) -> bool:
+    """Return whether a program is a text that another program runs."""
+    real = files.resolve(program)
+    if files.kind(real) is not Kind.FILE or files.size(real) > _MAX_SCRIPT:
+        return False
+    try:
+        return files.read(real).startswith(b"#!")
+    except OSError:
+        return False
+
+
+def _calls(body: str, point: EntryPoint) -> bool:
+    """Return whether a script's code imports and calls the entry point, and does nothing else."""
+    module, _, attribute = point.value.replace(" ", "").partition(":")
+    first = attribute.split(".")[0]
+    if not re.fullmatch(r"[\w.]+:[\w.]+", f"{module}:{attribute}"):
+        return False
+    try:
+        needed = ast.parse(f"from {module} import {first}\nsys.exit({attribute}())").body
+        statements = ast.parse(body).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    flat: list[ast.stmt] = []
+    for statement in statements:
+        if isinstance(statement, ast.If) and ast.dump(statement.test) == _MAIN and not statement.orelse:
+            flat += statement.body
+        else:
+            flat.append(statement)
+    dumps = [ast.dump(statement) for statement in flat]
+    wanted = [ast.dump(statement) for statement in needed]
+    return set(dumps) - _STATEMENTS == set(wanted) and dumps[-1] == wanted[1]
