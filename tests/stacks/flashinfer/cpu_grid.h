@@ -1,6 +1,7 @@
 // A grid of CUDA blocks on a CPU, for kernels whose blocks wait for each other: a thread for each block, one of which
-// runs at a time, and a fiber for each of its CUDA threads. Which block goes on is chosen where one is about to load or
-// to change a counter in global memory, by a schedule that the caller gives. For tests only.
+// runs at a time, and a fiber for each of its CUDA threads. The threads of a block run in a random order between two
+// barriers. Another block can go on at each barrier of a block, and where a thread is about to load or to change a
+// counter in global memory; the caller gives the order or a seed. For tests only.
 #pragma once
 
 #include <ucontext.h>
@@ -27,12 +28,12 @@ struct Index {
 inline thread_local Index threadIdx, blockIdx;
 inline Index gridDim;
 
-// The fibers of one block. Its thread 0 comes last between two barriers: what the others wrote is there when it
-// tells other blocks.
+// The fibers of one block. CUDA promises no order of the threads between two barriers, so they run in a random one.
 class Block {
  public:
-  Block(uint32_t threads, std::function<void()> const& kernel)
-      : kernel_(kernel), fibers_(threads), stacks_(threads, std::vector<char>(1 << 15)), done_(threads) {}
+  Block(uint32_t threads, unsigned seed, std::function<void()> const& kernel)
+      : kernel_(kernel), fibers_(threads), stacks_(threads, std::vector<char>(1 << 15)), waits_(threads, Barrier::none),
+        random_(seed) {}
 
   void run() {
     for (size_t i = 0; i < fibers_.size(); ++i) {
@@ -43,9 +44,11 @@ class Block {
       makecontext(&fibers_[i], reinterpret_cast<void (*)()>(&Block::enter), 0);
     }
     mine() = this;
-    while (std::find(done_.begin(), done_.end(), false) != done_.end()) {
-      for (size_t i = fibers_.size(); i-- > 0;) {
-        if (done_[i]) continue;
+    while (true) {
+      std::vector<size_t> able = those_at(Barrier::none);
+      if (able.empty() && !open_barrier()) return;
+      std::shuffle(able.begin(), able.end(), random_);
+      for (size_t i : able) {
         current_ = i;
         threadIdx.x = static_cast<uint32_t>(i);
         swapcontext(&main_, &fibers_[i]);
@@ -53,9 +56,14 @@ class Block {
     }
   }
 
-  static void barrier() { swapcontext(&mine()->fibers_[mine()->current_], &mine()->main_); }
+  // Wait for the other threads of the block.
+  static void barrier() { mine()->wait(Barrier::block); }
+  // Wait for the other threads of the warp.
+  static void warp_barrier() { mine()->wait(Barrier::warp); }
 
  private:
+  enum class Barrier { none, warp, block, end };
+
   static Block*& mine() {
     static thread_local Block* block;
     return block;
@@ -63,32 +71,47 @@ class Block {
   static void enter() {
     Block* block = mine();
     block->kernel_();
-    block->done_[block->current_] = true;
+    block->waits_[block->current_] = Barrier::end;
   }
+  void wait(Barrier where) {
+    waits_[current_] = where;
+    swapcontext(&fibers_[current_], &main_);
+  }
+  std::vector<size_t> those_at(Barrier where) const {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < waits_.size(); ++i) {
+      if (waits_[i] == where) found.push_back(i);
+    }
+    return found;
+  }
+  // Let the threads go on that wait in warps, or else all; false where all have ended.
+  bool open_barrier();
 
   std::function<void()> const& kernel_;
   ucontext_t main_{};
   std::vector<ucontext_t> fibers_;
   std::vector<std::vector<char>> stacks_;
-  std::vector<bool> done_;
+  std::vector<Barrier> waits_;
+  std::mt19937 random_;
   size_t current_ = 0;
 };
 
 inline void __syncthreads() { Block::barrier(); }
 inline void __threadfence() {}
 
-// For what all threads of a block call.
+// For what all threads of a warp call.
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned down) {
   static thread_local T given[1024];
   given[threadIdx.x] = value;
-  __syncthreads();
+  Block::warp_barrier();
   T const said = threadIdx.x % 32 + down < 32 ? given[threadIdx.x + down] : value;
-  __syncthreads();
+  Block::warp_barrier();
   return said;
 }
 
-// Which block goes on: of those that can, the first in `order`, or any, as `seed` has it, where order is empty.
+// Which block goes on: of those that can, the first in `order`. Where no order is given, it is a random one, and another
+// one now and then; how often depends on the seed, for a race may need a block that is late by some steps or by rows.
 class Grid {
  public:
   static Grid& get() {
@@ -97,12 +120,21 @@ class Grid {
   }
 
   // Blocks that wait forever; none where all came to their end.
-  std::vector<size_t> launch(uint32_t blocks, uint32_t threads, std::vector<size_t> order, unsigned seed,
+  std::vector<size_t> launch(uint32_t blocks, uint32_t threads, std::vector<size_t> const& order, unsigned seed,
                              std::function<void()> kernel) {
     gridDim.x = blocks;
     states_.assign(blocks, State{});
-    order_ = std::move(order);
+    order_.clear();
+    for (size_t b : order) {
+      if (b < blocks) order_.push_back(b);
+    }
     random_.seed(seed);
+    steps_an_order_ = 0;
+    if (order_.empty()) {
+      steps_an_order_ = 4u << (4 * (seed % 3));
+      for (size_t b = 0; b < blocks; ++b) order_.push_back(b);
+      std::shuffle(order_.begin(), order_.end(), random_);
+    }
     hung_ = false;
     turn_ = pick();
     std::vector<std::thread> running;
@@ -110,7 +142,7 @@ class Grid {
       running.emplace_back([&, b] {
         blockIdx.x = b;
         await(b);
-        Block(threads, kernel).run();
+        Block(threads, seed * blocks + b, kernel).run();
         std::unique_lock<std::mutex> held(lock_);
         states_[b].done = true;
         turn_ = pick();
@@ -128,6 +160,12 @@ class Grid {
     return waiting;
   }
 
+  // A step of a block that changes no counter.
+  void step() {
+    states_[blockIdx.x].polled = false;
+    give_way(nullptr);
+  }
+
   int load(int* counter) {
     give_way(counter);
     State& state = states_[blockIdx.x];
@@ -136,8 +174,7 @@ class Grid {
   }
 
   int change(int* counter, int value, bool add) {
-    states_[blockIdx.x].polled = false;
-    give_way(nullptr);
+    step();
     int const before = *counter;
     *counter = add ? before + value : value;
     return before;
@@ -157,16 +194,12 @@ class Grid {
   }
 
   size_t pick() {
-    std::vector<size_t> able;
-    for (size_t i = 0; i < states_.size(); ++i) {
-      size_t const b = order_.empty() ? i : order_[i];
-      if (!states_[b].done && !states_[b].stuck()) able.push_back(b);
+    if (steps_an_order_ && random_() % steps_an_order_ == 0) std::shuffle(order_.begin(), order_.end(), random_);
+    for (size_t b : order_) {
+      if (!states_[b].done && !states_[b].stuck()) return b;
     }
-    if (able.empty()) {
-      hung_ = !all_done();
-      return states_.size();
-    }
-    return order_.empty() ? able[random_() % able.size()] : able.front();
+    hung_ = !all_done();
+    return states_.size();
   }
 
   void give_way(int* counter) {
@@ -174,6 +207,7 @@ class Grid {
       std::unique_lock<std::mutex> held(lock_);
       states_[blockIdx.x].counter = counter;
       turn_ = pick();
+      if (turn_ == blockIdx.x) return;
       changed_.notify_all();
     }
     await(blockIdx.x);
@@ -189,9 +223,18 @@ class Grid {
   std::vector<State> states_;
   std::vector<size_t> order_;
   std::mt19937 random_;
+  unsigned steps_an_order_ = 0;
   size_t turn_ = 0;
   bool hung_ = false;
 };
+
+inline bool Block::open_barrier() {
+  auto in_warps = those_at(Barrier::warp);
+  auto const& waiting = in_warps.empty() ? those_at(Barrier::block) : in_warps;
+  for (size_t i : waiting) waits_[i] = Barrier::none;
+  if (in_warps.empty() && !waiting.empty()) Grid::get().step();
+  return !waiting.empty();
+}
 
 inline int atomicAdd(int* counter, int value) { return Grid::get().change(counter, value, true); }
 inline int atomicExch(int* counter, int value) { return Grid::get().change(counter, value, false); }

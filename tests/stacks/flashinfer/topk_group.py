@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,15 @@ NEEDED = (
     "struct RadixRowState", "struct RadixDeterministicCollectScratch", "AdvanceRadixGroupBarrier", "RadixLeaveGroup",
     "RadixGroupResetStateLastCTA", "RadixSuffixSum", "RadixFindThresholdBucket", "RadixBuildLocalHistogram",
     "RadixSelectOneRound", "RadixSelectFromSharedMemory", "LoadToSharedOrdered", "RadixSelectFindPivot",
-    "RadixCollectIndices", "enum class RadixTopKMode", "RadixTopKKernel_Unified", "RadixTopKMaskLogitsKernel_MultiCTA",
+    "RadixCollectIndices", "enum class RadixTopKMode", "struct DirectPageTableKernelPolicy", "RadixTopKKernel_Unified", "RadixTopKMaskLogitsKernel_MultiCTA",
     "RadixTopKRenormProbKernel_MultiCTA",
 )  # fmt: skip
 #: What the primitives are on a CPU where the header has PTX for all GPUs.
 LOAD = re.compile(r'asm volatile\("ld\.cg\.global\.b32 %0, \[%1\];\\n" : "=r"\(state\) : "l"\(ptr\)\);')
-KERNELS = ("mask", "renorm", "indices")
+#: ``single`` is ``indices`` by one block a row, ``rounds`` is masked by a function that no kernel calls.
+KERNELS = ("mask", "renorm", "indices", "single", "pages", "ragged", "rounds")
+#: Blocks of each group of three, by rank or by a seed: a seed changes the order after some 4, 64 or 1024 steps.
+SCHEDULES = ("0,1,2,3,4,5", "5,4,3,2,1,0", "1,2,0,4,5,3", "1", "2", "3")
 
 
 def definition(text: str, name: str) -> str:
@@ -44,26 +46,25 @@ def whole(text: str, head: int, name: str) -> str:
     raise ValueError(f"{name} has no end")
 
 
-def build(trees: Path, folder: Path, kernels: Sequence[str] = KERNELS) -> Path:
-    """The program with these kernels; all of them have v0.6.1's arguments, ``mask`` those of v0.7.2.post1 too."""
+def build(trees: Path, folder: Path) -> Path:
+    """Build the program over the kernels of v0.6.1 or of v0.7.2.post1."""
     headers = [trees / "flashinfer" / header for header in HEADERS]
     text = "\n".join(header.read_text() for header in headers if header.exists())
     text, loads = LOAD.subn("state = load_counter(ptr);", text)
     if loads != 1:
         raise ValueError(f"ld_acquire has {loads} loads for a CPU")
-    left_out = () if "renorm" in kernels else ("RadixTopKKernel_Unified", "RadixTopKRenormProbKernel_MultiCTA")
-    needed = "\n".join(definition(text, name) for name in NEEDED if name not in left_out)
+    needed = "\n".join(definition(text, name) for name in NEEDED)
     source, program = folder / "topk.cpp", folder / "topk"
     source.write_text(Path(__file__).with_suffix(".cpp").read_text().replace("KERNELS\n", needed + "\n", 1))
     flags = ["-std=c++17", "-w", "-O1", "-pthread", "-fno-extern-tls-init", f"-I{Path(__file__).parent}"]
-    flags += ["-DALL_KERNELS"] if "renorm" in kernels else []
+    flags += ["-DV0_7"] if "RadixDeterministicCollectScratch" in text else []
     subprocess.run(["g++", *flags, source, "-o", program], check=True)
     return program
 
 
-def run(program: Path, kernel: str, schedule: str) -> dict[str, Any]:
-    """What two launches of a kernel over one state come to."""
-    given = f"{kernel} {schedule}\n"
+def run(program: Path, kernel: str, schedule: str, rows: str = "all") -> dict[str, Any]:
+    """Run two launches of a kernel over one state: of rows that ``all`` are selected from, or ``some``."""
+    given = f"{kernel} {rows} {schedule}\n"
     said = subprocess.run([program], input=given, capture_output=True, text=True, check=True, timeout=120)
     answer: dict[str, Any] = json.loads(said.stdout)
     return answer

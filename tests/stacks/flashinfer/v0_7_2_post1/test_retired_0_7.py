@@ -17,6 +17,7 @@ from moe_rows import lay_out
 from packaging.version import Version
 from test_aot_sm121 import OWN, SHARED, asked_of
 from test_sm120_mixed_candidates import build_heuristic, offered
+from topk_group import SCHEDULES
 from topk_group import build as build_topk
 from topk_group import run as run_topk
 
@@ -107,6 +108,14 @@ def test_moe_padding_rows(trees: Path, tmp_path: Path, kernel: str) -> None:
 
 def test_topk_group_reset(trees: Path, tmp_path: Path) -> None:
     """The blocks that share a row of top_k_mask_logits all come to their end, whichever of them is ahead."""
-    program = build_topk(trees, tmp_path, ["mask"])
-    for schedule in ("0,1,2,3,4,5", "5,4,3,2,1,0", "1", "7"):
+    program = build_topk(trees, tmp_path)
+    for schedule in SCHEDULES:
         assert run_topk(program, "mask", schedule) == {"wrong": 0, "unclean": 0}
+
+
+def test_topk_barrier_sync(trees: Path, tmp_path: Path) -> None:
+    """A block announces its histogram once all of its threads have written it."""
+    program = build_topk(trees, tmp_path)
+    for kernel in ("renorm", "rounds"):
+        for schedule in SCHEDULES:
+            assert run_topk(program, kernel, schedule) == {"wrong": 0, "unclean": 0}
