@@ -177,6 +177,7 @@ class Grid {
     step();
     int const before = *counter;
     *counter = add ? before + value : value;
+    step();  // other blocks can be ahead of what the threads of this one do next
     return before;
   }
 
