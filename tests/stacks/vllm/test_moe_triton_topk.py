@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import interpreted
 import pytest
+import torch
 from vllm_kit import first_of, need
 
 Load = Callable[[str], ModuleType]
@@ -21,6 +22,8 @@ EQUIVALENT_MUTANTS = {
     "64ffed937b": "the weights have one dimension: the sum of all is that along it",
 }
 SCRIPT = """
+import inspect
+
 def expected(logits, k, renormalize):
     weights = torch.softmax(logits.double(), -1)
     # The lower of two equal ones first.
@@ -29,6 +32,7 @@ def expected(logits, k, renormalize):
     return (chosen / chosen.sum(-1, keepdim=True) if renormalize else chosen), order
 
 wrong = []
+masks = "is_padding" in inspect.signature(module.triton_topk_softmax).parameters
 generator = torch.Generator().manual_seed(9)
 for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2, 8, 8), (0, 128, 4)):
     for dtype in (torch.bfloat16, torch.float32):
@@ -51,7 +55,17 @@ for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2
                 if not torch.equal(rows, (torch.arange(k) * tokens)[None] + torch.arange(tokens)[:, None]):
                     wrong.append(f"{name}: source rows")
                 wrong += [f"{name}: written behind the end" for buffer in buffers if (buffer[tokens:] != -1).any()]
-print(json.dumps({"wrong": wrong}))
+                if not masks or not tokens:
+                    continue
+                padded = [torch.full((tokens, k), -2, dtype=d) for d in dtypes]
+                mask = torch.arange(tokens) % 3 == 1
+                module.triton_topk_softmax(*padded, logits, renormalize, is_padding=mask)
+                marked = torch.where(mask[:, None], torch.full_like(ids, -1), ids)
+                if not torch.equal(padded[0], weights) or not torch.equal(padded[2], rows):
+                    wrong.append(f"{name}: padding changes weights or source rows")
+                if not torch.equal(padded[1], marked):
+                    wrong.append(f"{name}: ids of padding")
+print(json.dumps({"wrong": wrong, "masks": masks}))
 """
 
 
@@ -59,13 +73,40 @@ def test_the_kernel(upstream_import: Load, trees: Path) -> None:
     upstream_import("vllm")
     moved = (trees / "vllm" / f"{FOLDER}.router.triton_topk".replace(".", "/")).with_suffix(".py").exists()
     where = f"{FOLDER}.router" if moved else FOLDER  # from v0.20.0
-    assert interpreted.run(f"{where}.triton_topk", SCRIPT)["wrong"] == []
+    found = interpreted.run(f"{where}.triton_topk", SCRIPT)
+    assert found["wrong"] == []
+    router = first_of(upstream_import, f"{FOLDER}.router.fused_topk_router", f"{FOLDER}.fused_moe")
+    assert found["masks"] is hasattr(router, "_get_padding_mask"), "it marks padding where topk_softmax does"
+
+
+def test_padding(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mask of the forward pass's padding reaches the kernel, where upstream's own gets one."""
+    module = first_of(upstream_import, f"{FOLDER}.router.fused_topk_router", f"{FOLDER}.fused_moe")
+    need(module, "triton_topk_softmax")
+    if not hasattr(module, "_get_padding_mask"):  # before v0.33.0
+        return
+    mask, given = torch.tensor([False, True, False]), []
+    monkeypatch.setattr(module, "is_forward_context_available", lambda: True)
+    monkeypatch.setattr(module, "get_forward_context", lambda: SimpleNamespace(is_padding=mask))
+    monkeypatch.setattr(module, "triton_topk_softmax", lambda *a, is_padding: given.append((a, is_padding)))
+    monkeypatch.setenv("VLLM_MOE_TRITON_TOPK", "1")
+    weights, ids, rows = torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2, 4)
+    for skip in ("1", "0"):
+        monkeypatch.setenv("VLLM_MOE_SKIP_PADDING", skip)
+        logits = torch.zeros(2, 8)
+        answer = module.dispatch_topk_softmax_func()(weights, ids, rows, logits, True)
+        assert answer[0] is weights and answer[1] is ids
+        [(taken, padding)] = given
+        given.clear()
+        assert all(a is b for a, b in zip(taken[:4], (weights, ids, rows, logits), strict=True)) and taken[4] is True
+        assert (padding is None) if skip == "0" else torch.equal(padding, mask[:2])
 
 
 @pytest.mark.parametrize("switch", [None, "0", "1"])
 def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, switch: str | None) -> None:
     module = first_of(upstream_import, f"{FOLDER}.router.fused_topk_router", f"{FOLDER}.fused_moe")
     ours = need(module, "triton_topk_softmax")
+    ours = getattr(module, "vllm_triton_topk_softmax", ours)  # from v0.33.0
     if switch is None:
         monkeypatch.delenv("VLLM_MOE_TRITON_TOPK", raising=False)
     else:
