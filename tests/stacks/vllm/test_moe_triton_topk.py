@@ -95,10 +95,12 @@ def test_padding(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("VLLM_MOE_SKIP_PADDING", skip)
         logits = torch.zeros(2, 8)
         answer = module.dispatch_topk_softmax_func()(weights, ids, rows, logits, True)
-        assert answer[0] is weights and answer[1] is ids
+        assert answer[0] is weights
+        assert answer[1] is ids
         [(taken, padding)] = given
         given.clear()
-        assert all(a is b for a, b in zip(taken[:4], (weights, ids, rows, logits), strict=True)) and taken[4] is True
+        assert all(a is b for a, b in zip(taken[:4], (weights, ids, rows, logits), strict=True))
+        assert taken[4] is True
         assert (padding is None) if skip == "0" else torch.equal(padding, mask[:2])
 
 

@@ -57,7 +57,7 @@ def test_an_activation_that_nothing_takes(
         )
         return base.resolve_quant_method(checkpoint, layer, NAME)
 
-    with pytest.raises(ValueError, match="moe.activation with targets is for experts that the checkpoint quantized"):
+    with pytest.raises(ValueError, match=r"moe\.activation with targets is for experts that the checkpoint quantized"):
         resolve(moe={"activation": "mxfp8"})
 
 
@@ -74,6 +74,23 @@ def test_quantized_experts_take_it(upstream_import: Callable[[str], Any], quant_
             get_quant_method=lambda *_: method, online_quantization_config=online, packed_modules_mapping={}
         )
         assert base.resolve_quant_method(checkpoint, layer, NAME) is method
+
+
+@pytest.mark.parametrize("given", [{"targets": TARGETS}, {"moe": "mxfp8", "ignore": ["*.experts"]}], ids=str)
+def test_experts_that_are_left_alone_otherwise(
+    upstream_import: Callable[[str], Any], quant_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Without an activation beside targets nothing is refused."""
+    module = upstream_import("vllm.model_executor.layers.quantization.online.base")
+    experts = upstream_import("vllm.model_executor.layers.fused_moe").RoutedExperts
+    monkeypatch.setattr(module, "UnquantizedFusedMoEMethod", lambda config: config)
+    layer = object.__new__(experts)
+    torch.nn.Module.__init__(layer)
+    layer.moe_config = "left alone"
+    online = quant_config(**given).online_quantization_config
+    online.packed_modules_mapping = {}
+    assert online.get_quant_method(layer, NAME) == "left alone"
 
 
 @pytest.mark.parametrize(
