@@ -23,6 +23,8 @@ CANDIDATES = {
     "vllm/attention-hyperparameter-groups": None,
     "vllm/xqa-without-cubins": None,
     "vllm/unified-memory": None,
+    "vllm/unified-memory-reserve": None,
+    "vllm/unified-memory-profiling": None,
     "vllm/mxfp4-moe-build-first": None,
     "vllm/mxfp4-lm-head": None,
     "vllm/targets-beside-activation": None,
