@@ -1,16 +1,21 @@
 """Mutations that a person thought of: the lines are still the patches', and in the long form each proof sees its own.
 
     pytest tests/stacks/test_by_hand.py -m mutants
+    PATCHQ_SET=gb10-newest pytest tests/stacks/test_by_hand.py -m mutants
 
-makes a tree for each and runs the patch's proof on it, as `patchq test --mutate` does; what has an answer is kept.
+makes a tree for each of a set, in that set's environment, and runs the patch's proof on it, as `patchq test --mutate`
+does; what has an answer is kept.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 from pathlib import Path
 
 import by_hand_flashinfer
 import by_hand_vllm
+import by_hand_vllm_newest
 import pytest
 from by_hand_vllm import ByHand
 
@@ -22,13 +27,17 @@ from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = [*by_hand_vllm.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer.MUTANTS)]
+MUTANTS = {
+    "gb10": [*by_hand_vllm.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer.MUTANTS)],
+    "gb10-newest": by_hand_vllm_newest.MUTANTS,
+}
 
 
-@pytest.fixture(scope="module")
-def whole() -> WholeSet:
+@functools.cache
+def whole_of(name: str) -> WholeSet:
+    """Return the planned set."""
     project = Project.find(ROOT, wait=600)
-    with planning(project, project.choose_set("")) as found:
+    with planning(project, project.choose_set(name)) as found:
         return found
 
 
@@ -39,35 +48,41 @@ def content_of(whole: WholeSet, mutant: ByHand) -> bytes:
     return whole.store.read_blobs([entry.blob])[entry.blob]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
-def test_its_lines_are_the_patchs(whole: WholeSet, mutant: ByHand) -> None:
+@pytest.mark.parametrize(
+    ("name", "mutant"),
+    [pytest.param(name, mutant, id=mutant.name.replace(" ", "_")) for name in MUTANTS for mutant in MUTANTS[name]],
+)
+def test_its_lines_are_the_patchs(name: str, mutant: ByHand) -> None:
+    whole = whole_of(name)
     content = content_of(whole, mutant).decode()
     assert content.count(mutant.old) == 1
     assert mutant.old != mutant.new
-    upstream, _, name = mutant.patch.partition("/")
+    upstream, _, patch_name = mutant.patch.partition("/")
     (stack,) = [s for s in whole.stacks if s.pin.upstream == upstream]
-    patch = stack.path(name).read_text()
+    patch = stack.path(patch_name).read_text()
     added = [line[1:] for line in patch.splitlines() if line.startswith("+")]
     words = [line.strip() for line in mutant.old.splitlines() if len(line.strip()) > 1]
     assert any(word in line for word in words for line in added), "no line of the patch's"
 
 
 @pytest.mark.mutants
-def test_its_proof_sees_it(request: pytest.FixtureRequest, whole: WholeSet) -> None:
+def test_its_proof_sees_it(request: pytest.FixtureRequest) -> None:
     if "mutants" not in request.config.getoption("markexpr"):
         pytest.skip("takes minutes: pytest tests/stacks/test_by_hand.py -m mutants")
+    name = os.environ.get("PATCHQ_SET") or "gb10"
+    whole, mutants = whole_of(name), MUTANTS[name]
     project, machine = whole.project, this_machine()
-    proofs = {m.patch: proofs_of(whole.stacks, [m.patch])[0] for m in MUTANTS}
+    proofs = {m.patch: proofs_of(whole.stacks, [m.patch])[0] for m in mutants}
     with warm() as forks:
         for patch, proof in proofs.items():
             here = whole.variant
             forks.unchanged[patch] = Cell(proof, here, result_key(project, proof, here, machine), whole.set_name)
         cells = []
-        for mutant in MUTANTS:
+        for mutant in mutants:
             changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
             proof = proofs[mutant.patch]
             (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
             cells.append(Cell(proof, variant, result_key(project, proof, variant, machine), whole.set_name, 900.0))
         results = run_cells_kept(project, cells, machine, False, forks, lambda _: None)
-    states = {m.name: results[cell.key].state for m, cell in zip(MUTANTS, cells, strict=True)}
+    states = {m.name: results[cell.key].state for m, cell in zip(mutants, cells, strict=True)}
     assert {name: state for name, state in states.items() if state not in (FAILED, ERROR)} == {}
