@@ -7,6 +7,7 @@ GPU has memory of its own. Amounts are in GiB where a name or a docstring gives 
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -129,6 +130,8 @@ class Machine:
             self.patch.setattr(torch.accelerator, name, getattr(self, name))
         self.patch.setattr(torch.accelerator, "memory_reserved", lambda device=None: self.current.reserved)
         self.patch.setattr(torch.accelerator, "synchronize", lambda device=None: None)
+        # vLLM collects garbage around each measurement, which takes a second with all of vLLM imported.
+        self.patch.setattr(gc, "collect", lambda generation=2: 0)
         self.patch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device=None: self.current.fraction)
         self.patch.setattr(torch.cuda, "set_per_process_memory_fraction", self.set_fraction)
         self.patch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: self.allocator)
