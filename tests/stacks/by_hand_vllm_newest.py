@@ -19,7 +19,7 @@ MUTANTS = [
         "a discrete GPU beside an integrated one is taken for it",
         MEASURED,
         MEMORY,
-        "    return current_platform.is_integrated_gpu(torch.device(device).index)\n",
+        "    return current_platform.is_integrated_gpu(index)  # type: ignore[arg-type]\n",
         "    return current_platform.is_integrated_gpu(0)\n",
     ),
     ByHand(
