@@ -27,9 +27,8 @@ from patchq.build import contents
 from patchq.cli import terminal
 from patchq.contribute import dossier, gates
 from patchq.drift import outline
-from patchq.environment import probe
 from patchq.errors import PatchqError
-from patchq.formats import leftovers, manifest, relock, render, toml
+from patchq.formats import distinfo, leftovers, manifest, relock, render, toml
 from patchq.git import diffs
 from patchq.kernels import wanted
 from patchq.mutation import with_cmake_parser, with_tree_sitter
@@ -319,21 +318,12 @@ def record(data: bytes) -> None:
     contents._record(Path("a.whl"), data.decode("utf-8", "replace"), "a-1.dist-info", {})
 
 
-def installed_record(data: bytes) -> None:
-    def read(path: str) -> None:
-        Path(path).rename(Path(path).parent / "RECORD")
-        probe.record_of({"folder": str(Path(path).parent)})
-
-    _in_file(data, read)
-
-
-def _in_file(data: bytes, read: Callable[[str], object]) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "METADATA"
-        path.write_bytes(data)
-        read(str(path))
+def installed(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    distinfo.read_metadata(text)
+    distinfo.read_entry_points(text)
+    with contextlib.suppress(ValueError):
+        list(distinfo.read_record(text))
 
 
 def template(data: bytes) -> None:
@@ -379,7 +369,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "metadata": metadata,
     "requirement": requirement,
     "record": record,
-    "installed record": installed_record,
+    "installed": installed,
     "template": template,
     "hooks": hooks,
     "report of hooks": lambda data: gates._read(data.decode("utf-8", "replace"), ["a"]),
@@ -393,7 +383,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "jinja": functools.partial(mutants, "jinja"),
     "python": outline.places,
 }
-MORE["installed record"], MORE["words"] = MORE["record"], MAILS
+MORE["installed"], MORE["words"] = [*MORE["record"], *MORE["metadata"]], MAILS
 
 
 def inputs(name: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:

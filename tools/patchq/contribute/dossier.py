@@ -25,7 +25,6 @@ _ASKS = {
     "additional": "notes",
 }  # fmt: skip
 OWNER = "owner.toml"
-_COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
 def folder_of(project: Project, slug: str) -> Path:
@@ -120,12 +119,22 @@ def fill(template: str, contents: Mapping[str, str]) -> str:
     rest = [contents[key] for key in ("details", "validation", "notes") if key not in covered and contents[key]]
     home = next((n for n, (*_, ask) in enumerate(asked) if ask == "details"), 0)
     for number, (start, end, ask) in reversed(list(enumerate(asked))):
-        own = _COMMENT.sub("", "\n".join(lines[start:end])).strip()
+        own = _without_comments("\n".join(lines[start:end])).strip()
         parts = [contents[ask], *(rest if number == home else []), own]
         lines[start:end] = ["", *"\n\n".join(p for p in parts if p).split("\n"), ""]
     if not asked:
         lines = [*[c for c in (contents["details"], contents["validation"], contents["notes"]) if c], "", *lines]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _without_comments(text: str) -> str:
+    """Remove HTML comments and the line end behind each; one that doesn't end stays."""
+    kept = []
+    start = 0
+    while (begin := text.find("<!--", start)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        kept.append(text[start:begin])
+        start = end + 4 if text[end + 3 : end + 4] == "\n" else end + 3
+    return "".join([*kept, text[start:]])
 
 
 def _sections(template: str) -> list[tuple[int, int, str]]:

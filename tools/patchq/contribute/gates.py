@@ -272,7 +272,8 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
     return _read(said, [hook.key for hook in hooks])
 
 
-_LINE = re.compile(r"(?P<name>.+?)\.{3,}(?:\(.*\))?(?P<word>Passed|Failed|Skipped)\s*$")
+#: The last word of a hook's line, after dots and maybe a remark in parentheses.
+_WORDS = {"Passed": PASSED, "Failed": FAILED, "Skipped": ""}
 
 
 def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -280,11 +281,11 @@ def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, list[str]]] = {}
     lines: list[str] = []
     for line in output.splitlines():
-        match = _LINE.match(line)
-        if match and match["name"] in keys:
+        name, _, rest = line.partition("...")
+        word = rest.rpartition(")")[2].strip(". \t\r")
+        if name in keys and word in _WORDS:
             lines = []
-            state = {"Passed": PASSED, "Failed": FAILED, "Skipped": ""}[match["word"]]
-            found[match["name"]] = (state, lines)
+            found[name] = (_WORDS[word], lines)
         elif line.strip() and not line.startswith(("- hook id:", "- duration:", "- exit code:")):
             lines.append(line.rstrip())
     shown = {

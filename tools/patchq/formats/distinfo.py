@@ -85,8 +85,10 @@ def read_metadata(text: str) -> Metadata:
     """Return the fields of METADATA or PKG-INFO."""
     head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
     fields: dict[str, list[str]] = {"Name": [], "Version": [], "Requires-Dist": []}
-    for name, value in re.findall(r"^(Name|Version|Requires-Dist): *(.*?) *\r?$", head, re.MULTILINE):
-        fields[name].append(value)
+    for line in head.split("\n"):
+        name, _, value = line.partition(":")
+        if name in fields:
+            fields[name].append(value.strip(" \r"))
     requires = [re.match(r"[A-Za-z0-9._-]*", value) for value in fields["Requires-Dist"]]
     return Metadata(
         name=fields["Name"][-1] if fields["Name"] else "",
