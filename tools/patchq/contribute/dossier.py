@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -148,5 +149,5 @@ def _sections(template: str) -> list[tuple[int, int, str]]:
         if token.type == "heading_open" and token.map:
             words = re.sub(r"[^a-z ]", "", inline.content.lower()).strip()
             ask = next((value for begin, value in _ASKS.items() if words.startswith(begin)), "")
-            found.append((token.map[1], next(e for e in ends if e >= token.map[1]), ask))
+            found.append((token.map[1], ends[bisect.bisect_left(ends, token.map[1])], ask))
     return found
