@@ -55,7 +55,7 @@ def test_offline_connects_to_nobody(patchq: Patchq, upstream: Path, listener: Li
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         signer = ssh(Path(short) / "a", "releaser@example.org")
         git(upstream, "rm", "-q", "-r", "pkg")
-        (upstream / "pyproject.toml").write_bytes(SETUP % (b"pkg", b"", b"pkg"))
+        (upstream / "pyproject.toml").write_bytes(SETUP % (b"pkg", b"", b"pkg", b"pkg", b"pkg"))
         (upstream / "pkg").mkdir()
         (upstream / "pkg" / "__init__.py").write_text("")
         git(upstream, "add", "-A")

@@ -39,6 +39,7 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
         lock_sha256=project_files.hash_file(project.layout.root, project.layout.lock), set_name=set_name,
         packages=packages, references=references,
         statement=fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
+        materials=fsio.read_or_none(project.layout.dist / set_name / "patchq.cdx.json"),
         signer=Signer(signing, project.layout.root) if signing else None, rules=project.lock.verify,
     )  # fmt: skip
     return judge_image(read_image(path, platform), expected)

@@ -67,6 +67,7 @@ SENTENCES = {
     Code.ATTESTATION_MALFORMED: "its attestation can't be read",
     Code.SIGNATURE: "its attestation {0} ({1})",
     Code.MATERIALS_MISSING: "it has no bill of materials",
+    Code.MATERIALS_DIFFER: "its bill of materials is another one than that of the wheels",
     Code.SITE_LINK: "is a link to {0}: where Python would look can't be told",
 }
 _KERNELS = {

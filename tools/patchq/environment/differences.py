@@ -76,6 +76,7 @@ class Code(str, Enum):
     ATTESTATION_MALFORMED = "attestation-malformed"
     SIGNATURE = "signature"
     MATERIALS_MISSING = "materials-missing"
+    MATERIALS_DIFFER = "materials-differ"
     SITE_LINK = "site-link"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -44,6 +45,7 @@ class Expected:
 
     :ivar packages: distribution to import name of what must be there.
     :ivar statement: the attestation with the wheels; None if there is none.
+    :ivar materials: the bill of materials with the wheels; None if there is none.
     :ivar signer: None if the lock asks for no signature.
     """
 
@@ -53,6 +55,7 @@ class Expected:
     packages: Mapping[str, str]
     references: Sequence[Reference]
     statement: bytes | None
+    materials: bytes | None
     signer: Signer | None = None
     rules: Verification = field(default_factory=Verification)
 
@@ -78,14 +81,14 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     _judge_labels(image, expected, findings)
     _judge_attestation(files, expected, findings)
     home = image.env.get("HOME") or _home(files, image.user)
-    found = environments(files, set(image.folders), image.env, home, image.working)
+    found = environments(files, set(image.folders), {**image.env, **_assigned(image)}, home, image.working)
     judged = [Environment(interpreter) for interpreter in found]
     seen = [_judge_package(judged, image, expected, *pair) for pair in expected.packages.items()]
     for environment in judged:
         own = {name: package for name, package in expected.packages.items() if environment.named(name)}
         sources = judge_environment(environment, own, findings)
         judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings)
-    judge_variables(image.env, judged, files, findings, working=image.working)
+    judge_variables({**image.env, **_assigned(image)}, judged, files, findings, working=image.working)
     _judge_program(image, judged, expected.packages, findings)
     _judge_site_links(image, findings)
     return ImageVerdict(image=image.name, packages=tuple(seen), differences=tuple(findings.found))
@@ -127,8 +130,18 @@ def _judge_attestation(files: Files, expected: Expected, findings: Findings) -> 
             findings.add(Code.ATTESTATION_OTHER)
     except (ValueError, KeyError, TypeError, RecursionError):
         findings.add(Code.ATTESTATION_MALFORMED)
-    if not files.is_file(f"{FOLDER}/patchq.cdx.json"):
-        findings.add(Code.MATERIALS_MISSING, [f"{FOLDER}/patchq.cdx.json"])
+    _judge_materials(files, expected, findings)
+
+
+def _judge_materials(files: Files, expected: Expected, findings: Findings) -> None:
+    path = f"{FOLDER}/patchq.cdx.json"
+    try:
+        materials = files.read(path)
+    except OSError:
+        findings.add(Code.MATERIALS_MISSING, [path])
+        return
+    if expected.materials is not None and materials != expected.materials:
+        findings.add(Code.MATERIALS_DIFFER, [path])
 
 
 def _home(files: Files, user: str) -> str:
@@ -178,13 +191,16 @@ def _judge_program(
         for name in files.listed(folder):
             if _PYTHON.fullmatch(name) and is_script(files, f"{folder}/{name}"):
                 findings.judge(name, Code.INTERPRETER, [f"{folder}/{name}"], "is a script, no interpreter")
-    program = _program(image)
+    words = _words(image)
+    program = words[0] if words else ""
     if not _PYTHON.fullmatch(posixpath.basename(program)):
         return
     if "/" not in program:
         program = next((f"{f}/{program}" for f in _search(image) if files.is_file(f"{f}/{program}")), "")
     if not files.is_file(program):
         return
+    if "-c" in words[1:]:
+        findings.judge("command", Code.INTERPRETER, [program], "runs code that the image's configuration holds")
     folder = files.resolve(posixpath.dirname(program))
     owners = [one for one in judged if folder in {files.resolve(p) for p in _program_folders(one)}]
     if is_script(files, program) or not any(owner in holders for owner in owners):
@@ -204,8 +220,8 @@ def _program_folders(environment: Environment) -> list[str]:
     return found
 
 
-def _program(image: Image) -> str:
-    """Return the program that a container starts; of a shell's command its first word."""
+def _words(image: Image) -> list[str]:
+    """Return the program that a container starts and its arguments, without a shell or ``env`` in front."""
     words = list(image.command)
     if (
         len(words) > 2
@@ -216,8 +232,19 @@ def _program(image: Image) -> str:
         try:
             words = [word for word in shlex.split(words[2]) if word != "exec"]
         except ValueError:
-            return ""
-    return words[0] if words else ""
+            return []
+    return words[len(_assignments(words)) + 1 :] if _assignments(words) else words
+
+
+def _assignments(words: Sequence[str]) -> list[str]:
+    """Return the variables that ``env`` in front of a command sets, as ``NAME=VALUE``."""
+    if not words or posixpath.basename(words[0]) != "env":
+        return []
+    return list(itertools.takewhile(lambda word: re.match(r"\w+=", word), words[1:]))
+
+
+def _assigned(image: Image) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in _assignments(image.command))
 
 
 def _judge_site_links(image: Image, findings: Findings) -> None:

@@ -20,6 +20,8 @@ _RUN = ("PYTHONSTARTUP", "BASH_ENV", "ENV")
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
 #: Variables that name code: Python imports their module.
 _NAMED = ("PYTHONBREAKPOINT", "PYTHONWARNINGS", "PYTHON_PRESITE")
+#: Modules of the standard library that start a program when they are imported.
+_ACTING = frozenset({"antigravity"})
 VARIABLES = (*_RUN, *_PRELOADS, *_NAMED, "LD_LIBRARY_PATH")
 #: Libraries of the system and of Python, which a process has whatever it runs.
 _CRITICAL = re.compile(
@@ -146,6 +148,8 @@ def _modules_named(variable: str, value: str) -> list[str]:
 def _is_owned(environment: Environment, module: str) -> bool:
     """Return whether a module is the standard library's, or one that an installed distribution recorded."""
     top = module.split(".")[0]
+    if top in _ACTING:
+        return False
     if any(environment.interpreter.place(path).find(top) for path in environment.interpreter.stdlib):
         return True
     for place in environment.places:
