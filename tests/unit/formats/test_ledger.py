@@ -99,6 +99,7 @@ def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
         (attempt("a", "v2", "clean").line().replace(b"}", b', "lines": "two"}'), "has a field of the wrong type"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "files": [{"path": "a"}]}'), "is malformed"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "offsets": [{"path": "a"}]}'), "is malformed"),
+        (attempt("a", "v2", "clean").line().replace(b"}", b', "how": "\\ud800"}'), "surrogates not allowed"),
         (b"<<<<<<< HEAD", "Expecting value"),
         (b"\xff\xfe", "codec can't decode"),
     ],

@@ -90,3 +90,11 @@ def test_versions_are_different_errors() -> None:
         lock.parse(b"version = 99\n")
     with pytest.raises(StateTooOld):
         lock.parse(b"version = 0\n")
+
+
+@pytest.mark.parametrize("package", ["LD", "git", "pip", "python", "Cmake"])
+def test_a_package_named_like_a_program_sets_none_of_its_variables(package: str) -> None:
+    build = f'build = {{distribution = "d", package = "{package}", empty-env = {{{package.upper()}_PRELOAD = "x"}}}}'
+    data = pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\n' + build.encode(), 1)
+    with pytest.raises(PatchqError, match="empty-env"):
+        lock.parse(data)

@@ -77,6 +77,8 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
         one: _Entry | Problem
         try:
             said = text.decode()
+            if b"\\u" in line:
+                raise ValueError("maybe half of a character")
             raw, end = _decode(said)
             one = entry(raw) if end == len(said) else _slowly(number, line, entry)
         except (ValueError, FormatError, TypeError, KeyError, RecursionError, OverflowError):
@@ -89,7 +91,9 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
 def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry | Problem:
     """What a line says, or what is the matter with it, as ``json`` counts its letters."""
     try:
-        return entry(json.loads(line.rstrip(b"\n").decode()))
+        raw = json.loads(line.rstrip(b"\n").decode())
+        json.dumps(raw, ensure_ascii=False).encode()  # an escape may be half of a character, which no output takes
+        return entry(raw)
     except (ValueError, FormatError) as error:
         return Problem(number, str(error) or type(error).__name__)
     except (TypeError, KeyError, RecursionError, OverflowError) as error:

@@ -25,6 +25,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+#: Beginnings of variables by which programs run or load something else.
+_STEERING = re.compile(r"(LD|DYLD|PYTHON|PIP|UV|GIT|SSH|BASH|PERL|CMAKE|DISTUTILS|SETUPTOOLS|XDG|LC)_")
 #: PROJECT==VERSION: names as in PEP 508, versions as in PEP 440.
 _PROJECT = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _VERSION = (
@@ -308,8 +310,9 @@ class _Reader:
         env = self.table(raw, "empty-env", f"{at}.")
         prefix = package.upper() + "_"
         for key, value in env.items():
-            # Data stays data: PATH, LD_PRELOAD and PYTHON* would be commands.
-            if not re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) or not isinstance(value, str):
+            # Data stays data: PATH, LD_PRELOAD and PYTHON* would be commands, whatever the package is called.
+            named = re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) and not _STEERING.match(key)
+            if not named or not isinstance(value, str):
                 raise self.bad(f"{at}.empty-env", f"{key}: only texts named {prefix}… are set")
         version_file = self.text(raw, "version-file", at)
         if version_file:
