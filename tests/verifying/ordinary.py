@@ -28,12 +28,9 @@ COVERAGE = (
     'import sys; exec(\'import os\\n\\nif os.getenv("COVERAGE_PROCESS_START") or os.getenv("COVERAGE_PROCESS_CONFIG"):'
     '\\n try:\\n  import coverage\\n except:\\n  pass\\n else:\\n  coverage.process_startup(slug="pth")\')\n'
 )
-PYTEST_COV = (
-    "import os, sys;exec('if \"COV_CORE_SOURCE\" in os.environ:\\n try:\\n  from pytest_cov.embed import init;\\n  "
-    "init()\\n except Exception as exc:\\n  sys.stderr.write(\\n   \"pytest-cov: Failed to setup subprocess coverage. "
-    "\"\\n   \"Environ: {0!r} \"\\n   \"Exception: {1!r}\\n\".format(\\n    dict((k, v) for k, v in os.environ.items() "
-    "if k.startswith(\"COV_CORE\")),\\n    exc\\n   )\\n  )\\n')\n"
-)  # fmt: skip
+#: Of pytest-cov 2.5 to 6.2.
+PYTEST_COV = r"""import os, sys;exec('if \'COV_CORE_SOURCE\' in os.environ:\n try:\n  from pytest_cov.embed import init\n  init()\n except Exception as exc:\n  sys.stderr.write(\n   "pytest-cov: Failed to setup subprocess coverage. "\n   "Environ: {0!r} "\n   "Exception: {1!r}\\n".format(\n    dict((k, v) for k, v in os.environ.items() if k.startswith(\'COV_CORE\')),\n    exc\n   )\n  )\n')
+"""
 NAMESPACE = (
     "import sys, types, os;has_mfs = sys.version_info > (3, 5);"
     "p = os.path.join(sys._getframe(1).f_locals['sitedir'], *('zope',));"
@@ -291,7 +288,11 @@ def coverage(environment: Environment, built: Built) -> None:
         "coverage",
         {"a1_coverage.pth": COVERAGE, "coverage/__init__.py": "def process_startup(slug):\n    pass\n"},
     )
-    install(environment, "pytest_cov", {"pytest-cov.pth": PYTEST_COV, "pytest_cov/embed.py": "def init():\n    pass\n"})
+    contents: dict[str, str | bytes] = {
+        "pytest-cov.pth": PYTEST_COV, "pytest_cov/__init__.py": '"""Coverage."""\n',
+        "pytest_cov/embed.py": "def init():\n    pass\n",
+    }  # fmt: skip
+    install(environment, "pytest_cov", contents)
 
 
 @ordinary()
