@@ -26,6 +26,8 @@ _CACHE = re.compile(r"(?:.*/)?__pycache__/[^/]+\.\w+-?\w*(?:\.opt-\w+)?\.pyc")
 #: What an installer adds to what the wheel holds.
 _INSTALLERS = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "RECORD.jws", "RECORD.p7s")
 _SCRIPT = re.compile(r"(?:\.\./)+(?:bin|Scripts|share|include)/")
+#: ``PREFIX/lib/pythonX.Y/site-packages``.
+_LIBRARY = re.compile(r"(?P<prefix>/.+)/lib(?:64)?/(?:python|pypy)[\d.]+t?/[^/]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +327,12 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
 def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
     """Hash every file that is recorded for the package or lies in its folders, and list what is no plain file."""
     files, root = judge.files, judge.root
-    # Scripts and data lie next to the library's folder: PREFIX/lib/pythonX.Y/site-packages.
-    above = posixpath.dirname(posixpath.dirname(posixpath.dirname(root)))
-    prefixes = {above, files.resolve(judge.environment.interpreter.prefix)} - {"/"}
+    prefixes = {files.resolve(judge.environment.interpreter.prefix)}
+    # Scripts and data lie next to the library's folder. A folder of ``pip install --target`` has none: pip leaves the
+    # rows of its scripts as they were, and those name files outside.
+    if library := _LIBRARY.match(root):
+        prefixes.add(library["prefix"])
+    prefixes -= {"/"}
     wanted: dict[str, Row] = {}
     tops = {judge.package.split(".")[0]}
     for row in [row for info in infos for row in info.rows]:
