@@ -114,7 +114,8 @@ class Interpreter:
     """What decides which modules an interpreter imports, apart from the files.
 
     :ivar prefix: its environment's folder; ``bin`` in it holds the scripts.
-    :ivar base: the folder of the Python that a virtual environment is of; else the prefix.
+    :ivar base: the folder of the Python that a virtual environment is of, or that imports what is installed in a folder
+        without a Python; else the prefix.
     :ivar stdlib: the entries of ``sys.path`` that are the standard library, in order.
     :ivar path: all entries of ``sys.path`` but the first, which is a script's folder or the working folder.
     :ivar sites: folders whose ``.pth`` files are read.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from patchq.environment.files import Files
 from patchq.environment.imports import Interpreter, path_files
@@ -20,7 +21,8 @@ def environments(files: Files, folders: set[str], env: Mapping[str, str], home: 
     """Return an interpreter for each environment of a tree.
 
     An environment is a folder that has ``lib/pythonX.Y`` with a standard library or a site folder. A site folder that
-    lies elsewhere is one by itself.
+    lies elsewhere is one by itself. A folder that ``pip install --user`` or ``--prefix`` fills has no Python of its
+    own: its base is the Python that has its site folders on the path.
 
     :param folders: all folders of the tree.
     :param env: the variables that a process starts with.
@@ -54,7 +56,17 @@ def environments(files: Files, folders: set[str], env: Mapping[str, str], home: 
                 files=files, version=(0, 0), prefix=prefix, base=prefix, stdlib=(), path=path, sites=(site,),
                 working=working, caches=env.get("PYTHONPYCACHEPREFIX", ""),
             )  # fmt: skip
-    return list(found.values())
+    return [_with_base(one, found.values()) for one in found.values()]
+
+
+def _with_base(one: Interpreter, others: Iterable[Interpreter]) -> Interpreter:
+    """Return an environment that has no Python with the base that imports what is installed there."""
+    resolve = one.files.resolve
+    for other in () if one.stdlib else others:
+        is_on_path = set(map(resolve, one.sites)) <= set(map(resolve, other.path))
+        if other.stdlib and other.version == one.version and is_on_path:
+            return replace(one, base=other.prefix)
+    return one
 
 
 def _is_nested(site: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from patchq.environment.differences import Code, Findings, Level
 from patchq.environment.distributions import Distribution
@@ -59,6 +59,7 @@ def judge_scripts(
     files = interpreter.files
     above = posixpath.dirname(posixpath.dirname(posixpath.dirname(distribution.root)))
     folders = dict.fromkeys([interpreter.scripts, f"{distribution.root}/bin", f"{above.rstrip('/')}/bin", *search])
+    programs = _program_folders(interpreter, distribution.root)
     for name, point in scripts_of(distribution).items():
         if not re.fullmatch(r"[\w.-]+", name):
             continue
@@ -66,15 +67,34 @@ def judge_scripts(
             path = f"{folder}/{name}"
             if files.real_kind(path) is None:
                 continue
-            if wrong := _fault(interpreter, path, point):
+            if wrong := _fault(interpreter, path, point, programs):
                 found.add(Code.SCRIPT, [path], wrong)
     recorded = [path for path in distribution.recorded if posixpath.basename(posixpath.dirname(path)) == "bin"]
     strange = [path for path in recorded if posixpath.basename(path) not in scripts_of(distribution)]
     found.add_any(Code.SCRIPT, strange, "no entry point has its name", level=Level.NOTE)
 
 
-def _fault(interpreter: Interpreter, path: str, point: EntryPoint) -> str:
-    """Return what is wrong with a script, or empty."""
+def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
+    """Return the folders of the Pythons that look for modules in ``root``, links resolved.
+
+    The Python that a virtual environment is of doesn't look in the virtual environment. It does look in its own site
+    folders and the user's, which a virtual environment with ``--system-site-packages`` has too.
+    """
+    resolve = interpreter.files.resolve
+    folders = {resolve(interpreter.scripts)}
+    prefix = resolve(interpreter.prefix).rstrip("/")
+    is_virtual = interpreter.files.real_kind(f"{prefix}/pyvenv.cfg") is not None
+    is_hidden = is_virtual and root.startswith(f"{prefix}/")
+    if root in map(resolve, interpreter.sites) and not is_hidden:
+        folders.add(resolve(f"{interpreter.base.rstrip('/')}/bin"))
+    return folders
+
+
+def _fault(interpreter: Interpreter, path: str, point: EntryPoint, programs: Collection[str]) -> str:
+    """Return what is wrong with a script, or empty.
+
+    :param programs: the folders of the Pythons that it may start.
+    """
     files = interpreter.files
     if not files.is_file(path):
         return "it is no plain file"
@@ -89,7 +109,7 @@ def _fault(interpreter: Interpreter, path: str, point: EntryPoint) -> str:
         return "it doesn't start an interpreter"
     absolute, quoted, beside, direct = shebang.groups()
     program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{beside}"
-    if ".." in program.split("/") or not _is_interpreter(interpreter, program):
+    if ".." in program.split("/") or not _is_interpreter(interpreter, program, programs):
         return f"it starts {program}"
     body = text[shebang.end() :]
     cookie = _COOKIE.search("\n".join(body.split("\n")[:2]))
@@ -98,15 +118,11 @@ def _fault(interpreter: Interpreter, path: str, point: EntryPoint) -> str:
     return "" if _calls(body, point) else f"it doesn't just call {point.value}"
 
 
-def _is_interpreter(interpreter: Interpreter, program: str) -> bool:
-    """Return whether a program is the environment's Python, by its name and folder.
-
-    The Python that a virtual environment is of is another one: it doesn't look for modules there.
-    """
+def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[str]) -> bool:
+    """Return whether a program is a Python of the environment's version, by its name, in one of ``folders``."""
     files = interpreter.files
     names = ["python", f"python{interpreter.version[0]}", "python{}.{}".format(*interpreter.version)]
-    ours = files.resolve(interpreter.scripts)
-    is_ours = posixpath.basename(program) in names and files.resolve(posixpath.dirname(program)) == ours
+    is_ours = posixpath.basename(program) in names and files.resolve(posixpath.dirname(program)) in folders
     return is_ours and not is_script(files, program)
 
 
