@@ -31,7 +31,7 @@ def project(world: World) -> Patchq:
         lib.mkdir()
         git(lib, "init", "-q")
         files = {
-            "pyproject.toml": SETUP % (b"lib", b"", b"lib") + b'[tool.setuptools.package-data]\nlib = ["*.json", "*.sh"]\n',
+            "pyproject.toml": SETUP % (b"lib", b"", b"lib", b"lib", b"lib") + b'[tool.setuptools.package-data]\nlib = ["*.json", "*.sh"]\n',
             "lib/__init__.py": b"from ._version import __version__\n",
             "lib/_version.py": b'__version__ = version = "1.0"\n',
             "lib/table.json": b"{}\n", "lib/run.sh": b"#!/bin/sh\n", "csrc/kernel.cu": b"// kernel\n",

@@ -222,7 +222,9 @@ def seeds(name: str) -> list[bytes]:
     elif name == "bundle":
         digest = "a" * 64
         found += [json.dumps({
-            "version": 1, "set": "s", "files": {"project/upstream.lock": [3, digest], f"archives/{digest}/x": [1, digest]},
+            "version": 1, "set": "s", "files": {
+                "project/upstream.lock": [3, digest], f"archives/{digest}/x": [1, digest], "packs/u.pack": [1, digest],
+            },
             "pins": [{"upstream": "u", "ref": "v1", "source": "git", "commit": "c"}], "trees": {"u": "t"},
         }).encode()]  # fmt: skip
     elif name == "scripts":

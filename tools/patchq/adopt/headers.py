@@ -267,7 +267,11 @@ def first_address(author: str) -> tuple[str, str]:
     >>> first_address("upstream")
     ('', '')
     """
-    for name, address in getaddresses([author]):
+    try:
+        found = getaddresses([author])
+    except RecursionError:  # brackets in brackets, thousands deep
+        return "", ""
+    for name, address in found:
         if re.fullmatch(r"[^\s<>@]+@[^\s<>@]+", address):
             return name or address, address
     return "", ""

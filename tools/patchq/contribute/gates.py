@@ -169,7 +169,7 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
     try:
         raw = yaml.safe_load(config)
         repos = [(repo["repo"], str(repo.get("rev", "")), repo["hooks"]) for repo in raw["repos"]]
-    except (yaml.YAMLError, KeyError, TypeError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"the pre-commit configuration can't be read: {error}", hint="--no-gates") from None
     found: list[_Hook] = []
     for url, rev, hooks in repos:

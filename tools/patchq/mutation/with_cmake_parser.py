@@ -23,7 +23,7 @@ def edits(content: bytes) -> Iterator[Edit]:
     text = content.decode("latin-1")  # a character a byte
     try:
         commands: list[Any] = list(parse_raw(text, skip_comments=True))
-    except CMakeParseError:
+    except (CMakeParseError, RecursionError):
         return
     for command in commands:
         name, args = command.identifier.lower(), command.args
