@@ -36,7 +36,7 @@ from patchq.stacks import export
 
 LARGE = 1 << 20 if LONG else 1 << 18
 #: Where a file is never larger.
-LARGEST = {"template": 128 << 10, "hooks": 128 << 10}
+LARGEST = {"template": 64 << 10, "hooks": 64 << 10}
 #: CPU seconds below which growth isn't judged, and how much more a four times larger input may cost: linear is 4, quadratic 16.
 NOTHING, MOST_GROWTH = 0.5, 8
 #: CPU seconds and address space of one child: past either it is killed.

@@ -18,7 +18,7 @@ from patchq.system import project_files
 from patchq.system.paths import Layout
 
 #: Bytes of each: readers of YAML and Markdown are slow.
-_MOST = 128 << 10
+_MOST = 64 << 10
 HOOKS = ".pre-commit-config.yaml"
 #: List of upstream's open pull requests and issues; patchq's own file, no stand-in.
 OPEN_ITEMS = "open-items.toml"
