@@ -44,6 +44,8 @@ CANDIDATES = {
     "flashinfer/jit-jobs-by-memory": None,
     "flashinfer/moe-untuned-tiles": None,
     "flashinfer/sm120-finalize-stages": None,
+    "flashinfer/topk-collect-sync": None,
+    "flashinfer/topk-skipped-rows": None,
     "cutlass/array-smem-capacity": None,
 }
 FORMATTERS = ("ruff-check", "ruff-format", "clang-format")

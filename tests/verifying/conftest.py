@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import memory
-from conftest import seal
+from kit import seal
 from verifying.bases import make_bases
 from verifying.images import Layer, base_layers
 from verifying.project import Built, build_project
