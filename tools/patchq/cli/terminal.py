@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from patchq.errors import PatchqError
+from patchq.formats.render import LINE, TEXT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,23 +27,6 @@ if TYPE_CHECKING:
     from patchq.cli.meter import Meter
 
 
-class _Shown(dict[int, str]):
-    """For :meth:`str.translate`: what each character is shown as, found out when it first comes."""
-
-    def __init__(self, kept: str = "") -> None:
-        super().__init__({ord(c): c for c in kept})
-
-    def __missing__(self, code: int) -> str:
-        import unicodedata
-
-        char = chr(code)
-        # Blanks of other widths are somebody's typography, and harmless.
-        plain = char.isprintable() or unicodedata.category(char) == "Zs"
-        self[code] = char if plain else char.encode("unicode_escape").decode()
-        return self[code]
-
-
-_TEXT, _LINE = _Shown("\n\t"), _Shown()
 #: What JSON takes as it is and a terminal doesn't: all that isn't printable but is no control of ASCII.
 _JSON = re.compile(r"[^\n -~]")
 
@@ -119,7 +103,7 @@ def meter() -> Meter:
     from patchq.cli.meter import Meter
 
     if _meter is None:
-        _meter = Meter(lambda text: write(text, nl=False, err=True), _line, lambda name: name.translate(_LINE))
+        _meter = Meter(lambda text: write(text, nl=False, err=True), _line, lambda name: name.translate(LINE))
     return _meter
 
 
@@ -129,13 +113,30 @@ def _make_way() -> None:
         _meter.clear()
 
 
+#: How GitHub's runner finds its commands in what a job prints.
+_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
+
+
+def _no_commands(text: str) -> str:
+    """Return lines in which GitHub's runner, where it reads them, finds no command."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    return _COMMAND.sub(lambda m: "\\x23" if m[1] is None else m[1] + "\\x3a", text)
+
+
+def echo_command(text: str) -> None:
+    """Write a line that GitHub's runner is to obey."""
+    _make_way()
+    write(text.translate(LINE))
+
+
 def safe(text: str) -> str:
     """``text`` as a terminal may be given it; line ends and tabs stay.
 
     >>> safe("a\\x1b[31mb\\u202ec\\n")
     'a\\\\x1b[31mb\\\\u202ec\\n'
     """
-    return text.translate(_TEXT)
+    return _no_commands(text.translate(TEXT))
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool = False) -> None:
@@ -153,7 +154,9 @@ def echo_json(body: dict[str, Any]) -> None:
 
     _make_way()
     text = json.dumps(body, indent=1, ensure_ascii=False)
-    write(_JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text))
+    shown = _JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text)
+    # JSON has no line that begins with a colon, but GitHub's runner finds this one in the middle of any.
+    write(shown.replace("##[", "#\\u0023["))
 
 
 def echo_usage(error: click.ClickException) -> None:
@@ -185,12 +188,12 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
     console = Console(
         width=None if sys.stdout.isatty() else 200, highlight=False, force_terminal=False if plain else None
     )
-    table = Table(title=Text(title.translate(_LINE)) if title else None, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=Text(title.translate(LINE)) if title else None, title_justify="left", box=None, pad_edge=False)
     for number, head in enumerate(heads):
-        table.add_column(head.translate(_LINE), overflow="fold", no_wrap=number == 0)
+        table.add_column(head.translate(LINE), overflow="fold", no_wrap=number == 0)
     for row in rows:
-        table.add_row(*(Text(cell.translate(_LINE)) for cell in row))
+        table.add_row(*(Text(cell.translate(LINE)) for cell in row))
     with console.capture() as printed:
         console.print(table)
     _make_way()
-    write("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    write(_no_commands("\n".join(line.rstrip() for line in printed.get().splitlines())))

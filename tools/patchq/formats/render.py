@@ -11,17 +11,47 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from jinja2.nodes import EvalContext
 
 FOLDER = Path(__file__).parent.parent / "templates"
 
 
+class Shown(dict[int, str]):
+    """For :meth:`str.translate`: what each character is shown as, found out when it first comes.
+
+    Controls, and what can't be seen or turns others around, are shown as escapes, such as ``\\x1b`` and ``\\u202e``.
+    """
+
+    def __init__(self, kept: str = "") -> None:
+        super().__init__({ord(c): c for c in kept})
+
+    def __missing__(self, code: int) -> str:
+        import unicodedata
+
+        char = chr(code)
+        # Blanks of other widths are somebody's typography, and harmless.
+        plain = char.isprintable() or unicodedata.category(char) == "Zs"
+        self[code] = char if plain else char.encode("unicode_escape").decode()
+        return self[code]
+
+
+TEXT, LINE = Shown("\n\t"), Shown()
+
+
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_eval_context
+
+    @pass_eval_context
+    def show(context: EvalContext, value: object) -> object:
+        """Return a page's value without characters that hide or turn others; our own markup stays."""
+        if context.autoescape and isinstance(value, str) and not hasattr(value, "__html__"):
+            return value.translate(TEXT)
+        return value
 
     found = Environment(
         loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, autoescape=lambda name: bool(name and ".html" in name),
+        keep_trailing_newline=True, finalize=show, autoescape=lambda name: bool(name and ".html" in name),
     )  # fmt: skip
     found.filters.update(md=markdown_text, sh=shlex.quote, docker=_docker_text, yaml=_yaml_text)
     return found

@@ -73,9 +73,8 @@ def _url(status: str) -> str:
 def _json(value: object) -> str:
     """JSON that can stand in a script element, whatever it says."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for char in "<>&\u2028\u2029":
-        text = text.replace(char, f"\\u{ord(char):04x}")
-    return text
+    text = re.sub("[<>&]", lambda m: f"\\u{ord(m[0]):04x}", text)
+    return re.sub(r"[^ -~]", lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text)
 
 
 def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
-from patchq.cli.terminal import echo, show_table
+from patchq.cli.terminal import echo, echo_command, show_table
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -196,4 +196,4 @@ def _show_annotations(project: Project, found: Forecast) -> None:
             )
             stack = load_stack(project.layout, pins[found.source(cell.ref).from_ref])
             path = stack.relative(project.layout, cell.patch.partition("/")[2])
-            echo(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
+            echo_command(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
