@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -99,11 +101,20 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
     Begin with `patchq apply`, then `patchq build`. Change a stack in .patchq/trees with
     ordinary git commits and write it back with `patchq export`.
     """
+    # One that is relative would mean another folder to each program that is started elsewhere.
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        if value := os.environ.get(name):
+            os.environ[name] = str(Path(value).absolute())
     ctx.obj = {"project": project, "wait": wait}
 
 
 def main() -> None:
     """The entry point ``patchq``."""
+    # A file that is opened would take the place of a closed stream, and messages would go into it.
+    while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(lowest, True)
+    os.close(lowest)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     # A command is short: what it makes lives as long as it does, and looking for cycles in that takes its time.
     gc.set_threshold(200_000, 30, 30)
     sys.exit(cli.main(prog_name="patchq", standalone_mode=True))

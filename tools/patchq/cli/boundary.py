@@ -59,7 +59,9 @@ class Boundary(click.Group):
             else:
                 code = _show(_of_the_machine(error), as_json) if known else _bug(error)
         except Exception as error:
-            code = _bug(error)
+            # Python has no type of its own for a machine out of threads.
+            full = isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
+            code = _show(_of_the_machine(OSError(errno.EAGAIN, str(error))), as_json) if full else _bug(error)
         if terminal.messages_lost:
             code = code or 1
         if standalone_mode:

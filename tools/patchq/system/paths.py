@@ -163,7 +163,10 @@ def find_project(start: Path) -> Layout:
 
     :raises UserError: if neither it nor a folder above holds an ``upstream.lock``.
     """
-    start = start.resolve()
+    try:
+        start = start.resolve()
+    except FileNotFoundError:
+        raise UserError("the current folder is gone", hint="go to another, or pass --project DIR") from None
     for folder in (start, *start.parents):
         if os.path.lexists(folder / LOCK_NAME):
             return Layout(folder)
