@@ -27,6 +27,8 @@ except ImportError:
 
 #: How the name of a file ends while it is being written.
 UNFINISHED = ".unfinished"
+#: Bytes of a file that is read as a whole and has no limit of its own. One with a hole can say it has more than a disk.
+MOST = 256 << 20
 
 
 def sync_folder(folder: Path) -> None:
@@ -191,12 +193,12 @@ def rename(old: Path, new: Path) -> None:
 def read_or_none(path: Path) -> bytes | None:
     """The bytes of ``path``, or None where there is no such file.
 
-    :raises FormatError: if it is something else than a file.
+    :raises FormatError: if it is something else than a file, or has more than :data:`MOST` bytes.
     """
-    return read_limited(path, None)
+    return read_limited(path, MOST)
 
 
-def read_limited(path: Path, most: int | None) -> bytes | None:
+def read_limited(path: Path, most: int) -> bytes | None:
     """The bytes of a file that somebody else may have written; None where there is none.
 
     :raises FormatError: if it has more than ``most`` bytes, or is a pipe, a device or a folder; then it isn't read.
@@ -205,19 +207,24 @@ def read_limited(path: Path, most: int | None) -> bytes | None:
     return read_all(file, path, most) if file else None
 
 
-def read_all(file: BinaryIO, path: Path, most: int | None) -> bytes:
+def read_all(file: BinaryIO, path: Path, most: int) -> bytes:
     """Return the bytes of an open file, which is closed.
 
     :raises FormatError: if it has more than ``most`` bytes.
     """
     with file:
-        size = os.fstat(file.fileno()).st_size
-        if most is not None and size > most:
-            raise FormatError(
-                f"{path} has {size} bytes; {most} are the most",
-                hint="see the limits in docs/reference/formats.md",
-            )
-        return file.read(-1 if most is None else most)
+        check_size(file, path, most)
+        return file.read(most)
+
+
+def check_size(file: BinaryIO, path: Path, most: int) -> None:
+    """:raises FormatError: if an open file has more than ``most`` bytes."""
+    size = os.fstat(file.fileno()).st_size
+    if size > most:
+        raise FormatError(
+            f"{path} has {size} bytes; {most} are the most",
+            hint="see the limits in docs/reference/formats.md",
+        )
 
 
 def _open_regular(path: Path) -> BinaryIO | None:
@@ -365,20 +372,26 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
 
 
 def _open_own(path: Path, flags: int) -> int:
-    """Open a file of patchq's own: no link is followed.
+    """Open a file of patchq's own: no link is followed, and no pipe is waited for.
 
-    :raises StateError: if it is one.
+    :raises StateError: if it is a link; FormatError: if it is something else than a file.
     """
     try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe or a socket
+            raise not_regular(path) from None
         if error.errno != errno.ELOOP:
             raise
         raise StateError(f"{path} is a symbolic link; patchq follows none there", hint=f"remove {path}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise not_regular(path)
+    return fd
 
 
 def _describe_owner(owner: Path) -> str:
     try:
-        return owner.read_text().strip() or "unknown"
-    except OSError:
+        return (read_or_none(owner) or b"").decode(errors="replace").strip() or "unknown"
+    except (OSError, FormatError):
         return "unknown"

@@ -56,7 +56,7 @@ def open_file(root: Path, path: Path) -> BinaryIO | None:
     return os.fdopen(fd, "rb")
 
 
-def read(root: Path, path: Path, most: int | None = None) -> bytes | None:
+def read(root: Path, path: Path, most: int = fsio.MOST) -> bytes | None:
     """Return the bytes of a project's file; None where there is no such file.
 
     :raises FormatError: as :func:`open_file`, or if it has more than ``most`` bytes.
@@ -68,10 +68,11 @@ def read(root: Path, path: Path, most: int | None = None) -> bytes | None:
 def read_lines(root: Path, path: Path) -> Iterator[bytes]:
     """Yield the lines of a project's file, ends included; none where there is no file.
 
-    :raises FormatError: as :func:`open_file`.
+    :raises FormatError: as :func:`open_file`, or if it has more than :data:`fsio.MOST` bytes.
     """
     if file := open_file(root, path):
         with file:
+            fsio.check_size(file, path, fsio.MOST)
             yield from file
 
 
