@@ -20,6 +20,8 @@ _NO_KEY = re.compile(
     r"|'''(?:[^']+|'(?!''))*(?:'''|\Z)|'[^'\n]*(?:'|$)|#[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
+#: A number that Python reads, and then refuses to write in an error. A bare key may look like a shorter one.
+_LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{100,}")
 
 
 def loads(data: bytes) -> dict[str, Any]:
@@ -30,6 +32,8 @@ def loads(data: bytes) -> dict[str, Any]:
     text = data.decode()
     if any(key.count(".") >= MOST_PARTS for key in re.split(r"[\n=,\[\]{}]", _NO_KEY.sub("", text))):
         raise ValueError(f"a key of more than {MOST_PARTS} parts, which are the most")
+    if _LONG_NUMBER.search(_NO_KEY.sub("", text)):
+        raise ValueError("a number of more than 64 bits")
     try:
         found: dict[str, Any] = tomllib.loads(text)
     except (RecursionError, OverflowError) as error:
