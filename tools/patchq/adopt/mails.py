@@ -54,7 +54,12 @@ _DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
 _FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
 #: Past it a mail's date can't be written.
 _LAST = 253402300799
-_COVER = re.compile(r"\[[^\]]*\b0+/\d+\b[^\]]*\]")
+#: Text in brackets; of a series, the mail numbered 0 is its cover.
+_BRACKETS, _OF_COVER = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"\b0+/\d+\b")
+
+
+def _is_cover(subject: str) -> bool:
+    return any(_OF_COVER.search(inside) for inside in _BRACKETS.findall(subject))
 
 
 def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
@@ -167,7 +172,7 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
     if not _PLAIN_NAME.fullmatch(header.author.name) or not _PLAIN_NAME.fullmatch(header.author.email):
         return None
     subject, _, body = header.message.partition("\n")
-    if _COVER.search(subject) or (diff.strip() and not _DIFF.search(diff)):
+    if _is_cover(subject) or (diff.strip() and not _DIFF.search(diff)):
         return None
     said = settle(f"{_without_tags(subject)}\n{body}", author="kept")
     own = slug(said.name) if said.name else name
@@ -227,7 +232,7 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
     if _DIFF.search(diff) or re.search(rb"^GIT binary patch", diff, re.MULTILINE):
         return Found("", "", None, message, diff)
     subject = clean_subject(raw)
-    if _COVER.search(subject):
+    if _is_cover(subject):
         return Found("", "", None, message, b"", said=(f"is a cover letter, {subject!r}: left out",), left_out=True)
     if _MAGIC.match(mail) and not diff.strip():
         return Found("", "", None, message, b"")  # format-patch --always
