@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import UserError
 from patchq.formats.signing import Signing
-from patchq.system import fsio, runner
+from patchq.system import fsio, project_files, runner
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
@@ -127,7 +127,7 @@ def _public(signing: Signing, root: Path) -> SSlibKey:
     except ImportError:
         raise UserError("signatures need a library", hint="python -m pip install 'securesystemslib[crypto]'") from None
     try:
-        return SSlibKey.from_crypto(load_pem_public_key((root / signing.key).read_bytes()))
+        return SSlibKey.from_crypto(load_pem_public_key(project_files.read(root, root / signing.key) or b""))
     except (OSError, ValueError) as error:
         raise UserError(
             f"{signing.key} is no public key: {error}", hint="PEM, as `openssl pkey -pubout` writes it"
