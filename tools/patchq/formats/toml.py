@@ -33,7 +33,7 @@ def loads(data: bytes) -> dict[str, Any]:
     if any(key.count(".") >= MOST_PARTS for key in re.split(r"[\n=,\[\]{}]", _NO_KEY.sub("", text))):
         raise ValueError(f"a key of more than {MOST_PARTS} parts, which are the most")
     if _LONG_NUMBER.search(_NO_KEY.sub("", text)):
-        raise ValueError("a number of more than 64 bits")
+        raise ValueError("a number of 100 digits or more")
     try:
         found: dict[str, Any] = tomllib.loads(text)
     except (RecursionError, OverflowError) as error:
