@@ -216,7 +216,7 @@ def test_help_and_version_import_the_command_line_alone(option: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == str(
-        ["patchq.cli", "patchq.cli.boundary", "patchq.cli.terminal", "patchq.errors"]
+        ["patchq.cli", "patchq.cli.boundary", "patchq.cli.terminal", "patchq.errors", "patchq.names"]
     )
 
 

@@ -1,7 +1,8 @@
-"""Names for the things that must not be mixed up. Data only."""
+"""Names for the things that must not be mixed up, and characters as they are shown. Data only."""
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
 from typing import NewType
 
@@ -10,10 +11,29 @@ TreeId = NewType("TreeId", str)
 BlobId = NewType("BlobId", str)
 
 
+class Shown(dict[int, str]):
+    """For :meth:`str.translate`: what each character is shown as, found out when it first comes.
+
+    Controls, and what can't be seen or turns others around, are shown as escapes, such as ``\\x1b`` and ``\\u202e``.
+    """
+
+    def __init__(self, kept: str = "") -> None:
+        super().__init__({ord(c): c for c in kept})
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        # Blanks of other widths are somebody's typography, and harmless.
+        plain = char.isprintable() or unicodedata.category(char) == "Zs"
+        self[code] = char if plain else char.encode("unicode_escape").decode()
+        return self[code]
+
+
+TEXT, LINE = Shown("\n\t"), Shown()
+
+
 def show_path(path: bytes) -> str:
-    """A tree path for people: what isn't UTF-8 or isn't printable is escaped."""
-    text = path.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Return a tree path for people: what isn't UTF-8, is a control or can't be seen is escaped."""
+    return path.decode("utf-8", "backslashreplace").translate(LINE)
 
 
 @dataclass(frozen=True, slots=True)

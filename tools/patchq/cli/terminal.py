@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from patchq.errors import PatchqError
-from patchq.formats.render import LINE, TEXT
+from patchq.names import LINE, TEXT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

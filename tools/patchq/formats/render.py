@@ -9,33 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patchq.names import TEXT
+
 if TYPE_CHECKING:
     from jinja2 import Environment
     from jinja2.nodes import EvalContext
 
 FOLDER = Path(__file__).parent.parent / "templates"
-
-
-class Shown(dict[int, str]):
-    """For :meth:`str.translate`: what each character is shown as, found out when it first comes.
-
-    Controls, and what can't be seen or turns others around, are shown as escapes, such as ``\\x1b`` and ``\\u202e``.
-    """
-
-    def __init__(self, kept: str = "") -> None:
-        super().__init__({ord(c): c for c in kept})
-
-    def __missing__(self, code: int) -> str:
-        import unicodedata
-
-        char = chr(code)
-        # Blanks of other widths are somebody's typography, and harmless.
-        plain = char.isprintable() or unicodedata.category(char) == "Zs"
-        self[code] = char if plain else char.encode("unicode_escape").decode()
-        return self[code]
-
-
-TEXT, LINE = Shown("\n\t"), Shown()
 
 
 @cache
