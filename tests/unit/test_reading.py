@@ -24,7 +24,7 @@ OPENS = {
 PACKAGES = {
     "system": "the reader itself, and what it is made of",
     "adopt": "what the user names: patches, folders and mails to take over",
-    "environment": "the machine, its environments and images; the project's signing key",
+    "environment": "the machine, its environments and images",
     "git": "repositories, whose files git.owners and project.private check before git reads them",
 }
 #: Modules that open other files.
@@ -46,7 +46,7 @@ MODULES = {
         "carry.candidates", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
     },
     "patchq's own package, or an installed one": {"kernels.left", "project.own", "project.scaffold", "report.page"},
-    "the null device": {"cli.terminal"},
+    "the null device": {"cli.__init__", "cli.terminal"},
 }  # fmt: skip
 
 
