@@ -129,19 +129,8 @@ def wheels_world(server: Server, world: World, monkeypatch: pytest.MonkeyPatch) 
     wheels = built(patchq)
     patchq.ok("compose")
     venv.create(world.root / "env", symlinks=True)
-    (site,) = (world.root / "env" / "lib").glob("python*/site-packages")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-compile",
-        "--no-index",
-        "--target",
-        str(site),
-    ]
+    python = str(world.root / "env" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-compile", "--no-index"]
     subprocess.run([*pip, *map(str, wheels.values())], check=True, capture_output=True)
     dockerfile = (world.project / "deploy" / "Dockerfile").read_text()
     (line,) = re.findall(r"^LABEL (.*)$", dockerfile, re.MULTILINE)
