@@ -149,6 +149,7 @@ def without_gpu(backend: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
         "PIN_MEMORY": False,
         "get_device_sm_count": lambda device: 48,
         "_get_multi_ctas_kv_counter_buffer": lambda *size: None,
+        "pin_host_range_buf": lambda size: None,
     }
     for module in (backend, importlib.import_module("vllm.v1.utils")):
         for name in answers.keys() & vars(module).keys():
@@ -180,7 +181,9 @@ def recorders(backend: ModuleType, made: list[Any], without: str = "") -> dict[s
         def bind(signature: inspect.Signature, self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
             bound = signature.bind(self, *args, **kwargs)
             bound.apply_defaults()
-            return dict(bound.arguments)
+            # From FlashInfer 0.7 the options of a decode's plan are **kwargs.
+            rest = [n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD]
+            return {**bound.arguments, **{k: v for n in rest for k, v in bound.arguments[n].items()}}
 
         def on_init(self: Any, *args: Any, **kwargs: Any) -> None:
             self.init = bind(init, self, *args, **kwargs)

@@ -1,143 +1,411 @@
-"""Layers that FlashInfer can't plan together get builders of their own, in both runners and for a draft's layers.
+"""Layers of one FlashInfer builder that differ in what plan() fixes get a plan for each difference, over one workspace.
 
-vLLM's own grouping and FlashInferImpl; the builders, which need a GPU, are noted and not made.
+vLLM's builder, metadata, FlashInferImpl, attention groups and drafters; the wrappers bind as FlashInfer's and note what
+they get.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import flashinfer_setup as setup
 import pytest
 import torch
 
 Load = Callable[[str], ModuleType]
 UTILS, BACKEND = "vllm.utils.flashinfer", "vllm.v1.attention.backends.flashinfer"
-RUNNERS = ["one", "two"]
-SINKS = torch.zeros(64)
-#: A target's full-attention layers, and an EAGLE-3 draft's: the same heads and cache, and no sinks.
-EAGLE = {"t.1": {"sinks": SINKS}, "t.3": {"sinks": SINKS}, "draft.0": {}}
+TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
+SINK_WRAPPER = "BatchAttentionWithAttentionSinkWrapper"
+PLAIN = setup.Spec("model.layers.0.attn")
+DIFFERENT = {
+    "window": setup.Spec("model.layers.1.attn", window=128),
+    "soft cap": setup.Spec("model.layers.1.attn", soft_cap=30.0),
+    "scale": setup.Spec("model.layers.1.attn", scale=0.25),
+}
+SINKS = setup.Spec("model.layers.1.attn", sinks=torch.arange(8, dtype=torch.float32))
+SM121, SM100, SM90 = (12, 1), (10, 0), (9, 0)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def cubins(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let vLLM find the cubins of trtllm-gen, without a network."""
+    monkeypatch.setattr(upstream_import(UTILS), "has_nvidia_artifactory", lambda: True)
 
 
 @pytest.fixture
-def grouped(
-    upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Any]:
-    """The groups that a runner makes of layers in one KV cache group, as names, on a GPU."""
-    backend, utils = upstream_import(BACKEND), upstream_import("vllm.v1.attention.backends.utils")
-    interface = upstream_import("vllm.v1.kv_cache_interface")
-    layer_base = upstream_import("vllm.model_executor.layers.attention_layer_base").AttentionLayerBase
-    groups_of = upstream_import("vllm.v1.worker.utils").AttentionGroup
-    runner_one = upstream_import("vllm.v1.worker.gpu_model_runner")
-    runner_two = upstream_import("vllm.v1.worker.gpu.attn_utils")
-    proposer = upstream_import("vllm.v1.spec_decode.llm_base_proposer")
+def on(backend: Any, device: Callable[..., Any], config: Any) -> Callable[..., None]:
+    """Choose the GPU that vLLM sees, and --attention-config.use_trtllm_attention."""
 
-    monkeypatch.setattr(backend, "get_device_sm_count", lambda device: 48)
-    monkeypatch.setattr(backend, "_get_multi_ctas_kv_counter_buffer", lambda size, device: None)
-
-    class Layer(layer_base):  # type: ignore[misc, valid-type]
-        def __init__(self, scale: float = 0.125, **given: Any) -> None:
-            self.num_heads = 64
-            self.impl = backend.FlashInferImpl(64, 64, scale, 8, None, given.pop("window", None), "auto", **given)
-
-        def get_attn_backend(self) -> Any:
-            return backend.FlashInferBackend
-
-        def get_kv_cache_spec(self, vllm_config: Any) -> Any:
-            return None
-
-    def check(found: list[Any]) -> list[list[str]]:
-        for group in found:
-            assert group.backend is backend.FlashInferBackend
-            assert isinstance(group.kv_cache_spec, interface.FullAttentionSpec)
-            shared = utils.infer_global_hyperparameters(
-                utils.get_per_layer_parameters(config, group.layer_names, backend.FlashInferImpl)
-            )
-            assert shared.has_same_all_params, "FlashInfer's builder would refuse to plan these together"
-            assert shared.has_same_window_lefts
-        return sorted(sorted(g.layer_names) for g in found)
-
-    def make(runner: str, layers: dict[str, Any], capability: tuple[int, int] = (12, 1)) -> list[list[str]]:
-        monkeypatch.setattr(upstream_import(UTILS), "has_nvidia_artifactory", lambda: True)
+    def choose(capability: tuple[int, int], trtllm: bool | None = None) -> None:
         device(*capability, UTILS, BACKEND)
-        made = {name: Layer(**given) for name, given in layers.items()}
-        config.compilation_config.static_forward_context = made
-        spec = interface.FullAttentionSpec(block_size=16, num_kv_heads=8, head_size=64, dtype=torch.bfloat16)
-        cache = interface.KVCacheConfig(64, [], [interface.KVCacheGroupSpec(list(made), spec)])
-        monkeypatch.setattr(groups_of, "create_metadata_builders", lambda *args, **given: None)
-        if runner == "one":
-            this = SimpleNamespace(
-                attn_groups=[], vllm_config=config, kv_sharing_fast_prefill_eligible_layers=set(),
-                _check_and_update_cudagraph_mode=lambda *args, **given: None,
-            )  # fmt: skip
-            monkeypatch.setattr(runner_one, "check_attention_cp_compatibility", lambda config: None)
-            runner_one.GPUModelRunner.initialize_attn_backend(this, cache)
-            return check(this.attn_groups[0])
-        if runner == "two":
-            monkeypatch.setattr(runner_two, "prepare_kernel_block_sizes", lambda cache, groups: [16])
-            monkeypatch.setattr(groups_of, "get_metadata_builder", lambda *args: SimpleNamespace(
-                get_cudagraph_support=lambda *given: upstream_import("vllm.v1.attention.backend").AttentionCGSupport.ALWAYS,
-            ))  # fmt: skip
-            groups, *_ = runner_two.init_attn_backend(cache, config, torch.device("cpu"))
-            return check(groups[0])
-        this = SimpleNamespace(
-            vllm_config=config, device="cpu", _draft_attn_layer_names=set(made), validate_same_kv_cache_group=id,
-        )  # fmt: skip
-        proposer.SpecDecodeBaseProposer.initialize_attn_backend(this, cache)
-        return check(this.draft_attn_groups)
+        config.attention_config.use_trtllm_attention = trtllm
 
-    return make
+    return choose
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
-def test_a_draft_without_sinks(grouped: Callable[..., Any], runner: str) -> None:
-    assert grouped(runner, EAGLE) == [["draft.0"], ["t.1", "t.3"]]
+def make_config(layers: dict[str, Any], **options: Any) -> Any:
+    """Make a configuration with the option that `on` chose."""
+    from vllm.config import get_current_vllm_config
+
+    made = setup.make_config(layers, 8, **options)
+    made.attention_config.use_trtllm_attention = get_current_vllm_config().attention_config.use_trtllm_attention
+    made.attention_config.use_non_causal = False
+    made.parallel_config.use_ubatching = False
+    made.parallel_config.num_ubatches = 1
+    return made
 
 
-@pytest.mark.parametrize("runner", [*RUNNERS, "draft"])
-@pytest.mark.parametrize(
-    "other", [{"window": 128}, {"logits_soft_cap": 30.0}, {"scale": 0.25}, {"sinks": SINKS}],
-    ids=["window", "soft cap", "scale", "sinks"],
-)  # fmt: skip
-def test_each_hyperparameter_splits(grouped: Callable[..., Any], runner: str, other: dict[str, Any]) -> None:
-    assert grouped(runner, {"a": {}, "b": dict(other), "c": {}}) == [["a", "c"], ["b"]]
+def make_builder(backend: Any, specs: Iterable[setup.Spec], kv: str = "auto", **options: Any) -> tuple[Any, Any]:
+    """Make layers and their builder; a refusal fails the test as such."""
+    layers = setup.make_layers(backend.module, list(specs), 8, 2, 64, kv)
+    config = make_config(layers, kv_cache_dtype=kv, **options)
+    return layers, backend.module.FlashInferMetadataBuilder(
+        setup.make_spec(2, 64, kv_cache_dtype=kv), list(layers), config, CPU
+    )
 
 
-@pytest.mark.parametrize("runner", [*RUNNERS, "draft"])
-def test_layers_that_agree_share_a_builder(grouped: Callable[..., Any], runner: str) -> None:
-    assert grouped(runner, {"a": {"window": 128}, "b": {"window": 128}, "c": {}}) == [["a", "b"], ["c"]]
-    assert grouped(runner, {"a": {}, "b": {}}) == [["a", "b"]]
-    assert grouped(runner, {"a": {"window": 128}, "b": {"window": 256}}) == [["a"], ["b"]], "they share no window"
+def step(builder: Any, query: list[int], lens: list[int], causal: bool = True) -> Any:
+    """Build the metadata of a step; layers that can't be planned together fail the test as such."""
+    try:
+        return builder.build(0, replace(setup.batch(query, lens, TABLE), causal=causal))
+    except ValueError as error:
+        pytest.fail(f"not planned: {error}")
 
 
-@pytest.mark.parametrize("runner", [*RUNNERS, "draft"])
-def test_trtllm_gen_takes_each_layers_own(
-    upstream_import: Load, grouped: Callable[..., Any], runner: str, monkeypatch: pytest.MonkeyPatch
+def forward(layer: Any, metadata: Any, tokens: int) -> set[int]:
+    """Run the layer; return the numbers of the wrappers that wrote its output."""
+    query = torch.zeros(tokens, 8, 64, dtype=torch.bfloat16)
+    kv = torch.zeros(tokens, 2, 64, dtype=torch.bfloat16)
+    output = torch.full_like(query, -1)
+    cache = torch.zeros(64, 2, setup.PAGE, 128, dtype=torch.bfloat16)
+    layer._q_scale = torch.ones(())
+    layer.impl.forward(layer, query, kv, kv, cache, metadata, output=output)
+    return set(output.flatten().int().tolist())
+
+
+def planned(wrapper: Any) -> tuple[int, float, float]:
+    """Return what the wrapper's last plan fixed; no cap is 0."""
+    plan = wrapper.plans[-1]
+    return plan["window_left"], plan["sm_scale"], plan["logits_soft_cap"] or 0.0
+
+
+def fixed(spec: setup.Spec) -> tuple[int, float, float]:
+    """Return what a plan for the layer fixes."""
+    return (-1 if spec.window is None else spec.window - 1), spec.scale, spec.soft_cap or 0.0
+
+
+def kinds(backend: Any) -> list[str]:
+    return [type(wrapper).__name__ for wrapper in backend.made]
+
+
+@pytest.mark.parametrize("other", DIFFERENT.values(), ids=DIFFERENT.keys())
+@pytest.mark.parametrize(("query", "lens"), [([5, 20], [5, 40]), ([1, 1], [5, 40])], ids=["prefill", "decode"])
+@pytest.mark.parametrize("flip", [False, True])
+def test_each_hyperparameter_has_its_plan(
+    backend: Any, other: setup.Spec, query: list[int], lens: list[int], flip: bool
 ) -> None:
-    assert grouped(runner, {"a": {}, "b": {"window": 128}}) == [["a"], ["b"]]
+    specs = [other, PLAIN] if flip else [PLAIN, other]
+    layers, builder = make_builder(backend, specs)
+    metadata = step(builder, query, lens)
+    assert [planned(w) for w in backend.made] == [fixed(spec) for spec in specs]
+    for number, spec in enumerate(specs):
+        assert forward(layers[spec.name], metadata, sum(query)) == {number}
+
+
+def test_a_mixed_batch_plans_each_part(backend: Any) -> None:
+    other = DIFFERENT["scale"]
+    layers, builder = make_builder(backend, [PLAIN, other])
+    metadata = step(builder, [1, 20], [5, 40])
+    for spec in (PLAIN, other):
+        numbers = forward(layers[spec.name], metadata, 21)
+        assert len(numbers) == 2, "the prefill's wrapper and the decode's"
+        assert {planned(backend.made[n]) for n in numbers} == {fixed(spec)}
+
+
+@pytest.mark.parametrize("capability", [SM121, SM90])
+@pytest.mark.parametrize("sinks_first", [False, True])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_draft_without_sinks_beside_a_target_with(
+    backend: Any, on: Callable[..., None], capability: tuple[int, int], sinks_first: bool, causal: bool
+) -> None:
+    """A gpt-oss target and its EAGLE-3 draft; on these GPUs, sinks of prefills have a wrapper of their own kind."""
+    on(capability)
+    specs = [SINKS, PLAIN] if sinks_first else [PLAIN, SINKS]
+    layers, builder = make_builder(backend, specs)
+    metadata = step(builder, [5, 20], [5, 40], causal)
+    assert kinds(backend) == [SINK_WRAPPER if spec is SINKS else "BatchPrefillWithPagedKVCacheWrapper" for spec in specs]
+    for number, spec in enumerate(specs):
+        assert forward(layers[spec.name], metadata, 25) == {number}
+        assert backend.made[number].plans[-1]["causal"] is causal
+    again = step(builder, [5, 20], [5, 40], not causal)
+    assert [len(w.plans) for w in backend.made] == [1] * 4, "wrappers that mask and those that don't are others"
+    for number, spec in enumerate(specs, start=2):
+        assert forward(layers[spec.name], again, 25) == {number}
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_sinks_are_made_for_each_window(backend: Any, on: Callable[..., None], causal: bool) -> None:
+    on(SM121)
+    _, builder = make_builder(backend, [SINKS, replace(SINKS, name="model.layers.2.attn", window=128)])
+    step(builder, [5, 20], [5, 40], causal)
+    assert [w.init["window_left"] for w in backend.made] == [-1, 127], "the kernel is compiled with it"
+
+
+@pytest.mark.parametrize("capability", [SM121, SM90])
+def test_decodes_by_xqa_are_not_planned(backend: Any, on: Callable[..., None], capability: tuple[int, int]) -> None:
+    on(capability)
+    _, builder = make_builder(backend, [PLAIN, SINKS])
+    metadata = step(builder, [1, 1], [5, 40])
+    assert metadata.decode.kernel.value == "xqa"
+    assert backend.made == []
+
+
+def test_trtllm_gen_takes_each_layers_own(backend: Any, on: Callable[..., None]) -> None:
+    on(SM100)
+    _, builder = make_builder(backend, [PLAIN, SINKS, replace(DIFFERENT["window"], name="w")])
+    metadata = step(builder, [1, 20], [5, 40])
+    assert isinstance(metadata.prefill, backend.module.TRTLLMPrefill)
+    assert metadata.decode.kernel.value == "trtllm-gen"
+    assert backend.made == [], "nothing is planned"
+
+
+def test_the_builder_decides_and_not_the_gpu(backend: Any, on: Callable[..., None]) -> None:
+    """SM100 has trtllm-gen, but the option says no: prefill and decode are planned."""
+    on(SM100, trtllm=False)
+    other = DIFFERENT["window"]
+    layers, builder = make_builder(backend, [PLAIN, other])
+    metadata = step(builder, [1, 20], [5, 40])
+    assert sorted(planned(w) for w in backend.made) == sorted([fixed(PLAIN), fixed(other)] * 2)
+    assert all(len(forward(layers[spec.name], metadata, 21)) == 2 for spec in (PLAIN, other))
+
+
+@pytest.mark.parametrize("capability", [SM121, SM100, SM90])
+@pytest.mark.parametrize("specs", [[PLAIN, SINKS], [SINKS, PLAIN]], ids=["last", "first"])
+def test_sinks_that_cant_be_served_are_refused_whichever_layer_has_them(
+    backend: Any, on: Callable[..., None], capability: tuple[int, int], specs: list[setup.Spec]
+) -> None:
+    on(capability, trtllm=False)
+    with pytest.raises(NotImplementedError, match="sinks"):
+        make_builder(backend, specs)
+    make_builder(backend, [PLAIN])
+
+
+@pytest.mark.parametrize("specs", [[PLAIN, SINKS], [SINKS, PLAIN]], ids=["last", "first"])
+def test_sinks_choose_trtllm_gen_whichever_layer_has_them(
+    backend: Any, on: Callable[..., None], specs: list[setup.Spec]
+) -> None:
+    """An FP8 cache with a query in bfloat16 is prefilled by trtllm-gen for the sake of sinks alone."""
+    on(SM100)
+    for wanted, kind in ((specs, "TRTLLMPrefill"), ([PLAIN], "FIPrefill")):
+        _, builder = make_builder(backend, wanted, kv="fp8")
+        builder.q_data_type_prefill = torch.bfloat16
+        assert type(step(builder, [5, 20], [5, 40]).prefill).__name__ == kind
+
+
+def test_layers_that_agree_share_a_plan(backend: Any) -> None:
+    """As without the patch: one wrapper for all, planned once a step."""
+    same = setup.Spec("model.layers.2.attn", soft_cap=0.0)
+    layers, builder = make_builder(backend, [PLAIN, same])
+    for _ in range(2):
+        metadata = step(builder, [5, 20], [5, 40])
+    assert [len(w.plans) for w in backend.made] == [2], "0 and None both mean no soft cap"
+    assert forward(layers[PLAIN.name], metadata, 25) == forward(layers[same.name], metadata, 25) == {0}
+
+
+def test_everything_that_is_planned(backend: Any) -> None:
+    _, builder = make_builder(backend, [setup.Spec("a", window=9, soft_cap=30.0)])
+    common = {
+        "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.125,
+        "window_left": 8, "logits_soft_cap": 30.0, "q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16,
+        "o_data_type": torch.bfloat16, "disable_split_kv": False, "fixed_split_size": -1,
+    }  # fmt: skip
+    step(builder, [5, 20], [5, 40])
+    assert setup.plain(backend.made[0].plans[0]).items() >= {
+        **common, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
+        "paged_kv_indices": [0, 16, 17, 18], "paged_kv_last_page_len": [5, 8], "seq_lens": [5, 40],
+    }.items()  # fmt: skip
+    step(builder, [1, 1], [5, 40])
+    assert setup.plain(backend.made[1].plans[0]).items() >= {
+        **common, "head_dim": 64, "indptr": [0, 1, 4], "indices": [0, 16, 17, 18], "last_page_len": [5, 8],
+        "seq_lens": [5, 40], "q_len_per_req": 1,
+    }.items()  # fmt: skip
+
+
+def test_all_plans_share_the_workspace(backend: Any) -> None:
+    _, builder = make_builder(backend, [PLAIN, *(replace(s, name=n) for n, s in DIFFERENT.items())], graphs=True)
+    step(builder, [1, 20], [5, 40])
+    step(builder, [1, 1], [5, 40])
+    step(builder, [5, 20], [5, 40], causal=False)
+    assert len(backend.made) == 4 * 4
+    assert len({id(w.init["float_workspace_buffer"]) for w in backend.made}) == 1
+
+
+def test_cuda_graphs_have_a_wrapper_for_each_plan_and_batch_size(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = DIFFERENT["scale"]
+    _, builder = make_builder(backend, [PLAIN, other], graphs=True)
+    for size in (1, 2):
+        step(builder, [1] * size, [9] * size)
+    assert [w.is_cuda_graph_enabled for w in backend.made] == [True] * 4
+    assert [planned(w) for w in backend.made] == [fixed(PLAIN), fixed(other)] * 2
+    again: list[Any] = []
+    monkeypatch.setattr(backend.module, "fast_plan_decode", lambda wrapper, **rest: again.append(wrapper))
+    for size in (1, 2):
+        step(builder, [1] * size, [9] * size)
+    assert again == backend.made, "planned again, none is made again"
+    assert [len(w.init["paged_kv_indptr_buffer"]) for w in backend.made] == [2, 2, 3, 3]
+    assert len({w.init["paged_kv_indptr_buffer"].data_ptr() for w in backend.made}) == 1, "the builder's buffers"
+
+
+@pytest.mark.parametrize("trtllm", [True, False])
+def test_context_parallel_has_a_pair_for_each_plan(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, trtllm: bool
+) -> None:
+    """The context kernel of trtllm-gen has no window and no soft cap: the plans that have neither use it."""
+    on(SM100, trtllm=None if trtllm else False)
+    monkeypatch.setattr(backend.module, "get_dcp_world_size_and_rank", lambda sharded: (2, 0))
+    plans: list[Any] = []
+
+    class Pair:
+        def __init__(self, use_trtllm_context: bool, **rest: Any) -> None:
+            self.context = use_trtllm_context
+
+        def plan(self, window_left: int, **rest: Any) -> None:
+            plans.append((window_left, rest["sm_scale"], rest["logits_soft_cap"] or 0.0, self.context))
+
+    monkeypatch.setattr(backend.module, "BatchDCPPrefillWrapper", Pair)
+    specs = [PLAIN, *(replace(s, name=n) for n, s in DIFFERENT.items())]
+    _, builder = make_builder(backend, specs)
+    step(builder, [5, 20], [5, 40])
+    assert plans == [(*fixed(s), trtllm and s.window is None and s.soft_cap is None) for s in specs]
+    plans.clear()
+    _, builder = make_builder(backend, specs, kv="fp8")
+    step(builder, [5, 20], [5, 40])
+    assert [p[-1] for p in plans] == [False] * 4, "nor is it for a quantized cache"
+
+
+@pytest.mark.parametrize("specs", [[PLAIN, SINKS], [SINKS, PLAIN]], ids=["last", "first"])
+def test_context_parallel_refuses_sinks_whichever_layer_has_them(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, specs: list[setup.Spec]
+) -> None:
+    on(SM121)
+    monkeypatch.setattr(backend.module, "get_dcp_world_size_and_rank", lambda sharded: (2, 0))
+    _, builder = make_builder(backend, specs)
+    with pytest.raises(NotImplementedError, match="BatchDCPPrefillWrapper does not support attention sinks"):
+        step(builder, [5, 20], [5, 40])
+
+
+def test_no_step_reads_the_configuration(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM's configuration is current only while the builder is made; a drafter's layers come later."""
+    on(SM121)
+    layers, builder = make_builder(backend, [PLAIN, SINKS])
+    del builder.layer_names[1:]
+    step(builder, [5, 20], [5, 40])
+
+    def asked(*args: Any, **given: Any) -> None:
+        pytest.fail("a step asks for the configuration")
+
+    for name in ("can_use_trtllm_attention", "force_use_trtllm_attention"):
+        monkeypatch.setattr(backend.module, name, asked)
+    monkeypatch.setattr(backend.module.FlashInferBackend, "supports_sink", asked)
+    builder.layer_names.append(SINKS.name)
+    metadata = step(builder, [5, 20], [5, 40])
+    assert len(forward(layers[SINKS.name], metadata, 25)) == 1
+
+
+#: Where groups of layers that have a KV cache are made, by the file in vllm/v1.
+MAKERS = {
+    "worker/gpu_model_runner.py": "vllm.v1.worker.gpu_model_runner",
+    "worker/gpu/attn_utils.py": "vllm.v1.worker.gpu.attn_utils",
+    "spec_decode/llm_base_proposer.py": "vllm.v1.spec_decode.llm_base_proposer",
+    "spec_decode/gemma4.py": "vllm.v1.spec_decode.gemma4",
+    "spec_decode/step3p5.py": "vllm.v1.spec_decode.step3p5",
+}
+
+
+def test_there_are_no_other_places_where_groups_are_made(trees: Path) -> None:
+    found = {
+        str(path.relative_to(trees / "vllm/vllm/v1"))
+        for path in (trees / "vllm/vllm/v1").rglob("*.py")
+        if re.search(r"def (initialize|init)_attn_backend\(|= AttentionGroup\(", path.read_text())
+    }
+    # FlashInfer has no encoder attention.
+    assert found - {"worker/gpu/model_states/encoder_only.py"} == MAKERS.keys()
+
+
+def groups_of(maker: str, module: ModuleType, config: Any, cache: Any, layers: dict[str, Any]) -> list[Any]:
+    """Return the groups that vLLM makes there, with their builders."""
+    if maker == "worker/gpu/attn_utils.py":
+        return list(module.init_attn_backend(cache, config, CPU)[0][0])
+    if maker == "worker/gpu_model_runner.py":
+        modes: list[Any] = []
+        runner = SimpleNamespace(
+            attn_groups=[], vllm_config=config, device=CPU, parallel_config=config.parallel_config,
+            speculative_config=None, kv_sharing_fast_prefill_eligible_layers=set(),
+            calculate_reorder_batch_threshold=lambda: None,
+            _check_and_update_cudagraph_mode=lambda backends, *rest, **given: modes.extend(backends),
+        )  # fmt: skip
+        module.GPUModelRunner.initialize_attn_backend(runner, cache)
+        module.GPUModelRunner.initialize_metadata_builders(runner, cache, [setup.PAGE])
+        assert [{b.get_name() for b in backends} for backends in modes] == [{"FLASHINFER"}], "as upstream's"
+        return list(runner.attn_groups[0])
+    (proposer,) = (
+        value for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and "initialize_attn_backend" in vars(value)
+    )  # fmt: skip
+    drafter = SimpleNamespace(
+        vllm_config=config, device=CPU, _draft_attn_layer_names=set(layers), validate_same_kv_cache_group=id
+    )
+    proposer.initialize_attn_backend(drafter, cache, [setup.PAGE])
+    return list(drafter.draft_attn_groups)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("specs", [[PLAIN, SINKS], [PLAIN, DIFFERENT["window"]], [PLAIN]], ids=["sinks", "window", "one"])
+def test_whoever_makes_the_groups(
+    upstream_import: Load, backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, maker: str,
+    specs: list[setup.Spec],
+) -> None:  # fmt: skip
+    """Each runner and each drafter has the one group that it had, whose layers each have their plan."""
+    on(SM121)
+    module, interface = upstream_import(MAKERS[maker]), upstream_import("vllm.v1.kv_cache_interface")
+    specs = [*specs, replace(PLAIN, name="model.layers.2.attn")]
+    layers = setup.make_layers(backend.module, specs, 8, 2, 64)
+    config = make_config(layers)
+    cache = interface.KVCacheConfig(64, [], [interface.KVCacheGroupSpec(list(layers), setup.make_spec(2, 64))])
+    for name, answer in {
+        "check_attention_cp_compatibility": None,
+        "get_shared_kv_cache_layers": {},
+        "get_kv_sharing_fast_prefill_eligible_layers": set(),
+        "prepare_kernel_block_sizes": [setup.PAGE],
+    }.items():
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, lambda *args, answer=answer: answer)
+    (group,) = groups_of(maker, module, config, cache, layers)
+    assert sorted(group.layer_names) == sorted(layers)
+    metadata = group.build_metadata(setup.batch([5, 20], [5, 40], TABLE))
+    assert len(backend.made) == len({(fixed(s), s.sinks is None) for s in specs})
+    assert len({id(w.init["float_workspace_buffer"]) for w in backend.made}) == 1
+    for spec in specs:
+        (number,) = forward(layers[spec.name], metadata, 25)
+        assert planned(backend.made[number]) == fixed(spec)
+        assert (kinds(backend)[number] == SINK_WRAPPER) is (spec.sinks is not None)
+
+
+def test_mla_still_asserts(upstream_import: Load) -> None:
+    """MLA's prefills by FlashInfer are planned once for all layers, as they were."""
     utils = upstream_import("vllm.v1.attention.backends.utils")
-    monkeypatch.setattr(utils, "infer_global_hyperparameters", lambda params: SimpleNamespace(
-        has_same_all_params=True, has_same_window_lefts=True,
-    ))  # fmt: skip
-    assert grouped(runner, EAGLE, (10, 0)) == [["draft.0", "t.1", "t.3"]], "one builder, as without the patch"
-
-
-@pytest.mark.parametrize("runner", RUNNERS)
-def test_other_backends_are_as_they_were(upstream_import: Load, grouped: Callable[..., Any], runner: str) -> None:
-    assert grouped(runner, EAGLE) == [["draft.0"], ["t.1", "t.3"]]
-    base = upstream_import("vllm.v1.attention.backend").AttentionBackend
-    assert base.get_plan_key(SimpleNamespace()) is None
-
-
-@pytest.mark.parametrize(("window", "left"), [((127, 0), 127), ((-1, -1), -1), (None, -1)])
-def test_a_layers_window_is_what_it_was(upstream_import: Load, config: Any, window: Any, left: int) -> None:
-    """Read as before, of an implementation too that has none."""
-    utils, backend = upstream_import("vllm.v1.attention.backends.utils"), upstream_import(BACKEND)
-    base = upstream_import("vllm.model_executor.layers.attention_layer_base").AttentionLayerBase
-    layer = type("Layer", (base,), dict.fromkeys(base.__abstractmethods__))()
-    layer.impl = object.__new__(backend.FlashInferImpl)
-    vars(layer.impl).update(sliding_window=window, scale=0.125)
-    config.compilation_config.static_forward_context = {"a": layer}
-    (found,) = utils.get_per_layer_parameters(config, ["a"], backend.FlashInferImpl).values()
-    assert found == utils.PerLayerParameters(left, None, 0.125, has_sinks=False)
+    one = utils.PerLayerParameters(-1, None, 0.125)
+    assert utils.infer_global_hyperparameters({"a": one, "b": utils.PerLayerParameters(-1, None, 0.125)})
+    assert one.has_same_all_params
+    utils.infer_global_hyperparameters({"a": one, "b": utils.PerLayerParameters(-1, None, 0.25)})
+    assert not one.has_same_all_params
