@@ -2,6 +2,7 @@
 
     pytest tests/stacks/test_by_hand.py -m mutants
     PATCHQ_SET=gb10-newest pytest tests/stacks/test_by_hand.py -m mutants
+    pytest tests/stacks/test_by_hand.py -m mutants -k mxfp4-qkv-o
 
 makes a tree for each of a set, in that set's environment, and runs the patch's proof on it, as `patchq test --mutate`
 does; what has an answer is kept.
@@ -27,6 +28,7 @@ from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.warm import warm
 
 ROOT = Path(__file__).resolve().parents[2]
+SET = os.environ.get("PATCHQ_SET") or "gb10"
 MUTANTS = {
     "gb10": [*by_hand_vllm.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer.MUTANTS)],
     "gb10-newest": by_hand_vllm_newest.MUTANTS,
@@ -66,21 +68,19 @@ def test_its_lines_are_the_patchs(name: str, mutant: ByHand) -> None:
 
 
 @pytest.mark.mutants
-def test_its_proof_sees_it(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("patch", dict.fromkeys(mutant.patch for mutant in MUTANTS.get(SET, [])))
+def test_its_proof_sees_it(request: pytest.FixtureRequest, patch: str) -> None:
     if "mutants" not in request.config.getoption("markexpr"):
         pytest.skip("takes minutes: pytest tests/stacks/test_by_hand.py -m mutants")
-    name = os.environ.get("PATCHQ_SET") or "gb10"
-    whole, mutants = whole_of(name), MUTANTS[name]
+    whole, mutants = whole_of(SET), [mutant for mutant in MUTANTS[SET] if mutant.patch == patch]
     project, machine = whole.project, this_machine()
-    proofs = {m.patch: proofs_of(whole.stacks, [m.patch])[0] for m in mutants}
+    proof = proofs_of(whole.stacks, [patch])[0]
     with warm() as forks:
-        for patch, proof in proofs.items():
-            here = whole.variant
-            forks.unchanged[patch] = Cell(proof, here, result_key(project, proof, here, machine), whole.set_name)
+        key = result_key(project, proof, whole.variant, machine)
+        forks.unchanged[patch] = Cell(proof, whole.variant, key, whole.set_name)
         cells = []
         for mutant in mutants:
             changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
-            proof = proofs[mutant.patch]
             (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
             cells.append(Cell(proof, variant, result_key(project, proof, variant, machine), whole.set_name, 900.0))
         results = run_cells_kept(project, cells, machine, False, forks, lambda _: None)

@@ -139,7 +139,9 @@ def test_a_draft_without_sinks_beside_a_target_with(
     specs = [SINKS, PLAIN] if sinks_first else [PLAIN, SINKS]
     layers, builder = make_builder(backend, specs)
     metadata = step(builder, [5, 20], [5, 40], causal)
-    assert kinds(backend) == [SINK_WRAPPER if spec is SINKS else "BatchPrefillWithPagedKVCacheWrapper" for spec in specs]
+    assert kinds(backend) == [
+        SINK_WRAPPER if spec is SINKS else "BatchPrefillWithPagedKVCacheWrapper" for spec in specs
+    ]
     for number, spec in enumerate(specs):
         assert forward(layers[spec.name], metadata, 25) == {number}
         assert backend.made[number].plans[-1]["causal"] is causal
@@ -197,6 +199,17 @@ def test_sinks_that_cant_be_served_are_refused_whichever_layer_has_them(
 
 
 @pytest.mark.parametrize("specs", [[PLAIN, SINKS], [SINKS, PLAIN]], ids=["last", "first"])
+def test_sinks_over_an_fp4_cache_are_refused(backend: Any, on: Callable[..., None], specs: list[setup.Spec]) -> None:
+    on(SM121)
+    layers = setup.make_layers(backend.module, specs, 8, 2, 128, "nvfp4")
+    config = make_config(layers, kv_cache_dtype="nvfp4")
+    with pytest.raises(NotImplementedError, match="attention sinks"):
+        backend.module.FlashInferMetadataBuilder(
+            setup.make_spec(2, 128, kv_cache_dtype="nvfp4"), list(layers), config, CPU
+        )
+
+
+@pytest.mark.parametrize("specs", [[PLAIN, SINKS], [SINKS, PLAIN]], ids=["last", "first"])
 def test_sinks_choose_trtllm_gen_whichever_layer_has_them(
     backend: Any, on: Callable[..., None], specs: list[setup.Spec]
 ) -> None:
@@ -246,9 +259,7 @@ def test_all_plans_share_the_workspace(backend: Any) -> None:
     assert len({id(w.init["float_workspace_buffer"]) for w in backend.made}) == 1
 
 
-def test_cuda_graphs_have_a_wrapper_for_each_plan_and_batch_size(
-    backend: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cuda_graphs_have_a_wrapper_for_each_plan_and_batch_size(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     other = DIFFERENT["scale"]
     _, builder = make_builder(backend, [PLAIN, other], graphs=True)
     for size in (1, 2):
@@ -370,7 +381,9 @@ def groups_of(maker: str, module: ModuleType, config: Any, cache: Any, layers: d
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-@pytest.mark.parametrize("specs", [[PLAIN, SINKS], [PLAIN, DIFFERENT["window"]], [PLAIN]], ids=["sinks", "window", "one"])
+@pytest.mark.parametrize(
+    "specs", [[PLAIN, SINKS], [PLAIN, DIFFERENT["window"]], [PLAIN]], ids=["sinks", "window", "one"]
+)
 def test_whoever_makes_the_groups(
     upstream_import: Load, backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, maker: str,
     specs: list[setup.Spec],
@@ -392,7 +405,7 @@ def test_whoever_makes_the_groups(
             monkeypatch.setattr(module, name, lambda *args, answer=answer: answer)
     (group,) = groups_of(maker, module, config, cache, layers)
     assert sorted(group.layer_names) == sorted(layers)
-    metadata = group.build_metadata(setup.batch([5, 20], [5, 40], TABLE))
+    metadata = step(group.get_metadata_builder(), [5, 20], [5, 40])
     assert len(backend.made) == len({(fixed(s), s.sinks is None) for s in specs})
     assert len({id(w.init["float_workspace_buffer"]) for w in backend.made}) == 1
     for spec in specs:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+Load = Callable[[str], ModuleType]
 NAME = "model.layers.0.mlp.experts"
 TARGETS = {"re:.*self_attn.qkv_proj": "mxfp4", "lm_head": "mxfp4"}
 
 
-def given(parse: Callable[..., Any], **quantization: Any) -> Any:
+def given_args(parse: Callable[..., Any], **quantization: Any) -> Any:
     """The quantization arguments that vLLM makes of the line, or its refusal."""
     made = parse("--quantization", "gpt_oss_mxfp4", "--quantization-config", json.dumps(quantization))
     return made if isinstance(made, str) else made.quantization_config
@@ -23,7 +24,7 @@ def given(parse: Callable[..., Any], **quantization: Any) -> Any:
 def test_both(
     parse: Callable[..., Any], config: Any, quant_config: Callable[..., Any], moe_backend: Callable[..., str]
 ) -> None:
-    found = given(parse, targets=TARGETS, moe={"activation": "mxfp8"})
+    found = given_args(parse, targets=TARGETS, moe={"activation": "mxfp8"})
     assert not isinstance(found, str), found
     assert found.targets == TARGETS
     online = quant_config(targets=TARGETS, moe={"activation": "mxfp8"}).online_quantization_config
@@ -36,7 +37,7 @@ def test_both(
 @pytest.mark.parametrize("composed", [False, True], ids=["online alone", "over a checkpoint"])
 @pytest.mark.parametrize("target", [False, True], ids=["experts left alone", "experts by a target"])
 def test_an_activation_that_nothing_takes(
-    upstream_import: Callable[[str], Any], quant_config: Callable[..., Any], composed: bool, target: bool
+    upstream_import: Load, quant_config: Callable[..., Any], composed: bool, target: bool
 ) -> None:
     """Experts that the checkpoint left alone, and those that a target quantizes, have no use for it: refused."""
     base = upstream_import("vllm.model_executor.layers.quantization.base_config")
@@ -61,24 +62,92 @@ def test_an_activation_that_nothing_takes(
         resolve(moe={"activation": "mxfp8"})
 
 
-def test_quantized_experts_take_it(upstream_import: Callable[[str], Any], quant_config: Callable[..., Any]) -> None:
-    """Experts that the checkpoint quantized keep its method, as without an activation."""
-    base = upstream_import("vllm.model_executor.layers.quantization.base_config")
-    experts = upstream_import("vllm.model_executor.layers.fused_moe").RoutedExperts
-    layer = object.__new__(experts)
+def experts_of(upstream_import: Load, moe: Any) -> Any:
+    """Make the experts' layer, without weights."""
+    layer = object.__new__(upstream_import("vllm.model_executor.layers.fused_moe").RoutedExperts)
     torch.nn.Module.__init__(layer)
-    method = object()
-    for given in ({}, {"moe": {"activation": "mxfp8"}}):
-        online = quant_config(targets=TARGETS, **given).online_quantization_config
-        checkpoint = SimpleNamespace(
-            get_quant_method=lambda *_: method, online_quantization_config=online, packed_modules_mapping={}
-        )
-        assert base.resolve_quant_method(checkpoint, layer, NAME) is method
+    layer.moe_config = moe
+    return layer
+
+
+BESIDE = {"targets": TARGETS, "moe": {"activation": "mxfp8"}}
+REFUSED = r"moe\.activation with targets is for experts that the checkpoint quantized, but "
+
+
+@pytest.mark.parametrize("given", [BESIDE, {"targets": TARGETS}, {"moe": {"activation": "mxfp8"}}], ids=str)
+def test_quantized_experts_take_it(
+    upstream_import: Load, quant_config: Callable[..., Any], moe_config: Callable[..., Any], given: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """gpt-oss's experts keep the checkpoint's method, which reads the activation."""
+    base = upstream_import("vllm.model_executor.layers.quantization.base_config")
+    # A patch later in the stack compiles the kernels here.
+    mxfp4 = upstream_import("vllm.model_executor.layers.quantization.mxfp4")
+    monkeypatch.setattr(mxfp4, "build_mxfp4_moe_kernels", lambda backend: None, raising=False)
+    checkpoint = quant_config(**given)
+    wanted = "flashinfer_cutlass" if "moe" in given else "marlin"
+    layer = experts_of(upstream_import, moe_config(wanted))
+    for _ in range(2):
+        method = base.resolve_quant_method(checkpoint, layer, NAME)
+        assert type(method).__name__ == "GptOssMxfp4MoEMethod"
+        assert (method.mxfp4_backend.name == "FLASHINFER_CUTLASS_MXFP4_MXFP8") is ("moe" in given)
+
+
+def make_modelopt(upstream_import: Load, algorithm: str, args: Any) -> Any:
+    """Make ModelOpt's configuration of a checkpoint, under --quantization-config."""
+    module = upstream_import("vllm.model_executor.layers.quantization.modelopt")
+    base = upstream_import("vllm.model_executor.layers.quantization.online.base")
+    described = {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": [], "_online_quantization_args": args}
+    owner = module.ModelOptNvFp4Config if algorithm == "NVFP4" else module.ModelOptFp8Config
+    checkpoint = owner.from_config(described)
+    checkpoint.online_quantization_config = base.OnlineQuantizationConfig(args)
+    return checkpoint
+
+
+@pytest.mark.parametrize("given", [BESIDE, {"targets": TARGETS}, {"moe": {"activation": "mxfp8"}}], ids=str)
+def test_experts_whose_method_does_not_read_it(
+    upstream_import: Load, parse: Callable[..., Any], moe_config: Callable[..., Any], given: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """ModelOpt's FP8 experts have the checkpoint's activation: another one beside targets is refused."""
+    base = upstream_import("vllm.model_executor.layers.quantization.base_config")
+    modelopt = upstream_import("vllm.model_executor.layers.quantization.modelopt")
+    monkeypatch.setattr(modelopt, "select_fp8_moe_backend", lambda **rest: (None, None))
+    checkpoint = make_modelopt(upstream_import, "FP8", given_args(parse, **given))
+    layer = experts_of(upstream_import, moe_config("auto"))
+    if given is BESIDE:
+        with pytest.raises(ValueError, match=REFUSED + f"ModelOptFp8MoEMethod of {NAME} does not use it"):
+            base.resolve_quant_method(checkpoint, layer, NAME)
+    else:
+        assert type(base.resolve_quant_method(checkpoint, layer, NAME)).__name__ == "ModelOptFp8MoEMethod"
+    linear = upstream_import("vllm.model_executor.layers.linear").LinearBase
+    other = object.__new__(linear)
+    torch.nn.Module.__init__(other)
+    assert base.resolve_quant_method(checkpoint, other, "model.layers.0.other"), "it is about experts"
+
+
+def test_modelopts_nvfp4_experts_read_it(
+    upstream_import: Load, parse: Callable[..., Any], moe_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = upstream_import("vllm.model_executor.layers.quantization.base_config")
+    modelopt = upstream_import("vllm.model_executor.layers.quantization.modelopt")
+    trtllm = modelopt.NvFp4MoeBackend.FLASHINFER_TRTLLM
+    monkeypatch.setattr(modelopt, "select_nvfp4_moe_backend", lambda **rest: (trtllm, rest["activation_key"]))
+    layer = experts_of(upstream_import, moe_config("auto"))
+    for activation, per_token in (("nvfp4_per_token", True), (None, False)):
+        moe = {"moe": {"activation": activation}} if activation else {}
+        checkpoint = make_modelopt(upstream_import, "NVFP4", given_args(parse, targets=TARGETS, **moe))
+        method = base.resolve_quant_method(checkpoint, layer, NAME)
+        assert type(method).__name__ == "ModelOptNvFp4FusedMoE"
+        assert method.per_token_activation is per_token
+        assert (checkpoint.moe_activation_override is None) is not per_token
+    plain = modelopt.ModelOptNvFp4Config("NVFP4", True, None)
+    assert plain.moe_activation_override is None, "and without any arguments"
 
 
 @pytest.mark.parametrize("given", [{"targets": TARGETS}, {"moe": "mxfp8", "ignore": ["*.experts"]}], ids=str)
 def test_experts_that_are_left_alone_otherwise(
-    upstream_import: Callable[[str], Any], quant_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+    upstream_import: Load, quant_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
     given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Without an activation beside targets nothing is refused."""
@@ -104,7 +173,7 @@ def test_experts_that_are_left_alone_otherwise(
 def test_weights_stay_exclusive(
     parse: Callable[..., Any], other: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert not isinstance(given(parse, targets=TARGETS, moe={"activation": "mxfp8"}), str)
-    refused = given(parse, targets=TARGETS, **other)
+    assert not isinstance(given_args(parse, targets=TARGETS, moe={"activation": "mxfp8"}), str)
+    refused = given_args(parse, targets=TARGETS, **other)
     assert isinstance(refused, str), refused
     assert "mutually exclusive" in refused + capsys.readouterr().err
