@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 
 import by_hand_flashinfer
+import by_hand_flashinfer_newest
 import by_hand_vllm
 import by_hand_vllm_newest
 import pytest
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SET = os.environ.get("PATCHQ_SET") or "gb10"
 MUTANTS = {
     "gb10": [*by_hand_vllm.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer.MUTANTS)],
-    "gb10-newest": by_hand_vllm_newest.MUTANTS,
+    "gb10-newest": [*by_hand_vllm_newest.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer_newest.MUTANTS)],
 }
 
 
