@@ -1,6 +1,6 @@
 // Which tactics FlashInfer's MoE binding sets: its own untunedTactic() and setRunnerProfiles(), in METHODS, as members of
 // a runner that has no more than they ask for. A line of standard input, "TILES1 TILES2 ROWS TOPK EXPERTS ID1 ID2
-// [nvfp4]", tiles as 128x32s,128x128, is answered by a line: the two tactics that are set, or the error.
+// [DTYPES]", tiles as 128x32s,128x128, with @90 for another architecture's, is answered by a line: the two tactics that are set, or the error.
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -65,10 +65,10 @@ struct Runner {
   using Profile = Config;
   std::vector<Profile> mAllProfiles;
   int64_t mGemm1TacticCount = 0, mGemm2TacticCount = 0;
-  bool mUseDeepSeekFP8BlockScaling = false, mxfp4 = true;
+  bool mUseDeepSeekFP8BlockScaling = false, mxfp8 = true, fp8 = false;
   std::shared_ptr<Kernels> mKernelRunner = std::make_shared<Kernels>();
-  bool isWMxfp4AMxfp8Quant() const { return mxfp4; }
-  bool isWMxfp4AFp8Quant() const { return false; }
+  bool isWMxfp4AMxfp8Quant() const { return mxfp8; }
+  bool isWMxfp4AFp8Quant() const { return fp8; }
   bool requiresActivationFusionProfile(ActivationType) const { return false; }
   bool isActivationFusionProfileSupported(Profile const&) const { return true; }
   Profile const& defaultActivationFusionProfile() const { return mAllProfiles.front(); }
@@ -105,13 +105,15 @@ int main() {
     int64_t rows, top_k, experts, ids[2];
     given >> tiles[0] >> tiles[1] >> rows >> top_k >> experts >> ids[0] >> ids[1] >> dtype;
     Runner runner;
-    runner.mxfp4 = dtype != "nvfp4";
+    runner.mxfp8 = dtype.empty();
+    runner.fp8 = dtype == "fp8";
     for (int gemm : {0, 1}) {
       std::istringstream items(tiles[gemm] == "-" ? "" : tiles[gemm]);
       for (std::string item; std::getline(items, item, ',');) {
         Config config;
         config.tile_config_sm120 = static_cast<tensorrt_llm::cutlass_extensions::Tile>(std::stoi(item.substr(4)));
-        config.swap_ab = item.back() == 's';
+        config.swap_ab = item.find('s') != std::string::npos;
+        if (auto const at = item.find('@'); at != std::string::npos) config.sm_version = std::stoi(item.substr(at + 1));
         runner.mAllProfiles.push_back(config);
         ++(gemm ? runner.mGemm2TacticCount : runner.mGemm1TacticCount);
       }

@@ -31,6 +31,16 @@ def with_nvcc(upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.
     forget(upstream_import("flashinfer.compilation_context"))
 
 
+def without_nvcc(upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no CUDA at all: neither an nvcc nor torch's."""
+
+    def fail() -> None:
+        raise RuntimeError("no CUDA")
+
+    monkeypatch.setattr(upstream_import("flashinfer.jit.cpp_ext"), "get_cuda_version", fail)
+    forget(upstream_import("flashinfer.compilation_context"))
+
+
 def targets(context: ModuleType, monkeypatch: pytest.MonkeyPatch, archs: str) -> list[str]:
     """The -gencode flags for FLASHINFER_CUDA_ARCH_LIST, sorted."""
     monkeypatch.setenv("FLASHINFER_CUDA_ARCH_LIST", archs)
@@ -62,20 +72,54 @@ def test_an_nvcc_without_families_gets_the_arch(
     assert targets(context, monkeypatch, "12.0") == [flag("120a")]
 
 
-def test_a_detected_device_gets_it_too(context: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("version", "suffix"), [("12.8", "a"), ("12.9", "f"), ("13.0", "f"), ("", "a")])
+def test_a_detected_device_gets_it_too(
+    context: ModuleType,
+    upstream_import: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    suffix: str,
+) -> None:
+    """Other architectures are as they were."""
+    if version:
+        with_nvcc(upstream_import, monkeypatch, version)
+    else:
+        without_nvcc(upstream_import, monkeypatch)
+    found = [(12, 0), (12, 1), (10, 0), (10, 3), (9, 0), (8, 9)]
     monkeypatch.delenv("FLASHINFER_CUDA_ARCH_LIST", raising=False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: [(12, 1), (9, 0)][device])
-    assert {(12, "1f"), (9, "0a")} == context.CompilationContext().TARGET_CUDA_ARCHS
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(found))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found[device])
+    others = {(10, "0a"), (10, "3a"), (9, "0a"), (8, "9")}
+    made = {(major, str(minor)) for major, minor in context.CompilationContext().TARGET_CUDA_ARCHS}
+    assert made == {(12, f"0{suffix}"), (12, f"1{suffix}"), *others}
 
 
-@pytest.mark.parametrize("arch", ["12.0a", "12.1a", "12.1f", "9.0", "9.0a", "10.0a", "8.0"])
+def test_without_an_nvcc_nothing_is_refused(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_nvcc(upstream_import, monkeypatch)
+    assert targets(context, monkeypatch, "12.0 12.1 12.1f 9.0a") == [
+        flag(arch) for arch in ("120a", "121a", "121f", "90a")
+    ]
+
+
+@pytest.mark.parametrize("arch", ["12.0a", "12.1a", "12.1f", "9.0", "9.0a", "10.0", "10.0a", "8.0"])
 def test_what_was_written_otherwise_is_kept(context: ModuleType, monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
     assert targets(context, monkeypatch, arch) == [flag(arch.replace(".", ""))]
 
 
 @pytest.mark.parametrize(
-    ("arch", "have", "need"), [("12.1a", "12.8", "12.9"), ("12.0f", "12.8", "12.9"), ("12.0a", "12.6", "12.8")]
+    ("arch", "have", "need"),
+    [
+        ("12.1", "12.8", "12.9"),
+        ("12.1a", "12.8", "12.9"),
+        ("12.1f", "12.8", "12.9"),
+        ("12.0f", "12.8", "12.9"),
+        ("12.0", "12.7", "12.8"),
+        ("12.0a", "12.6", "12.8"),
+        ("12.0a", "12.7", "12.8"),
+        *((f"{other} 12.1a", "12.8", "12.9") for other in ("7.5", "8.0", "8.9", "9.0a", "10.0a", "10.3a")),
+    ],
 )
 def test_a_target_that_nvcc_lacks_names_the_nvcc_needed(
     context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch,
@@ -84,6 +128,23 @@ def test_a_target_that_nvcc_lacks_names_the_nvcc_needed(
     with_nvcc(upstream_import, monkeypatch, have)
     with pytest.raises(RuntimeError, match=f"needs nvcc >= {need}, but nvcc is {have}"):
         targets(context, monkeypatch, arch)
+
+
+@pytest.mark.parametrize(("archs", "have"), [("12.0a", "12.8"), ("12.0f 12.1a", "12.9"), ("8.0 9.0a 10.0a", "12.0")])
+def test_an_nvcc_that_has_the_target_is_enough(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, archs: str, have: str
+) -> None:  # fmt: skip
+    with_nvcc(upstream_import, monkeypatch, have)
+    assert targets(context, monkeypatch, archs) == sorted(flag(arch.replace(".", "")) for arch in archs.split())
+
+
+def test_a_target_that_a_module_isnt_compiled_for_is_not_asked_of_nvcc(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_nvcc(upstream_import, monkeypatch, "12.8")
+    monkeypatch.setenv("FLASHINFER_CUDA_ARCH_LIST", "9.0a 12.1a")
+    flags = context.CompilationContext().get_nvcc_flags_list(supported_major_versions=[9])
+    assert [f for f in flags if f.startswith("-gencode")] == [flag("90a")]
 
 
 KERNEL = """

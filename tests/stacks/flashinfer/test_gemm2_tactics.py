@@ -18,6 +18,15 @@ def test_every_id_of_the_autotuners_is_taken_as_it_is(moe_choice: Callable[..., 
     assert moe_choice(cases) == [f"128x64 {tactic}" for tactic in SECOND]
 
 
+def test_minus_one_is_an_untuned_gemm(moe_choice: Callable[..., list[str]]) -> None:
+    case = f"{','.join(FIRST)} {','.join(SECOND)} 4096 4 8"
+    assert moe_choice([f"{case} 1 -1", f"{case} -1 -1", f"{case} -1 6"]) == [
+        "128x64 128x128",
+        "128x128 128x128",
+        "128x128 128x32",
+    ]
+
+
 def test_an_id_of_the_first_gemm_or_past_the_last_is_refused(moe_choice: Callable[..., list[str]]) -> None:
     cases = [f"{','.join(FIRST)} {','.join(SECOND)} 4096 4 8 1 {number}" for number in (0, 3, 12, -2)]
     assert all("Invalid gemm2 profile id" in said for said in moe_choice(cases))

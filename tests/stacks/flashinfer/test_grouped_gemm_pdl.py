@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from moe_unit import compiler_options
-from waits_for_grid import asked
+from waits_for_grid import asked, launched
 
 Load = Callable[[str], ModuleType]
 LAUNCHER = "tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers/moe_gemm_tma_ws_launcher.inl"
@@ -86,3 +86,13 @@ SM90, SM100 = "-DCUTLASS_ENABLE_GDC_FOR_SM90", "-DCUTLASS_ENABLE_GDC_FOR_SM100"
 )
 def test_which_kernels_wait(trees: Path, tmp_path: Path, flags: list[str], version: int, waits: str) -> None:
     assert asked(trees, tmp_path, flags, version) == waits
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "waits"),
+    [([], 450, "0 0 0 0"), ([SM90, SM100], 421, "0 1 1 0"), ([SM90, SM100], 450, "1 1 1 1")],
+)
+def test_the_launcher_overlaps_where_it_is_asked_to_and_the_kernel_waits(
+    trees: Path, tmp_path: Path, flags: list[str], version: int, waits: str
+) -> None:
+    assert launched(trees, tmp_path, flags, version) == ["0 0 0 0", waits]

@@ -191,6 +191,7 @@ def test_the_fused_moes_compilers_take_more(moe_module: Make, machine: SimpleNam
     assert machine.build() == "16"
     assert machine.build_all() == "16"
     assert machine.build_all(moe) == "5", "the largest of those that are built at once"
+    assert machine.build_all(moe, machine.norm) == "5", "in any order"
 
 
 @pytest.mark.parametrize(
@@ -212,6 +213,29 @@ def test_a_containers_limit_counts_too(
     machine.memory(gib, limit, used)
     assert machine.build() == jobs
     assert bool(machine.said) is bool(jobs)
+
+
+def test_there_is_never_less_than_nothing(machine: SimpleNamespace, upstream_import: Load) -> None:
+    """Nor more than a group's own use gives way."""
+    for v1 in (False, *([True] if hasattr(upstream_import("flashinfer.jit.core"), "JitSpecNvcc") else [])):
+        machine.memory(999, str(64 * GIB), 80, v1=v1)
+        assert machine.build() == "1"
+        assert upstream_import("flashinfer.jit.utils").available_host_memory_bytes() == 0
+
+
+def test_v0_7_2s_workers_of_mm_fp4_go_by_it(machine: SimpleNamespace, upstream_import: Load) -> None:
+    """Each is counted with a GiB, of what the container has left without its page cache."""
+    machine.memory(2)
+    assert machine.build() == "1"
+    if not hasattr(upstream_import("flashinfer.jit.core"), "JitSpecNvcc"):
+        return
+    workers = upstream_import("flashinfer.gemm.gemm_mm_fp4_cute_dsl")._get_mm_fp4_cute_dsl_compile_workers
+    machine.memory(999)
+    assert workers() == 4
+    machine.memory(2.5)
+    assert workers() == 2
+    machine.memory(999, str(64 * GIB), 63, stat=statistics(1, 1))
+    assert workers() == 3
 
 
 def statistics(active: float, inactive: float, v1: bool = False) -> str:

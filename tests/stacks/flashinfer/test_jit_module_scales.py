@@ -33,7 +33,7 @@ def planned(request: pytest.FixtureRequest, upstream_import: Load) -> Planned:
 
 
 @pytest.mark.parametrize("name", ["k_scale", "q_scale"])
-@pytest.mark.parametrize("scale", [0.5, 1.5, 2, torch.tensor(0.5), torch.tensor(1.0)], ids=str)
+@pytest.mark.parametrize("scale", [0.5, 1.5, 2, 0, 0.0, -1.0, torch.tensor(0.5), torch.tensor(1.0)], ids=str)
 def test_a_scale_that_would_be_left_out_is_refused(planned: Planned, name: str, scale: Any) -> None:
     """A tensor too, whatever is in it: what is on a device isn't looked at."""
     try:
@@ -55,6 +55,16 @@ def test_the_modules_own_arguments_are_handed_on(planned: Planned, name: str, sc
     ((*_, its_sink, its_scale),) = planned.calls
     assert its_sink is sink
     assert its_scale == 0.0625
+
+
+@pytest.mark.parametrize(("one", "other"), [("k_scale", "q_scale"), ("q_scale", "k_scale")])
+@pytest.mark.parametrize("harmless", [None, 1, 1.0], ids=str)
+def test_one_that_is_left_out_is_refused_beside_one_that_isnt(
+    planned: Planned, one: str, other: str, harmless: Any
+) -> None:
+    with pytest.raises(ValueError, match="Fold q_scale and k_scale"):
+        planned.run(torch.zeros(8), 0.125, **{one: 0.5, other: harmless})
+    assert planned.calls == []
 
 
 def test_without_a_module_the_scale_is_folded_in(upstream_import: Load) -> None:

@@ -232,6 +232,12 @@ def test_a_fast_build_is_asked_for_apart(moe_module: Make, upstream_import: Load
     assert {spec.name for spec in fast} == {MINIMAL if mxfp4_only else FULL}
 
 
+def test_the_full_module_can_be_had_whatever_the_profile(moe_module: Make, upstream_import: Load) -> None:
+    assert moe_module(**{PROFILE: "mxfp4_minimal"}).name == MINIMAL
+    generate = upstream_import("flashinfer.jit.fused_moe").gen_cutlass_fused_moe_sm120_module
+    assert generate(mxfp4_only=False).name == FULL
+
+
 @pytest.mark.parametrize("folder", ["aot", "jit"])
 def test_but_not_where_both_are(call: SimpleNamespace, folder: str) -> None:
     call.ahead("aot", FULL)

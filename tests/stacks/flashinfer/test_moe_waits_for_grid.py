@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from waits_for_grid import asked
 
+Load = Callable[[str], ModuleType]
 Make = Callable[..., Any]
 
 
@@ -33,5 +35,21 @@ def test_with_an_older_one_the_module_is_as_it_was(moe_module: Make, trees: Path
     assert not waiting(moe_module(cutlass=cutlass))
 
 
+@pytest.mark.parametrize("arch", ["90", "100", "103", "120"])
+def test_so_are_the_modules_of_each_architecture(moe_module: Make, upstream_import: Load, arch: str) -> None:
+    """CUTLASS's switch for SM100 is that of SM120, too."""
+    module = upstream_import("flashinfer.jit.fused_moe")
+
+    def flags(cutlass: str) -> set[str]:
+        moe_module(cutlass=cutlass)
+        return set(getattr(module, f"gen_cutlass_fused_moe_sm{arch}_module")().extra_cuda_cflags)
+
+    older, newer = flags("4.2"), flags("4.5")
+    switches = {f"-DCUTLASS_ENABLE_GDC_FOR_SM{family}=1" for family in (90, 100)}
+    assert {flag for flag in newer - older if "MOE_TILE" not in flag} == switches
+    assert older <= newer, "other flags are lost"
+
+
 def test_the_minimal_module_too(moe_module: Make) -> None:
-    assert waiting(moe_module(cutlass="4.5", FUSED_MOE_BUILD_PROFILE="mxfp4_minimal"))
+    minimal, full = moe_module(cutlass="4.5", FUSED_MOE_BUILD_PROFILE="mxfp4_minimal"), moe_module(cutlass="4.5")
+    assert waiting(minimal) == waiting(full) != set()

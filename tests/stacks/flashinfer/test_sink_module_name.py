@@ -58,7 +58,7 @@ def test_the_same_module_keeps_its_name(jit_of: Callable[..., Any]) -> None:
     assert jit_of(window_left=127)[0][0] == jit_of(window_left=255)[0][0]
 
 
-@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.parametrize("changes", [*VARIANTS, {"window_left": 0}], ids=str)
 def test_the_name_and_the_module_are_of_the_same(
     jit_of: Callable[..., Any], upstream_import: Callable[[str], ModuleType], changes: dict[str, Any]
 ) -> None:

@@ -16,14 +16,43 @@ int main() { std::printf("%d %d %d %d\\n", grouped_gemm_waits_for_grid<Arch<90>>
 """
 
 
-def asked(trees: Path, folder: Path, flags: list[str], version: int) -> str:
-    """What the launcher's function, compiled alone, says of SM90, SM100, SM103 and SM120: by flags and CUTLASS."""
+LAUNCHED = """
+#include <cstdio>
+template <int N> struct Arch { static constexpr int kMinComputeCapability = N; };
+FUNCTION
+struct Input { bool enable_pdl; };
+template <class Tag> struct Of { using ArchTag = Tag; };
+template <class Kernel> bool launched(Input tma_ws_input) {
+  using ArchTag [[maybe_unused]] = typename Kernel::ArchTag;
+  [[maybe_unused]] Input const& input = tma_ws_input;
+  return EXPRESSION;
+}
+int main() { for (bool asked : {false, true}) std::printf("%d %d %d %d\\n", launched<Of<Arch<90>>>({asked}),
+    launched<Of<Arch<100>>>({asked}), launched<Of<Arch<103>>>({asked}), launched<Of<Arch<120>>>({asked})); }
+"""
+
+
+def answered(trees: Path, folder: Path, program: str, flags: list[str], version: int) -> str:
+    """What a program with the launcher's function in it prints."""
     text = (trees / "flashinfer" / LAUNCHER).read_text()
     found = re.search(
         r"template <class ArchTag>\nconstexpr bool grouped_gemm_waits_for_grid\(\) \{\n.*?\n\}\n", text, re.S
     )
     assert found, "PDL is never left off"
-    source, program = folder / "asked.cpp", folder / "asked"
-    source.write_text(ASKED.replace("FUNCTION", found[0]))
-    subprocess.run(["g++", "-std=c++17", f"-DCUTLASS_VERSION={version}", *flags, source, "-o", program], check=True)
-    return subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
+    source, made = folder / "asked.cpp", folder / "asked"
+    source.write_text(program.replace("FUNCTION", found[0]))
+    subprocess.run(["g++", "-std=c++17", f"-DCUTLASS_VERSION={version}", *flags, source, "-o", made], check=True)
+    return subprocess.run([made], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def launched(trees: Path, folder: Path, flags: list[str], version: int, *, launcher: str = LAUNCHER) -> list[str]:
+    """Whether a launcher overlaps grids on each of those architectures: where it isn't asked to, and where it is."""
+    text = (trees / "flashinfer" / launcher).read_text().replace("\\\n", "\n")
+    (expression,) = re.findall(r"gemm\.run\(\s*stream, nullptr,\s*(.*?)\)\)?;", text, re.S)
+    program = LAUNCHED.replace("EXPRESSION", " ".join(expression.split()))
+    return answered(trees, folder, program, flags, version).splitlines()
+
+
+def asked(trees: Path, folder: Path, flags: list[str], version: int) -> str:
+    """What the launcher's function, compiled alone, says of SM90, SM100, SM103 and SM120: by flags and CUTLASS."""
+    return answered(trees, folder, ASKED, flags, version)
