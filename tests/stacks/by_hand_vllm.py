@@ -21,6 +21,7 @@ class ByHand(NamedTuple):
 
 FLASHINFER = "vllm/v1/attention/backends/flashinfer.py"
 MXFP4 = "vllm/model_executor/layers/quantization/mxfp4.py"
+GROUPS, GROUP_UTILS = "vllm/attention-hyperparameter-groups", "vllm/v1/attention/backends/utils.py"
 MUTANTS = [
     ByHand(
         "decode is handed the dtype of the KV cache as the output's",
@@ -165,5 +166,76 @@ MUTANTS = [
         FLASHINFER,
         "            groups=self.draft_groups,\n",
         "",
+    ),
+    # FlashInfer's plans.
+    ByHand(
+        "layers that differ in window share a plan",
+        GROUPS,
+        GROUP_UTILS,
+        "            params.window_left,\n            params.logits_soft_cap or 0.0,  # 0 and None both mean no cap\n            params.sm_scale,\n",
+        "            -1,\n            params.logits_soft_cap or 0.0,  # 0 and None both mean no cap\n            params.sm_scale,\n",
+    ),
+    ByHand(
+        "layers that differ in scale share a plan",
+        GROUPS,
+        GROUP_UTILS,
+        "            params.window_left,\n            params.logits_soft_cap or 0.0,  # 0 and None both mean no cap\n            params.sm_scale,\n",
+        "            params.window_left,\n            params.logits_soft_cap or 0.0,  # 0 and None both mean no cap\n            0.125,\n",
+    ),
+    ByHand(
+        "no cap and a cap of 0 are planned apart",
+        GROUPS,
+        GROUP_UTILS,
+        "            params.window_left,\n            params.logits_soft_cap or 0.0,  # 0 and None both mean no cap\n            params.sm_scale,\n",
+        "            params.window_left,\n            params.logits_soft_cap,  # 0 and None both mean no cap\n            params.sm_scale,\n",
+    ),
+    ByHand(
+        "groups are in the layers' order",
+        GROUPS,
+        GROUP_UTILS,
+        "        key=lambda names: all(per_layer_params[name].is_draft for name in names),\n",
+        "        key=lambda names: 0,\n",
+    ),
+    ByHand(
+        "a group with one draft's layer is a draft's",
+        GROUPS,
+        GROUP_UTILS,
+        "        key=lambda names: all(per_layer_params[name].is_draft for name in names),\n",
+        "        key=lambda names: any(per_layer_params[name].is_draft for name in names),\n",
+    ),
+    ByHand(
+        "each layer takes the first group's plan",
+        GROUPS,
+        FLASHINFER,
+        "        return self.layer_to_group[layer.layer_name]\n",
+        "        return 0\n",
+    ),
+    ByHand(
+        "a draft step plans all groups",
+        GROUPS,
+        FLASHINFER,
+        "            groups=self.draft_groups,\n",
+        "            groups=None,\n",
+    ),
+    ByHand(
+        "one group is planned",
+        GROUPS,
+        FLASHINFER,
+        "            groups = range(len(self.groups))\n",
+        "            groups = range(1)\n",
+    ),
+    ByHand(
+        "each step makes new wrappers",
+        GROUPS,
+        FLASHINFER,
+        "            self._prefill_wrappers[group] = prefill_wrapper\n",
+        "",
+    ),
+    ByHand(
+        "one group is looked up",
+        GROUPS,
+        FLASHINFER,
+        "            layer_to_group=self.layer_to_group if len(self.groups) > 1 else None,\n",
+        "            layer_to_group=self.layer_to_group,\n",
     ),
 ]

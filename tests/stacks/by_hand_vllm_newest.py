@@ -15,6 +15,10 @@ ARGUMENTS = "vllm/engine/arg_utils.py"
 GROUPS, XQA = "vllm/attention-hyperparameter-groups", "vllm/xqa-without-cubins"
 FLASHINFER, PLAN_UTILS = (f"vllm/v1/attention/backends/{name}.py" for name in ("flashinfer", "utils"))
 SUPPORT = "vllm/utils/flashinfer.py"
+BESIDE = "vllm/targets-beside-activation"
+ARGS, ORACLE = "vllm/config/quantization.py", "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py"
+QUANTIZATION = "vllm/model_executor/layers/quantization"
+BASE, ONLINE, MODELOPT = (f"{QUANTIZATION}/{name}.py" for name in ("base_config", "online/base", "modelopt"))
 
 MUTANTS = [
     # What is free, and what was taken.
@@ -776,5 +780,111 @@ MUTANTS = [
         SUPPORT,
         "    # SM90 has XQA decode only.\n    if current_platform.is_device_capability(90):\n        return not is_prefill\n",
         "    # SM90 has XQA decode only.\n    if current_platform.is_device_capability(89):\n        return not is_prefill\n",
+    ),
+    # An activation beside targets.
+    ByHand(
+        "an activation that the checkpoint's method ignores is let pass",
+        BESIDE,
+        BASE,
+        "                and num_moe_activation_reads() == reads_before\n",
+        "                and num_moe_activation_reads() < reads_before\n",
+    ),
+    ByHand(
+        "an activation that the checkpoint's method reads is refused",
+        BESIDE,
+        BASE,
+        "                and num_moe_activation_reads() == reads_before\n",
+        "                and num_moe_activation_reads() > reads_before\n",
+    ),
+    ByHand(
+        "all experts of a checkpoint are refused",
+        BESIDE,
+        BASE,
+        "                isinstance(layer, RoutedExperts)\n                and num_moe_activation_reads() == reads_before\n",
+        "                isinstance(layer, RoutedExperts)\n",
+    ),
+    ByHand(
+        "linear layers are asked for the experts' activation",
+        BESIDE,
+        BASE,
+        "                isinstance(layer, RoutedExperts)\n                and num_moe_activation_reads() == reads_before\n",
+        "                num_moe_activation_reads() == reads_before\n",
+    ),
+    ByHand(
+        "reads before this layer count",
+        BESIDE,
+        BASE,
+        "    reads_before = num_moe_activation_reads()\n",
+        "    reads_before = 0\n",
+    ),
+    ByHand(
+        "reads aren't counted",
+        BESIDE,
+        ARGS,
+        "        _num_moe_activation_reads += 1\n",
+        "        _num_moe_activation_reads += 0\n",
+    ),
+    ByHand(
+        "the experts' weights are read as their activation",
+        BESIDE,
+        ARGS,
+        "        return self.moe.activation if self.moe is not None else None\n",
+        "        return self.moe.weight if self.moe is not None else None\n",
+    ),
+    ByHand(
+        "MXFP4 experts read it without saying so",
+        BESIDE,
+        ORACLE,
+        "    return args.read_moe_activation()\n",
+        "    return args.moe.activation if args.moe is not None else None\n",
+    ),
+    ByHand(
+        "MXFP4 experts say that they read it and don't",
+        BESIDE,
+        ORACLE,
+        "    return args.read_moe_activation()\n",
+        "    return args.read_moe_activation() and None\n",
+    ),
+    ByHand(
+        "ModelOpt reads it without saying so",
+        BESIDE,
+        MODELOPT,
+        "        return args.read_moe_activation() if args is not None else None\n",
+        "        return args.moe.activation if args is not None and args.moe else None\n",
+    ),
+    ByHand(
+        "ModelOpt doesn't read it",
+        BESIDE,
+        MODELOPT,
+        "        return args.read_moe_activation() if args is not None else None\n",
+        "        return None\n",
+    ),
+    ByHand(
+        "an activation without targets is refused",
+        BESIDE,
+        ONLINE,
+        "        if self.args.targets is not None and self.args.moe is not None:\n",
+        "        if self.args.moe is not None:\n",
+    ),
+    ByHand(
+        "targets without an activation are refused",
+        BESIDE,
+        ONLINE,
+        "        if self.args.targets is not None and self.args.moe is not None:\n",
+        "        if self.args.targets is not None:\n",
+    ),
+    ByHand(
+        "weights pass beside targets",
+        BESIDE,
+        ARGS,
+        "            self.moe.weight is None and self.moe.activation is not None\n",
+        "            self.moe.activation is not None\n",
+    ),
+    ByHand(
+        "an empty spec passes beside targets",
+        BESIDE,
+        ARGS,
+        "            self.moe.weight is None and self.moe.activation is not None\n",
+        "            self.moe.weight is None\n",
     ),
 ]

@@ -6,7 +6,8 @@ The real builder; the wrappers bind as FlashInfer's and note what they get.
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import flashinfer_setup as setup
@@ -33,6 +34,22 @@ def test_a_draft_that_has_the_targets_parameters_uses_its_plan(backend: Any) -> 
     metadata = builder.build_for_drafting(setup.batch([5], [5], TABLE), 0)
     assert forward(layers[draft.name], metadata, 5) == {0}
     assert [len(w.plans) for w in backend.made] == [2, 1]
+
+
+@pytest.mark.parametrize("trtllm", [None, False])
+def test_the_builder_decides_and_not_the_gpu(
+    upstream_import: Callable[[str], ModuleType], backend: Any, device: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch, trtllm: bool | None,
+) -> None:  # fmt: skip
+    """SM100 plans nothing, unless the option turns trtllm-gen off: then each group."""
+    utils = upstream_import("vllm.utils.flashinfer")
+    monkeypatch.setattr(utils, "has_nvidia_artifactory", lambda: True)
+    device(10, 0, utils.__name__, backend.module.__name__)
+    layers = setup.make_layers(backend.module, [TARGET, WINDOW, DRAFT], 8, 2, 64)
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64)
+    builder.attention_config.use_trtllm_attention = trtllm
+    step(builder, [5, 20], [5, 40])
+    assert [p["window_left"] for w in backend.made for p in w.plans] == ([] if trtllm is None else [-1, 127, -1])
 
 
 @pytest.mark.parametrize("invariant", [False, True])

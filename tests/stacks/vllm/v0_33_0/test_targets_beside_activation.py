@@ -95,6 +95,7 @@ def test_quantized_experts_take_it(
 
 def make_modelopt(upstream_import: Load, algorithm: str, args: Any) -> Any:
     """Make ModelOpt's configuration of a checkpoint, under --quantization-config."""
+    assert not isinstance(args, str), args
     module = upstream_import("vllm.model_executor.layers.quantization.modelopt")
     base = upstream_import("vllm.model_executor.layers.quantization.online.base")
     described = {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": [], "_online_quantization_args": args}
