@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from harness import Base, Case, World
 from tars import Member, member, tar, tricks, zeros
 
-SITE = "opt/venv/lib/python3.12/site-packages"
+SITE = f"opt/venv/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 SAVED = ("verify-image {inputs}/evil.tar",)
 KEPT = ("verify-image {inputs}/evil",)
 LINK, HARD, FOLDER = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE

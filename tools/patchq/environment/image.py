@@ -22,24 +22,23 @@ from pathlib import Path
 from typing import IO, Any
 
 from patchq.environment.files import MAX_TEXT, Files, Folder, Kind, Span
-from patchq.errors import UserError
+from patchq.errors import FormatError, UserError
+from patchq.formats import tar
 from patchq.names import show_path
-from patchq.sources.archive import Bounded
+from patchq.system import project_files
 
-#: Bytes of a list of what is in an image, and files of an image. No real one has more.
-MOST_JSON, MOST_FILES = 16 << 20, 5_000_000
+#: Bytes of a list of what is in an image, its blobs, and files of its layers. No real one has more.
+MOST_JSON, MOST_BLOBS, MOST_FILES = 16 << 20, 100_000, 5_000_000
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 #: Characters of a path, as Linux has it.
 _MOST_PATH = 4096
-#: Fields of a global header that change which file a member is.
-_RENAMING = {"path", "linkpath", "size", "GNU.sparse.name", "GNU.sparse.realsize", "GNU.sparse.size"}
 #: Files whose content may matter: what Python reads when it starts, metadata, and settings.
 _KEPT = re.compile(
     r"\.(?:pyc?|pth|json|cfg|conf|txt|zip|egg|egg-link|egg-info)$|/(?:METADATA|RECORD|PKG-INFO|ld\.so\.preload|passwd)$"
 )
 #: What the readers of tar, of JSON and of compressed data raise for what is none.
 _DAMAGED = (
-    OSError, tarfile.TarError, zlib.error, lzma.LZMAError, RecursionError, ValueError, KeyError, TypeError,
+    FormatError, OSError, tarfile.TarError, zlib.error, lzma.LZMAError, RecursionError, ValueError, KeyError, TypeError,
     AttributeError, EOFError,
 )  # fmt: skip
 _ARCHS = {"aarch64": "arm64", "x86_64": "amd64"}
@@ -264,10 +263,15 @@ class _Store:
 @contextmanager
 def _blobs(path: Path) -> Iterator[_Store]:
     if path.is_dir():
-        yield _Store(lambda name: (path / name).open("rb"), set(os.listdir(path)))
+        folder = path.resolve()  # a link to an image is followed, none in it is
+        yield _Store(lambda name: _open_below(folder, name), set(os.listdir(folder)))
         return
-    with tarfile.open(path, tarinfo=Bounded) as archive:
-        members = {member.name.removeprefix("./"): member for member in archive}
+    with tarfile.open(path, tarinfo=tar.Bounded) as archive:
+        members: dict[str, tarfile.TarInfo] = {}
+        for member in archive:
+            members[member.name.removeprefix("./")] = member
+            if len(members) > MOST_BLOBS:
+                raise ValueError(f"has more than {MOST_BLOBS} members")
 
         def opened(name: str) -> IO[bytes]:
             found = archive.extractfile(members[name])
@@ -276,6 +280,13 @@ def _blobs(path: Path) -> Iterator[_Store]:
             return found
 
         yield _Store(opened, set(members))
+
+
+def _open_below(folder: Path, name: str) -> IO[bytes]:
+    file = project_files.open_file(folder, folder / name)
+    if file is None:
+        raise KeyError(name)
+    return file
 
 
 def _manifest(store: _Store, platform: str) -> dict[str, Any]:
@@ -309,15 +320,12 @@ def _fits(manifest: Mapping[str, Any], platform: str) -> bool:
 def _layer(file: _Checked, image: Layers) -> None:
     """Put a layer's files over those before it."""
     own: set[str] = set()
-    with tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded) as layer:  # type: ignore[call-overload]
-        for member in layer:
+    with tar.open_stream(file) as layer:
+        for member in tar.members(layer):
             if len(image.entries) > MOST_FILES:
                 raise ValueError("has too many files")
             if len(member.name) > _MOST_PATH:
                 raise ValueError("has a path that is longer than any file system takes")
-            # Some readers of tar apply a global header to each member after it, others to none.
-            if renaming := _RENAMING & layer.pax_headers.keys():
-                raise ValueError(f"has a global header with a {min(renaming)}")
             path = image.place_of(member.name)
             folder, name = posixpath.split(path)
             if name == ".wh..wh..opq":

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from patchq.errors import FormatError, SourceError
+from patchq.formats import tar as tar_format
 from patchq.formats.diff import EXECUTABLE, REGULAR, SYMLINK
 from patchq.formats.lock import Pin
 from patchq.formats.treepath import is_tree_path
@@ -30,8 +31,6 @@ from patchq.system.progress import Progress
 
 #: Nothing that a source archive needs; what a bomb is made of.
 MAX_MEMBER, MAX_TOTAL, MAX_MEMBERS = 2 << 30, 16 << 30, 2_000_000
-#: Bytes of an extended header (a long name, a link's target), which tarfile reads at once.
-MAX_EXTENDED = 1 << 20
 #: What Linux takes as a link's target (PATH_MAX).
 _MAX_LINK = 4096
 _CHUNK = 1 << 20
@@ -111,18 +110,6 @@ def _without_links(found: Iterator[_Member], where: str, say: Callable[[str], No
         yield member
 
 
-class Bounded(tarfile.TarInfo):
-    """A member whose extended headers are not read before their size is known to be one."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
-        info = super().frombuf(buf, encoding, errors)
-        extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, *tarfile.GNU_TYPES[:2])
-        if info.type in extended and not 0 <= info.size <= MAX_EXTENDED:
-            raise tarfile.ReadError(f"an extended header of {info.size} bytes")
-        return info
-
-
 @contextmanager
 def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfile.TarFile]:
     """A tar archive, compressed or not, to be read as a stream.
@@ -130,7 +117,7 @@ def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfi
     :raises FormatError: for a damaged one, whenever that shows.
     """
     try:
-        tar = tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded)  # noqa: SIM115
+        tar = tar_format.open_stream(file)
     except Exception as error:  # tarfile falls over damaged headers with whatever its own code then raises
         raise _damaged(where, error) from None
     try:
@@ -220,9 +207,10 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
     """
     count = total = 0
     top: bytes | None = None
+    found = tar_format.members(tar)
     while True:
         try:
-            info = tar.next()
+            info = next(found, None)
         except Exception as error:
             raise _damaged(where, error) from None
         if info is None:

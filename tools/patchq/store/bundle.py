@@ -24,6 +24,7 @@ from patchq import __version__
 from patchq.errors import FormatError, SourceError, UserError
 from patchq.formats.lock import Pin
 from patchq.formats.lock import parse as parse_lock
+from patchq.formats.tar import Bounded
 from patchq.git.repository import Git
 from patchq.names import CommitId, StackResult
 from patchq.project.project import Project
@@ -37,6 +38,8 @@ VERSION = 1
 MANIFEST = "bundle.json"
 #: Bytes of the manifest, members, bytes of all of them.
 MAX_MANIFEST, MAX_MEMBERS, MAX_TOTAL = 16 << 20, 200_000, 64 << 30
+#: Characters of a path, as Linux has it.
+_MAX_NAME = 4096
 _CHUNK = 1 << 20
 
 
@@ -305,7 +308,7 @@ def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
         raise UserError(f"{bundle}: {error.strerror}", hint="check the path") from None
     with data, tempfile.TemporaryDirectory(prefix="patchq-") as text:
         try:
-            with tarfile.open(fileobj=data, mode="r|") as tar:
+            with tarfile.open(fileobj=data, mode="r|", tarinfo=Bounded) as tar:
                 manifest = _unpack(tar, Path(text), bundle.name)
         except (tarfile.TarError, EOFError) as error:
             raise FormatError(f"{bundle.name} is damaged: {error}; nothing was applied", hint="copy it again") from None
@@ -340,6 +343,8 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
         if raw["version"] != VERSION:
             raise FormatError(f"{where} has format {raw['version']}, this patchq reads {VERSION}", hint="update patchq")
         for name, (size, sha256) in raw["files"].items():
+            if len(name) > _MAX_NAME:
+                raise ValueError(f"{name[:60]}…")
             if str(check_inside(name, where)) != name:
                 raise ValueError(name)
             if not isinstance(size, int) or size < 0 or len(sha256) != 64 or name.split("/")[0] not in _FOLDERS:

@@ -1,0 +1,103 @@
+"""Reader for tar archives that somebody else wrote: headers are few, small and plain, or the archive is refused.
+
+``tarfile`` reads extended headers at once, follows chains of them by recursion, and parses them in more than linear
+time; a sparse member may claim any size.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import IO, Any
+
+#: Bytes of an extended header, such as a long name or the target of a link.
+MAX_EXTENDED = 1 << 20
+#: Headers of one member: a global one, its own, a long name, a long target, itself; and some to spare.
+MAX_HEADERS = 16
+#: Members of an archive that is read as a stream.
+MAX_MEMBERS = 5_000_000
+_GLOBAL, _OWN = (tarfile.XGLTYPE,), (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+#: Fields that change which file a member is: in a global header, some readers apply them to all members after it.
+_RENAMING = {b"path", b"linkpath", b"size"}
+_RECORD = re.compile(rb"(\d{1,7}) ([^=\n]{1,4096})=")
+#: tarfile looks for a record's length in the whole header, from each digit on.
+_DIGITS = re.compile(rb"\d{101}")
+
+
+class Bounded(tarfile.TarInfo):
+    """A member whose headers are checked before ``tarfile`` reads them."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in (*_GLOBAL, *_OWN, *_LONG) and not 0 <= info.size <= MAX_EXTENDED:
+            raise tarfile.ReadError(f"an extended header of {info.size} bytes")
+        if info.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a sparse member")
+        return info
+
+    @classmethod
+    def fromtarfile(cls, tar: Any) -> Bounded:
+        before = getattr(tar, "headers", 0)
+        if before == MAX_HEADERS:
+            raise tarfile.ReadError(f"a member of more than {MAX_HEADERS} headers")
+        tar.headers = before + 1
+        try:
+            return super().fromtarfile(tar)
+        finally:
+            tar.headers = before
+
+    def _proc_pax(self, tar: Any) -> tarfile.TarInfo:
+        """Check the records of a PAX header, and hand them on."""
+        file = tar.fileobj
+        data = file.read(self._block(self.size))  # type: ignore[attr-defined]
+        _check_records(data[: self.size], _RENAMING if self.type in _GLOBAL else set())
+
+        def again(_: int) -> bytes:
+            tar.fileobj = file
+            return data  # type: ignore[no-any-return]
+
+        tar.fileobj = SimpleNamespace(read=again)
+        try:
+            return super()._proc_pax(tar)  # type: ignore[misc,no-any-return]
+        finally:
+            tar.fileobj = file
+
+
+def _check_records(data: bytes, refused: set[bytes]) -> None:
+    """:raises tarfile.ReadError: if a PAX header isn't a list of records, or has one that is refused."""
+    if _DIGITS.search(data):
+        raise tarfile.ReadError("a PAX header with a number of more than 100 digits")
+    at, data = 0, data.rstrip(b"\0")
+    while at < len(data):
+        record = _RECORD.match(data, at)
+        length = int(record[1]) if record else 0
+        if record is None or at + length < record.end() or data[at + length - 1 : at + length] != b"\n":
+            raise tarfile.ReadError("a PAX header that is no list of records")
+        if record[2] in refused or record[2].startswith(b"GNU.sparse"):
+            kind = "global" if refused else "PAX"
+            raise tarfile.ReadError(f"a {kind} header with a {record[2].decode(errors='replace')}")
+        at += length
+
+
+def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
+    """Open an archive, compressed or not, that is read from its beginning to its end.
+
+    :raises tarfile.TarError: for what is none, also later; and what the readers of compressed data raise.
+    """
+    return tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded)
+
+
+def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive that is read as a stream; none is kept.
+
+    :raises tarfile.TarError: for damaged ones, and for more than :data:`MAX_MEMBERS`.
+    """
+    for number, member in enumerate(tar):
+        if number == MAX_MEMBERS:
+            raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
+        tar.members.clear()  # type: ignore[attr-defined]
+        yield member
