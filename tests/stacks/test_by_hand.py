@@ -16,8 +16,11 @@ from pathlib import Path
 
 import by_hand_flashinfer
 import by_hand_flashinfer_newest
+import by_hand_lm_head_newest
 import by_hand_vllm
+import by_hand_vllm_kernels
 import by_hand_vllm_newest
+import by_hand_vllm_newest_attention
 import pytest
 from by_hand_vllm import ByHand
 
@@ -31,8 +34,18 @@ from patchq.proofs.warm import warm
 ROOT = Path(__file__).resolve().parents[2]
 SET = os.environ.get("PATCHQ_SET") or "gb10"
 MUTANTS = {
-    "gb10": [*by_hand_vllm.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer.MUTANTS)],
-    "gb10-newest": [*by_hand_vllm_newest.MUTANTS, *(ByHand(*mutant) for mutant in by_hand_flashinfer_newest.MUTANTS)],
+    "gb10": [
+        *by_hand_vllm.MUTANTS,
+        *by_hand_vllm_kernels.DEFAULT,
+        *(ByHand(*mutant) for mutant in by_hand_flashinfer.MUTANTS),
+    ],
+    "gb10-newest": [
+        *by_hand_vllm_newest.MUTANTS,
+        *by_hand_vllm_newest_attention.MUTANTS,
+        *by_hand_vllm_kernels.NEWEST,
+        *by_hand_lm_head_newest.MUTANTS,
+        *(ByHand(*mutant) for mutant in by_hand_flashinfer_newest.MUTANTS),
+    ],
 }
 
 
