@@ -57,8 +57,6 @@ _SELECTION = [
     ("renormalization is turned round", "    if RENORMALIZE:\n        total", "    if not RENORMALIZE:\n        total"),
     ("the same expert is chosen again", "        x = tl.where(experts == index, -float(\"inf\"), x)\n", ""),
     ("each chosen expert's logit becomes 0", "(experts == index, -float(\"inf\"), x)", "(experts == index, 0.0, x)"),
-    ("of two equal experts the last is chosen", "tl.max(x, 0, return_indices=True)",
-     "tl.max(x, 0, return_indices=True, return_indices_tie_break_left=False)"),
     ("the worst experts are chosen", "value, index = tl.max(x, 0, return_indices=True)",
      "value, index = tl.min(x, 0, return_indices=True)"),
     ("experts that aren't there have a logit of 0", "        other=-float(\"inf\"),\n    ).to", "        other=0.0,\n    ).to"),

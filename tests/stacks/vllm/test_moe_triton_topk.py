@@ -39,8 +39,14 @@ for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2
         for renormalize in (True, False):
             for ties in (False, True):
                 logits = torch.randn(tokens, experts, generator=generator).to(dtype) * 4
+                # The exponentials overflow or vanish, and 0 is less or more than any logit.
+                logits += 200 if renormalize else -200
                 if ties:
                     logits = logits.round()
+                # Rows of a wider tensor: the best expert of each isn't one of its own.
+                wider = torch.full((tokens + 1, experts + 3), 999.0, dtype=dtype)
+                wider[:tokens, :experts] = logits
+                logits = wider[:tokens, :experts]
                 # Behind what is written lie two rows that are another's.
                 dtypes = (torch.float32, torch.int32 if ties else torch.int64, torch.int32)
                 buffers = [torch.full((tokens + 2, k), -1, dtype=d) for d in dtypes]
@@ -65,7 +71,14 @@ for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2
                     wrong.append(f"{name}: padding changes weights or source rows")
                 if not torch.equal(padded[1], marked):
                     wrong.append(f"{name}: ids of padding")
-print(json.dumps({"wrong": wrong, "masks": masks}))
+refused = []
+for name, logits, k in (("columns apart", torch.zeros(8, 4).T, 2), ("too many", torch.zeros(4, 8), 9)):
+    try:
+        buffers = [torch.zeros(4, k), torch.zeros(4, k, dtype=torch.int32), torch.zeros(4, k, dtype=torch.int32)]
+        module.triton_topk_softmax(*buffers, logits, True)
+    except AssertionError:
+        refused.append(name)
+print(json.dumps({"wrong": wrong, "masks": masks, "refused": refused}))
 """
 
 
@@ -75,6 +88,7 @@ def test_the_kernel(upstream_import: Load, trees: Path) -> None:
     where = f"{FOLDER}.router" if moved else FOLDER  # from v0.20.0
     found = interpreted.run(f"{where}.triton_topk", SCRIPT)
     assert found["wrong"] == []
+    assert found["refused"] == ["columns apart", "too many"]
     router = first_of(upstream_import, f"{FOLDER}.router.fused_topk_router", f"{FOLDER}.fused_moe")
     assert found["masks"] is hasattr(router, "_get_padding_mask"), "it marks padding where topk_softmax does"
 
@@ -91,6 +105,12 @@ def test_padding(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "triton_topk_softmax", lambda *a, is_padding: given.append((a, is_padding)))
     monkeypatch.setenv("VLLM_MOE_TRITON_TOPK", "1")
     weights, ids, rows = torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2, 4)
+    # A caller that asks for no renormalization, or leaves it out, gets none.
+    for renormalize in ([], [False]):
+        module.dispatch_topk_softmax_func()(weights, ids, rows, torch.zeros(2, 8), *renormalize)
+        [(taken, _)] = given
+        given.clear()
+        assert taken[4] is False
     for skip in ("1", "0"):
         monkeypatch.setenv("VLLM_MOE_SKIP_PADDING", skip)
         logits = torch.zeros(2, 8)

@@ -28,12 +28,18 @@ for name, x in cases():
     if name == "subnormal":
         continue
     x = dequantize(*reference(x)).to(x.dtype)
-    values, scales = module.mxfp8_quantize_swizzled(x)
     expected_values, expected_scales = reference(x)
-    if not torch.equal(values.view(torch.uint8), expected_values.view(torch.uint8)):
-        wrong.append(f"{name}: values")
-    if not torch.equal(scales, expected_scales):
-        wrong.append(f"{name}: scales")
+    # Rows of a wider tensor: numbers lie between them and behind the last.
+    wider = torch.full((len(x) + 1, x.shape[1] + 96), 7.0).to(x.dtype)
+    wider[: len(x), : x.shape[1]] = x
+    for given in (x, wider[: len(x), : x.shape[1]]):
+        values, scales = module.mxfp8_quantize_swizzled(given)
+        if values.dtype != torch.float8_e4m3fn or scales.dtype != torch.uint8:
+            wrong.append(f"{name}: types")
+        if values.shape != x.shape or not torch.equal(values.view(torch.uint8), expected_values.view(torch.uint8)):
+            wrong.append(f"{name}: values")
+        if scales.shape != expected_scales.shape or not torch.equal(scales, expected_scales):
+            wrong.append(f"{name}: scales")
 refused = []
 for name, x in (("half a block", torch.zeros(2, 48)), ("rows apart", torch.zeros(64, 2).T)):
     try:
@@ -80,9 +86,20 @@ def test_the_switch(
     else:
         monkeypatch.setenv("VLLM_MXFP8_TRITON_QUANTIZE", switch)
     if not inline:
-        device(12, 1, "vllm.platforms")
-        module._mxfp8_e4m3_quantize_impl(torch.zeros(2, 64, dtype=torch.bfloat16), True)
-        assert got == ["Triton" if switch == "1" else "FlashInfer"]
+        # The kernel is for rows whose scales are swizzled, on any GPU. All else is quantized as before.
+        swizzled, in_rows = torch.zeros(2, 64, dtype=torch.bfloat16), torch.ones(2, 64, dtype=torch.bfloat16)
+        batches = torch.zeros(3, 2, 64, dtype=torch.bfloat16)
+        for capability, before in (((12, 1), "FlashInfer"), ((10, 0), "FlashInfer"), ((9, 0), "torch")):
+            device(*capability, "vllm.platforms")
+            monkeypatch.setattr(module, "_mxfp8_e4m3_quantize_torch", note("torch"))
+            for x, layout, by_kernel in ((swizzled, True, True), (in_rows, False, False), (batches, True, False)):
+                got.clear(), given.clear()
+                quantized = module._mxfp8_e4m3_quantize_impl(x, layout)
+                assert got == ["Triton" if switch == "1" and by_kernel else before]
+                assert given[0] is x
+                assert quantized[0] is answer[0]
+                assert len(given) == 1 or got != ["Triton"]
+                assert quantized[1] is answer[1] or (got == ["FlashInfer"] and not layout)
         return
     made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
     x = torch.zeros(2, 64, dtype=torch.bfloat16)

@@ -15,9 +15,9 @@ import torch
 TABLE = torch.arange(64, dtype=torch.int32).view(4, 16)
 
 
-def builder_of(backend: Any) -> Any:
-    layers = setup.make_layers(backend.module, [setup.Spec("model.layers.0.attn")], 8, 2, 64)
-    return setup.make_builder(backend.module, layers, 8, 2, 64)
+def builder_of(backend: Any, dtype: torch.dtype = torch.bfloat16, cache: str = "auto") -> Any:
+    layers = setup.make_layers(backend.module, [setup.Spec("model.layers.0.attn")], 8, 2, 64, cache)
+    return setup.make_builder(backend.module, layers, 8, 2, 64, dtype, cache)
 
 
 def plans(backend: Any) -> list[dict[str, Any]]:
@@ -71,6 +71,24 @@ def test_decode_context_parallel(backend: Any, monkeypatch: pytest.MonkeyPatch) 
     assert context["paged_kv_indices"].tolist() == [16]
     assert context["head_dim_qk"] == 64
     assert context["page_size"] == 16
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_the_output_has_the_models_dtype_alone(backend: Any, monkeypatch: pytest.MonkeyPatch, parallel: bool) -> None:
+    """With dtypes that differ: neither the query's nor the cache's, and of a model that isn't BF16."""
+    if parallel:
+        if hasattr(backend.module, "get_dcp_world_size_and_rank"):  # from v0.33.0
+            monkeypatch.setattr(backend.module, "get_dcp_world_size_and_rank", lambda sharded: (2, 0))
+        monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
+    builder = builder_of(backend, torch.float16, "fp8")
+    queries = torch.float16  # v0.13.0 quantizes no query of FlashInfer's own kernels
+    if hasattr(builder, "q_data_type_prefill"):
+        queries = builder.q_data_type_prefill = torch.float8_e5m2
+    builder.build(0, setup.batch([5, 20], [5, 40], TABLE))
+    planned = plans(backend)
+    assert [plan["o_data_type"] for plan in planned] == [torch.float16] * (1 + parallel)
+    assert [plan["q_data_type"] for plan in planned] == [queries] * (1 + parallel)
+    assert planned[0]["kv_data_type"] is torch.float8_e4m3fn
 
 
 def test_an_older_plan_is_called_without_the_output_dtype(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
