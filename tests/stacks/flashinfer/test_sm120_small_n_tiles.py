@@ -111,7 +111,7 @@ def test_the_tiles_are_all_launchers_and_profiles(moe_module: Make) -> None:
     assert spec.name == "fused_moe_120_mxfp4min_n32"
     spec = moe_module(SM120_MOE_LAUNCHER="namespace", cutlass="4.5")
     text = "".join(p.read_text() for p in spec.sources if p.name.endswith(".generated.cu"))
-    assert re.findall(r"SM120_MIXED_CTA_N (\d+)", text).count("32") == 4
+    assert re.findall(r"SM120_MIXED_CTA_N (\d+)", text).count("32") == 8
 
 
 def test_those_asked_for_are_built_and_128_always(moe_module: Make) -> None:
