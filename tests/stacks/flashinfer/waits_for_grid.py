@@ -18,6 +18,7 @@ int main() { std::printf("%d %d %d %d\\n", grouped_gemm_waits_for_grid<Arch<90>>
 
 LAUNCHED = """
 #include <cstdio>
+#include <initializer_list>
 template <int N> struct Arch { static constexpr int kMinComputeCapability = N; };
 FUNCTION
 struct Input { bool enable_pdl; };
