@@ -20,7 +20,7 @@ NEWEST = {"vllm": "v0.33.0", "flashinfer": "v0.7.2.post1", "cutlass": "b46b16d00
 #: With the exit code and what stops a patch there, or None: then its branch has to apply and to pass upstream's
 #: formatters.
 CANDIDATES = {
-    "vllm/attention-hyperparameter-groups": None,
+    "vllm/attention-hyperparameter-groups": (5, "size: .+ it wants a discussion first"),
     "vllm/xqa-without-cubins": None,
     "vllm/unified-memory": None,
     "vllm/unified-memory-reserve": None,

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from by_hand_vllm import ByHand
 
-PLANS, CLASS, WARNING, SINKS = (
+PLANS, GROUPS, CLASS, WARNING, SINKS = (
     "vllm/prefill-plan-keywords",
+    "vllm/attention-hyperparameter-groups",
     "vllm/blackwell-class",
     "vllm/marlin-fp4-warning",
     "vllm/attention-sinks-switch",
 )
 BACKENDS = "vllm/v1/attention/backends"
 MARLIN = "vllm/model_executor/layers/quantization/utils/marlin_utils_fp4.py"
-MODEL_DTYPE = "                        o_data_type=self.model_config.dtype,\n                        prefill_fixed"
+MODEL_DTYPE = "o_data_type=self.model_config.dtype,\n                            prefill_fixed"
 _TENSORS = "vllm/model_executor/layers/quantization/compressed_tensors/compressed_tensors_moe"
 _USED = "        self.sinks = sinks if use_sinks(sinks is not None) else None\n"
 
@@ -28,6 +29,9 @@ _EDITS = [
         ("new tokens' output has the query's dtype", "            o_data_type=o_data_type,\n        )\n\n    def run", "            o_data_type=q_data_type,\n        )\n\n    def run"),
         ("new tokens' output has the cache's dtype", "            o_data_type=o_data_type,\n        )\n\n    def run", "            o_data_type=kv_cache_dtype,\n        )\n\n    def run"),
         ("new tokens are planned without a dtype", "            o_data_type=o_data_type,\n        )\n\n    def run", "        )\n\n    def run"),
+    ]),
+    # The groups patch moves this line of prefill-plan-keywords into its loop over plans.
+    (GROUPS, f"{BACKENDS}/flashinfer.py", [
         ("the output has the query's dtype", MODEL_DTYPE, MODEL_DTYPE.replace("self.model_config.dtype", "self.q_data_type_prefill")),
         ("the output has the cache's dtype", MODEL_DTYPE, MODEL_DTYPE.replace("self.model_config.dtype", "self.kv_cache_dtype")),
         ("the output is BF16 whatever the model", MODEL_DTYPE, MODEL_DTYPE.replace("self.model_config.dtype", "torch.bfloat16")),

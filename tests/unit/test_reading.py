@@ -35,7 +35,7 @@ MODULES = {
         "store.heal",
     },
     "wheels and archives, by their hash, and what was built": {
-        "build.contents", "build.dist", "build.image", "build.source", "build.zipped", "kernels.ahead",
+        "build.contents", "build.dist", "build.image", "build.source", "build.zipped", "formats.tar", "kernels.ahead",
         "sources.archive", "sources.index", "sources.partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {

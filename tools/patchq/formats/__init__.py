@@ -18,6 +18,7 @@ __all__ = [
     "render",
     "series",
     "signing",
+    "tar",
     "toml",
     "treepath",
     "verification",

@@ -100,11 +100,12 @@ def test_flashinfer_fa2_sinks(
         monkeypatch.setattr(module, name, lambda *args, name=name, **given: made.append(name) or name)
     monkeypatch.setattr(module, "get_flashinfer_layout_string", lambda layout: "NHD")
     builder = SimpleNamespace(
-        _prefill_wrapper=None, use_dcp=False, has_sinks=True, is_kvcache_nvfp4=False, nvfp4_trtllm=False, head_dim=64,
-        q_data_type_prefill=torch.bfloat16, kv_cache_dtype=torch.bfloat16, window_left=-1, kv_cache_layout=None,
+        _prefill_wrappers={}, use_dcp=False, is_kvcache_nvfp4=False, nvfp4_trtllm=False, head_dim=64,
+        q_data_type_prefill=torch.bfloat16, kv_cache_dtype=torch.bfloat16, kv_cache_layout=None,
         _get_workspace_buffer=lambda: None,
     )  # fmt: skip
-    module.FlashInferMetadataBuilder._get_prefill_wrapper(builder)
+    key = module.PlanKey(window_left=-1, logits_soft_cap=0.0, sm_scale=0.125, has_sinks=True)
+    module.FlashInferMetadataBuilder._get_prefill_wrapper(builder, key)
     assert made == ["BatchAttentionWithAttentionSinkWrapper" if sinks else "BatchPrefillWithPagedKVCacheWrapper"]
     if capability[0] == 12:
         kernel = module.FlashInferMetadataBuilder._get_flashinfer_trtllm_api_decode_kernel()
