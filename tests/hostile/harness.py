@@ -24,6 +24,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -366,7 +367,7 @@ class Watch:
                 self.places[number] = folder
 
     def opened(self) -> list[str]:
-        """Return the files that were opened, and stop watching. A person's .gitconfig is git's to read."""
+        """Return the files that were opened. A person's .gitconfig is git's to read."""
         found: set[str] = set()
         data = b""
         while True:
@@ -380,8 +381,11 @@ class Watch:
                 data = data[16 + length :]
                 if not mask & IN_ISDIR and number in self.places:
                     found.add(os.fsdecode(self.places[number] / os.fsdecode(name)))
-        os.close(self.file)
         return sorted(path for path in found if not path.endswith("/.gitconfig"))
+
+    def close(self) -> None:
+        """Stop watching: a user may have 128 of these, and one is left by each case that fails otherwise."""
+        os.close(self.file)
 
 
 def traces(world: World) -> dict[str, tuple[int, ...]]:
@@ -450,9 +454,10 @@ def judge(server: Server, world: World, case: Case) -> tuple[list[Ran], list[str
     """Make a case's input, run its commands, and return them with everything that went wrong."""
     case.make(world)
     before, there = look(world), traces(world)
-    watch = Watch(world)
-    ran = run(server, world, case)
-    wrong = [f"a secret file was opened: {path}" for path in watch.opened() if Path(path).name not in case.opens]
+    with closing(Watch(world)) as watch:
+        ran = run(server, world, case)
+        opened = watch.opened()
+    wrong = [f"a secret file was opened: {path}" for path in opened if Path(path).name not in case.opens]
     wrong += [f"{mark} was run" for mark in marks(world) if mark not in case.runs]
     wrong += [problem for one in ran for problem in faults(one)]
     if "GITHUB_ACTIONS" in case.way.environment:

@@ -167,7 +167,7 @@ TOO_MUCH = {
     ),
     "memory": (
         {"memory": 200 << 20},
-        "python3 -c \"import time; held = bytearray(b'x') * (400 << 20); time.sleep(611)\"",
+        "python3 -c \"import time; held = bytearray(b'x') * (300 << 20); time.sleep(611)\"",
         "200 MiB of memory are the most",
     ),
     "memory of several": (

@@ -81,10 +81,10 @@ def _in_folder(folder: Path) -> list[Place]:
         if (folder / inner / "series").is_file() or (inner == "patches" and _is_openwrt(folder)):
             return _in_folder(folder / inner)
     if (folder / "series").exists():
-        found = _series(folder, read_list(folder / "series"))
+        found = _series(folder, _read_list(folder, "series"))
         return [*found, *_unlisted(folder, "series", found)]
     if (folder / ".patches").exists():
-        names = [line.strip() for line in read_list(folder / ".patches").splitlines()]
+        names = [line.strip() for line in _read_list(folder, ".patches").splitlines()]
         found = [_place(_inside(folder, ".patches", name)) for name in names if name and not name.startswith("#")]
         return [*found, *_unlisted(folder, ".patches", found)]
     if (folder / "config.json").is_file():
@@ -102,6 +102,16 @@ def _in_folder(folder: Path) -> list[Place]:
     if (folder / ".git").exists() or (folder / "objects").is_dir():
         raise UserError(f"{folder} is a repository", hint=f"which commits? `patchq import NAME {folder} --range A..B`")
     raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patches themselves, in order")
+
+
+def _read_list(folder: Path, name: str) -> str:
+    """Read the list of a folder, which may be a link only to a file of that folder: its lines are printed.
+
+    :raises FormatError: if it leads elsewhere.
+    """
+    if folder.resolve() not in (folder / name).resolve().parents:
+        raise FormatError(f"{folder / name} leads outside its folder", hint="put the file itself in its place")
+    return read_list(folder / name)
 
 
 def _is_openwrt(folder: Path) -> bool:

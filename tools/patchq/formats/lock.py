@@ -175,7 +175,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     except ValueError as error:
         raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
     version = raw.get("version")
-    if not isinstance(version, int):
+    if type(version) is not int:  # true is 1 elsewhere
         raise FormatError(f"{where} has no version = {VERSION}", hint=f"edit {where}")
     if version > VERSION:
         raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")

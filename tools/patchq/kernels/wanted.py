@@ -84,7 +84,7 @@ def parse_wanted(data: bytes, name: str) -> Wanted:
     """
     try:
         raw = toml.loads(data)
-        if raw.get("version") != 1:
+        if type(version := raw.get("version")) is not int or version != 1:
             raise ValueError("version is not 1")
         _only(raw, {"version", "distribution", "package", "env", "minutes", "modules"})
         for key, pattern in (("distribution", r"[a-z0-9][a-z0-9-]*"), ("package", r"[a-z_][a-z0-9_]*")):

@@ -214,6 +214,7 @@ def _refuse_link(path: str | Path) -> None:
 
 def _check_tree(tree: Path, store: Path) -> None:
     """A worktree's ``.git`` names this store's record of it; in a project that was copied or moved it is made to."""
+    _refuse_link(tree / ".git")
     said = fsio.read_or_none(tree / ".git") if not (tree / ".git").is_dir() else b"a folder"
     if said is None:
         return

@@ -143,7 +143,10 @@ def _project_files(root: Path) -> dict[str, Path]:
     files = [root / LOCK_NAME]
     for folder in ("patches", "tests/stacks"):
         files += project_files.list_files(root, root / folder)
-    files += (root / KERNELS).glob("*.toml")
+    kernels = root / KERNELS
+    files += (
+        path for path in project_files.list_files(root, kernels) if path.parent == kernels and path.suffix == ".toml"
+    )
     return {f"project/{path.relative_to(root).as_posix()}": path for path in files}
 
 

@@ -219,7 +219,11 @@ def read_all(file: BinaryIO, path: Path, most: int) -> bytes:
 
 def check_size(file: BinaryIO, path: Path, most: int) -> None:
     """:raises FormatError: if an open file has more than ``most`` bytes."""
-    size = os.fstat(file.fileno()).st_size
+    refuse_larger(path, os.fstat(file.fileno()).st_size, most)
+
+
+def refuse_larger(path: Path, size: int, most: int) -> None:
+    """:raises FormatError: if the size of a file is more than ``most`` bytes."""
     if size > most:
         raise FormatError(
             f"{path} has {size} bytes; {most} are the most",
@@ -300,8 +304,10 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
     hint = f"move {path} away and run `patchq apply`: state under .patchq is rebuilt from the lock"
     try:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
-        found = int(value["version"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        found = value["version"]
+        if type(found) is not int:  # true is 1 elsewhere
+            raise TypeError(found)
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise StateError(f"{path} is not a patchq state file", hint=hint) from None
     if found > version:
         raise StateTooNew(

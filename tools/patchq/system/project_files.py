@@ -101,7 +101,8 @@ def list_files(root: Path, folder: Path) -> list[Path]:
 
     Python's caches are passed over.
 
-    :raises FormatError: if anything there is a symbolic link, a pipe, a socket or a device.
+    :raises FormatError: if anything there is a symbolic link, a pipe, a socket or a device, or has more than
+        :data:`fsio.MOST` bytes.
     """
     refuse_links(root, folder)
     found, folders = [], [folder] if folder.is_dir() else []
@@ -114,6 +115,7 @@ def list_files(root: Path, folder: Path) -> list[Path]:
                 if entry.is_dir():
                     folders += [path] if entry.name != "__pycache__" else []
                 elif entry.is_file():
+                    fsio.refuse_larger(path, entry.stat().st_size, fsio.MOST)
                     found.append(path)
                 else:
                     raise fsio.not_regular(path)

@@ -2,7 +2,8 @@
 
 It can't take the machine either: time, processes, memory, disk and output are limited. They are watched from outside,
 since control groups are not everywhere for users to make. What grows too fast for that, the kernel stops: the size of a
-file, and the number of processes, for root only since Linux 6.14 (for which ``RLIMIT_NPROC`` doesn't count).
+file, the memory of one process, and the number of processes, for root only since Linux 6.14 (for which
+``RLIMIT_NPROC`` doesn't count).
 
 By Linux namespaces (``unshare``, of util-linux), which need no rights where unprivileged users may have them. What the
 command sees: programs and libraries (``/usr``, ``/bin``, ``/lib``), read-only, a ``/tmp`` of its own, and the copy at
@@ -32,9 +33,10 @@ SOURCE, BESIDE = "/src", "/context"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: $1 an empty folder, $2 the copy, $3 a folder to read or nothing, $4 a Python's folder or nothing, $5 the most blocks
-#: of a file, $6 the most processes of the user and $7 the highest process id; then the command.
+#: of a file, $6 the most processes of the user, $7 the highest process id and $8 the most memory of one process; then
+#: the command.
 _SETUP = r"""
-root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7; shift 7
+root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7 memory=$8; shift 8
 read_only() {
     found=
     while read -r _ _ _ _ point options _; do
@@ -79,7 +81,7 @@ mount -o remount,ro,nosuid,nodev /
 cd /src
 ulimit -c 0
 ulimit -f "$blocks"
-exec nice -n 19 prlimit --nproc="$processes" -- \
+exec nice -n 19 prlimit --nproc="$processes" --data="$memory" -- \
     setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --bounding-set=-all -- "$@"
 """
 
@@ -107,7 +109,7 @@ class Limits:
 
     seconds: float = 300
     processes: int = 1024
-    memory: int = 8 << 30
+    memory: int = 1 << 30
     disk: int = 2 << 30
     output: int = 64 << 20
 
@@ -177,6 +179,8 @@ def run_isolated(
             # Before Linux 5.14 it counts what the user runs elsewhere, too.
             str(limits.processes + _FEW + _threads_now()),
             str(max(_LEAST_LAST, limits.processes + _FEW)),
+            # Twice the limit, so that a process that grows is seen to be over it.
+            str(2 * limits.memory),
         ]
         code, said = runner.overhear(
             [*walls, *command], cwd=Path("/"), data=data, timeout=limits.seconds, watch=watch, end=_end
@@ -221,7 +225,10 @@ class _Watch:
         if said > self.limits.output:
             return Limit.OUTPUT
         threads = memory = 0
-        for process, count in _below(pid):
+        processes = list(_below(pid))
+        if _stand_still([process for process, _ in processes]):
+            return Limit.TIME  # which it would take, as nothing is left to continue it
+        for process, count in processes:
             threads += count
             memory += _own_memory(process)
         if threads > self.limits.processes:
@@ -253,6 +260,20 @@ def _below(pid: int) -> Iterator[tuple[int, int]]:
         found = children.get(todo.pop(), [])
         todo += [process for process, _ in found]
         yield from found
+
+
+def _stand_still(processes: list[int]) -> bool:
+    """Return whether each process that waits for no child is stopped: by a signal, or by one that traced it."""
+    states: dict[int, bytes] = {}
+    parents: set[int] = set()
+    for process in processes:
+        with contextlib.suppress(OSError):
+            state, parent = Path("/proc", str(process), "stat").read_bytes().rpartition(b")")[2].split()[:2]
+            if state != b"Z":  # one that ended, and that a stopped parent doesn't ask about
+                states[process] = state
+                parents.add(int(parent))
+    last = states.keys() - parents
+    return bool(last) and all(states[process] in (b"T", b"t") for process in last)
 
 
 def _own_memory(pid: int) -> int:
