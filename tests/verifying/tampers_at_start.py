@@ -74,6 +74,11 @@ def pth_line_without_an_end(environment: Environment, built: Built) -> None:
     environment.write("more.pth", mark().rstrip())
 
 
+@tamper(verbs=(Verb.INSTALLED,), claim="the file is back after the check, if what it runs writes it again")
+def pth_file_that_removes_itself(environment: Environment, built: Built) -> None:
+    environment.write("more.pth", "import os; os.unlink(fullname)\n")
+
+
 @tamper()
 def pth_file_that_is_a_link(environment: Environment, built: Built) -> None:
     environment.write("/opt/more/list.txt", mark())
@@ -573,6 +578,30 @@ def libraries_by_the_system(environment: Environment, built: Built) -> None:
     environment.write("/etc/ld.so.conf.d/000-more.conf", "/opt/more\n")
 
 
+@tamper(claim="pathlib of the standard library imports the module")
+def module_of_another_system(environment: Environment, built: Built) -> None:
+    environment.write("nt.py", mark())
+
+
+@tamper(verbs=(Verb.INSTALLED,), claim="the command starts another program than the one that was asked")
+def other_interpreter_by_a_second_name(environment: Environment, built: Built) -> None:
+    python = environment.path("/opt/venv/bin/python3")
+    program = python.resolve()
+    data = program.read_bytes()
+    for name in ("python", "python3"):
+        (python.parent / name).unlink()
+    (python.parent / "python").symlink_to(program)
+    environment.write("/opt/venv/bin/python3", data + b"\0", 0o755)
+    script = environment.path("/opt/venv/bin/lib").read_text()
+    environment.write("/opt/venv/bin/lib", f"#!{python}\n" + script.partition("\n")[2], 0o755)
+    environment.record("../../../bin/lib")
+
+
+@tamper(claim="the interpreter takes its extension modules from the folder that the file names")
+def build_folder_of_the_interpreter(environment: Environment, built: Built) -> None:
+    environment.write("/opt/venv/bin/pybuilddir.txt", "../more")
+
+
 # Where the container starts, and what.
 
 
@@ -604,6 +633,12 @@ def command_of_a_second_environment(environment: Environment, built: Built) -> N
 @tamper(verbs=(Verb.LAYOUT,), claim="the process is started with another folder in front")
 def entry_point_that_sets_a_variable(environment: Environment, built: Built) -> None:
     environment.entrypoint = ["/usr/bin/env", f"PYTHONPATH={other_copy(environment, '/opt/more')}"]
+
+
+@tamper(verbs=(Verb.LAYOUT,), claim="the process is started with another folder in front")
+def entry_point_whose_shell_sets_a_variable(environment: Environment, built: Built) -> None:
+    folder = other_copy(environment, "/opt/more")
+    environment.entrypoint = ["/bin/sh", "-c", f'export PYTHONPATH="{folder}"; exec "$0" "$@"']
 
 
 @tamper(verbs=(Verb.LAYOUT,), claim="the process is started with another folder in front")

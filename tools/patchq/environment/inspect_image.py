@@ -30,6 +30,9 @@ LABELS = ("patchq.stack", "patchq.lock", "patchq.set")
 FOLDER = "/usr/share/patchq"
 _PYTHON = re.compile(r"python(?:3(?:\.\d+t?)?)?")
 
+#: What a shell's text sets that makes Python or the loader take other files.
+_STEERING = re.compile(r"(?<![\w-])(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV)=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
+
 
 @dataclass(frozen=True, slots=True)
 class Signer:
@@ -244,7 +247,11 @@ def _assignments(words: Sequence[str]) -> list[str]:
 
 
 def _assigned(image: Image) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in _assignments(image.command))
+    """Return the variables that a command sets: by ``env``, and in the text of a shell or of ``env -S``."""
+    found = dict(word.split("=", 1) for word in _assignments(image.command))
+    for word in image.command:
+        found |= {name: value.strip("'\"") for name, value in _STEERING.findall(word)}
+    return found
 
 
 def _judge_site_links(image: Image, findings: Findings) -> None:

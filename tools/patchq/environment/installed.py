@@ -249,7 +249,7 @@ def judge_package(
     _judge_manifest(judge, manifest, record, unlike)
     reference, against = _judge_wheel(judge, manifest, record, unlike, references, expected)
     if owner:
-        judge_scripts(environment.interpreter, owner, found, search)
+        judge_scripts(environment.interpreter, owner, found, search, python)
     altered = any(one.level is Level.PROBLEM for one in found.found[before:])
     state = "altered" if altered else "patched" if manifest.patches or manifest.left_out else "upstream"
     if expected and not manifest.stack_id.startswith(expected):

@@ -50,10 +50,11 @@ def scripts_of(distribution: Distribution) -> dict[str, EntryPoint]:
 
 
 def judge_scripts(
-    interpreter: Interpreter, distribution: Distribution, found: Findings, search: Iterable[str] = ()
+    interpreter: Interpreter, distribution: Distribution, found: Findings, search: Iterable[str] = (), python: str = ""
 ) -> None:
     """Judge each file that a console script of a distribution may be started from.
 
+    :param python: the program of the interpreter, where it is known; scripts must start the same.
     :param search: the folders of ``PATH``, where a process is started by that.
     """
     files = interpreter.files
@@ -67,7 +68,7 @@ def judge_scripts(
             path = f"{folder}/{name}"
             if files.real_kind(path) is None:
                 continue
-            if wrong := _fault(interpreter, path, point, programs):
+            if wrong := _fault(interpreter, path, point, programs, python):
                 found.add(Code.SCRIPT, [path], wrong)
     recorded = [path for path in distribution.recorded if posixpath.basename(posixpath.dirname(path)) == "bin"]
     strange = [path for path in recorded if posixpath.basename(path) not in scripts_of(distribution)]
@@ -90,7 +91,9 @@ def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
     return folders
 
 
-def _fault(interpreter: Interpreter, path: str, point: EntryPoint, programs: Collection[str]) -> str:
+def _fault(
+    interpreter: Interpreter, path: str, point: EntryPoint, programs: Collection[str], python: str
+) -> str:  # fmt: skip
     """Return what is wrong with a script, or empty.
 
     :param programs: the folders of the Pythons that it may start.
@@ -111,6 +114,8 @@ def _fault(interpreter: Interpreter, path: str, point: EntryPoint, programs: Col
     program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{beside}"
     if ".." in program.split("/") or not _is_interpreter(interpreter, program, programs):
         return f"it starts {program}"
+    if python and not _are_same(files, program, python):
+        return f"it starts {program}, which is another Python than {python}"
     body = text[shebang.end() :]
     cookie = _COOKIE.search("\n".join(body.split("\n")[:2]))
     if cookie and cookie[1].lower() not in ("utf-8", "utf8"):
@@ -124,6 +129,17 @@ def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[
     names = ["python", f"python{interpreter.version[0]}", "python{}.{}".format(*interpreter.version)]
     is_ours = posixpath.basename(program) in names and files.resolve(posixpath.dirname(program)) in folders
     return is_ours and not is_script(files, program)
+
+
+def _are_same(files: Files, one: str, other: str) -> bool:
+    """Return whether two paths lead to the same program, or to copies of it."""
+    first, second = files.resolve(one), files.resolve(other)
+    if first == second:
+        return True
+    try:
+        return files.digest(first, ["sha256"]) == files.digest(second, ["sha256"])
+    except OSError:
+        return False
 
 
 def is_script(files: Files, program: str) -> bool:

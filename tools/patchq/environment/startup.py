@@ -25,6 +25,8 @@ _OLD_AND_NEW = """
     msilib nis nntplib ossaudiodev parser pipes smtpd sndhdr spwd sunau symbol telnetlib test tomllib turtledemo uu
     xdrlib zoneinfo
 """.split()  # noqa: SIM905
+#: Modules of other systems that the standard library tries to import.
+_ELSEWHERE = frozenset({"_overlapped", "_scproxy", "_winapi", "java", "msvcrt", "nt", "org", "vms_lib", "winreg"})
 _STDLIB = frozenset(sys.stdlib_module_names) | frozenset(_OLD_AND_NEW)
 #: Lines of an ``__init__.py`` that makes a namespace package, as pkgutil's and setuptools' documentation give them.
 _NAMESPACE = re.compile(
@@ -43,15 +45,20 @@ def judge_environment(environment: Environment, packages: Mapping[str, str], fin
 
     :param packages: distribution to import name of the patched packages.
     """
-    sources = _judge_path_files(environment, findings)
-    sources += _judge_custom(environment, findings)
+    sources = judge_startup(environment, findings)
     _judge_stdlib(environment, findings)
+    _judge_build_folder(environment, findings)
     _judge_shadows(environment, packages, findings)
     _judge_plugins(environment, packages, findings)
     return sources
 
 
 # .pth files and the customising modules
+
+
+def judge_startup(environment: Environment, findings: Findings) -> list[str]:
+    """Judge the code that runs at each start; return its sources."""
+    return _judge_path_files(environment, findings) + _judge_custom(environment, findings)
 
 
 def _judge_path_files(environment: Environment, findings: Findings) -> list[str]:
@@ -151,6 +158,17 @@ def _judge_stdlib(environment: Environment, findings: Findings) -> None:
                     findings.judge(module, Code.STDLIB, inside, module)
 
 
+def _judge_build_folder(environment: Environment, findings: Findings) -> None:
+    """Judge the file by which an interpreter that lies where it was built finds its extension modules."""
+    interpreter, files = environment.interpreter, environment.files
+    settings = files.text(f"{interpreter.prefix.rstrip('/')}/pyvenv.cfg", 1 << 20)
+    homes = re.findall(r"(?im)^[ \t]*home[ \t]*=[ \t]*(/.*?)[ \t]*$", settings)
+    for folder in dict.fromkeys([interpreter.scripts, f"{interpreter.base.rstrip('/')}/bin", *homes]):
+        path = f"{folder}/pybuilddir.txt"
+        if files.real_kind(path) is not None:
+            findings.judge("pybuilddir.txt", Code.STDLIB, [path], "pybuilddir.txt")
+
+
 def _in_front(paths: list[str]) -> list[str]:
     """Return files of one name without sourceless caches that come after another form, which nothing loads."""
     return [path for number, path in enumerate(paths) if not number or not path.endswith(".pyc")]
@@ -174,6 +192,10 @@ def _judge_shadows(environment: Environment, packages: Mapping[str, str], findin
     library = {name for path in interpreter.stdlib for name in interpreter.place(path).modules if name.isidentifier()}
     own = {package.split(".")[0] for package in packages.values()}
     needed = _needed(environment, packages)
+    for place in environment.places:
+        for module in _ELSEWHERE.intersection(place.modules) - library:
+            for found in place.find(module)[:1]:
+                findings.judge(module, Code.SHADOWED, [found.path], module)
     for first in ["", *interpreter.starts()]:
         places = [*([interpreter.place(first)] if first else []), *environment.places]
         for place in places:

@@ -16,7 +16,7 @@ from patchq.environment.files import Folder
 from patchq.environment.imports import Interpreter
 from patchq.environment.installed import Environment, Location, Package, Reference, Start, judge_package
 from patchq.environment.loader import judge_variables
-from patchq.environment.startup import judge_environment
+from patchq.environment.startup import judge_environment, judge_startup
 from patchq.errors import UserError
 from patchq.formats.distinfo import canonical
 from patchq.formats.verification import Verification
@@ -91,6 +91,8 @@ def verify(
     rules = rules or Verification()
     asked = sorted({package or name.replace("-", "_") for name, package in packages.items()})
     settings = _ask(python, ("-I", "-S"), {"look": "settings"})
+    before = Findings(frozenset(rules.allow), frozenset(rules.groups))
+    judge_startup(Environment(_interpreter(settings, {"path": settings["stdlib"], "cache_prefix": ""})), before)
     told = _ask(python, (), {"look": "start", "packages": asked})
     if not _is_start(told):
         raise UserError(
@@ -115,6 +117,7 @@ def verify(
     if len(ids) > 1:
         findings.add(Code.DIFFERENT_STACKS, (), ", ".join(one[:8] for one in ids))
     sources = judge_environment(environment, wanted, findings)
+    findings.found += [one for one in before.found if one not in findings.found]
     judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings, python=python)
     judge_variables(settings["variables"], [environment], environment.files, findings)
     findings.add_any(Code.FINDERS, set(told["finders"]), level=Level.NOTE)

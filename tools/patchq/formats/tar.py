@@ -6,6 +6,10 @@ time; a sparse member may claim any size.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import re
 import tarfile
 from collections.abc import Iterator
@@ -83,12 +87,38 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
         at += length
 
 
+class _Raw(io.RawIOBase):
+    """What has just ``read``, as a file that can be looked into."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        data = self._file.read(len(into))
+        into[: len(data)] = data
+        return len(data)
+
+
 def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
     """Open an archive, compressed or not, that is read from its beginning to its end.
 
+    ``tarfile`` itself ends at the first of several streams of compressed data, of which other readers see all.
+
     :raises tarfile.TarError: for what is none, also later; and what the readers of compressed data raise.
     """
-    return tarfile.open(fileobj=file, mode="r|*", tarinfo=Bounded)
+    raw = io.BufferedReader(_Raw(file), 1 << 16)
+    start = raw.peek(6)
+    data: Any = raw
+    if start.startswith(b"\x1f\x8b"):
+        data = gzip.GzipFile(fileobj=raw)
+    elif start.startswith(b"BZh"):
+        data = bz2.BZ2File(raw)
+    elif start.startswith(b"\xfd7zXZ\x00"):
+        data = lzma.LZMAFile(raw)  # noqa: SIM115
+    return tarfile.open(fileobj=data, mode="r|", tarinfo=Bounded)
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -125,6 +125,10 @@ def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfi
             yield tar
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
         raise _damaged(where, error) from None
+    except OSError as error:
+        if error.errno:
+            raise
+        raise _damaged(where, error) from None  # of gzip's and bzip2's data
 
 
 def _damaged(where: str, error: Exception) -> FormatError:
