@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator, Sequence
 
 from patchq.drift.alarms import Alarm
+from patchq.drift.outline import parse
 from patchq.drift.signatures import Api, Change, Signature
 
 #: Of the arguments that a call on an unknown receiver names, how many must be named like the
@@ -16,14 +18,14 @@ LIKENESS = 0.5
 def scan_source(
     source: bytes, path: str, upstream: str, old: Api, changed: Sequence[Change], gone: frozenset[str]
 ) -> list[Alarm]:
-    """Alarms in one file's source; a file that doesn't parse has none."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    """Return the alarms in one file's source; a file that doesn't parse has none."""
+    tree = parse(source)
+    if tree is None:
         return []
     visitor = _Calls(path, upstream, old, changed, gone)
-    visitor.collect(tree)
-    visitor.visit(tree)
+    with contextlib.suppress(RecursionError):  # of an expression of thousands of terms
+        visitor.collect(tree)
+        visitor.visit(tree)
     return visitor.found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import warnings
 from collections.abc import Iterator
@@ -23,8 +24,9 @@ def places(source: bytes) -> dict[str, tuple[int, int]]:
     """The functions of a file by qualified name, first and last line counted from 1; none of one that is no Python."""
     found: dict[str, tuple[int, int]] = {}
     if tree := parse(source):
-        for statement in tree.body:
-            _walk(statement, "", found)
+        with contextlib.suppress(RecursionError):  # what lies deeper has no lines of its own
+            for statement in tree.body:
+                _walk(statement, "", found)
     return found
 
 
@@ -40,12 +42,12 @@ def inner(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def parse(source: bytes | str) -> ast.Module | None:
-    """A file's syntax tree; None of what is no Python."""
+    """Return a file's syntax tree; None of what is no Python, or is nested deeper than Python's own reader goes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an upstream's escape sequences
         try:
             return ast.parse(source)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
 

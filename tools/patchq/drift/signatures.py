@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patchq.errors import FormatError
+
 if TYPE_CHECKING:
     import griffe
 
@@ -73,15 +75,21 @@ class Api:
 
 
 def load_api(package: str, tree: Path) -> Api:
-    """Read a package's source below ``tree``; nothing of it is imported or run."""
+    """Read a package's source below ``tree``; nothing of it is imported or run.
+
+    :raises FormatError: if it is no Python, or is nested too deeply to be read.
+    """
     import logging
 
     import griffe
 
     logging.getLogger("griffe").setLevel(logging.CRITICAL)
     loader = griffe.GriffeLoader(search_paths=[tree], allow_inspection=False)
-    root = loader.load(package, try_relative_path=False)
-    loader.resolve_aliases(implicit=True, external=False)
+    try:
+        root = loader.load(package, try_relative_path=False)
+        loader.resolve_aliases(implicit=True, external=False)
+    except (griffe.LoadingError, ImportError, ValueError, RecursionError, MemoryError) as error:
+        raise FormatError(f"the signatures of {package} can't be read: {error}", hint="look at its source") from None
     functions: dict[str, Signature] = {}
     aliases: dict[str, str] = {}
     names: set[str] = set()

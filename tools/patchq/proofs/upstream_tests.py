@@ -119,7 +119,7 @@ def _imports(source: bytes) -> set[str]:
     """Every module that a file may import: ``from a import b`` names both a and a.b."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     found: set[str] = set()
     for node in ast.walk(tree):
