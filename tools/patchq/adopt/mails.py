@@ -46,7 +46,7 @@ _PLAIN = re.compile(
     rb"\n(?!\s*(?i:from:|date:|subject:|\[patch\]|>from))"
 )
 #: Nothing at its ends that git takes off a name or an address.
-_PLAIN_NAME = re.compile(r"\w(?:[^<>\n]*\w)?")
+_PLAIN_NAME = re.compile(r"\w(?:[^<>\x00-\x1f]*\w)?")
 _ENCODED_ELSE = re.compile(rb"=\?(?!utf-8\?q\?)", re.IGNORECASE)
 _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 _CR_DIFF = re.compile(rb"^(?:diff --git|---|\+\+\+) [^\n]*\r\n", re.MULTILINE)

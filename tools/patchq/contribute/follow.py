@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from patchq.carry import rebase
 from patchq.carry.landing import ABSORBED
@@ -176,6 +176,8 @@ def send(project: Project, folder: Path, target: Target, *, set_name: str = "") 
         return Followed(upstream, prepared.from_ref, ref, "closed", _branch(upstream, ref), pull.url)
     before = _own_files(project, upstream)
     for path, (was, _) in prepared.files.items():
+        if above := before.keys() & {str(folder) for folder in PurePosixPath(path).parents}:
+            raise FormatError(f"{path} would be below the file {min(above)}", hint="don't send it")
         if was != (hashlib.sha256(before[path]).hexdigest() if path in before else None):
             raise UserError(f"{path} has changed since {upstream} was carried", hint="carry it again")
     with project.locked("follow"):
@@ -211,6 +213,10 @@ def _read(path: Path) -> Prepared:
             raise ValueError("its size")
         check_name(texts["upstream"], "an upstream")
         check_ref(texts["onto"], "a ref")
+        "".join([*texts.values(), *raw["notes"], *files]).encode()  # half characters can't be written
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        if both := folders & files.keys():
+            raise ValueError(f"{min(both)} as a file and a folder")
         for name, (was, after) in files.items():
             inside = str(check_inside(name, "the file")) == name
             if not inside or not (name == LOCK_NAME or name.startswith(f"patches/{texts['upstream']}/")):
