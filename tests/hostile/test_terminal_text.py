@@ -9,7 +9,7 @@ import pytest
 
 from harness import Case, Way, World
 from kit import commit_files, git, with_lines
-from test_locks import toml
+from test_lock_files import toml
 from test_patches import change, mail
 
 TEXTS = {

@@ -208,7 +208,7 @@ def judge_package(
     :param expected: the stack id that it must be of, or its beginning; empty for any.
     :param references: wheels of it, of any version.
     :param unpatched: no patch changes it, so upstream's own build is right.
-    :param python: the program of the interpreter, where it can be started.
+    :param python: the program of the interpreter, where it can be started; never a script that starts it.
     :param search: the folders of ``PATH`` that a process is started with, where that is known.
     """
     judge = _Judge(environment, distribution, package, Findings(), python=python)

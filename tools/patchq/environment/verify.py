@@ -108,7 +108,7 @@ def verify(
     seen = [
         judge_package(
             environment, name, package, start=start, expected=expected, references=references,
-            unpatched=name in unpatched, python=python,
+            unpatched=name in unpatched, python=settings["python"] or python,
         )
         for name, package in wanted.items()
     ]  # fmt: skip

@@ -42,10 +42,11 @@ _IDENTITY = re.compile(
     r"user\.(?:name|email|signingkey)|push\.gpgsign|gpg\.format",
     re.DOTALL,
 )
-#: How a repository receives that the project's configuration names: its hooks and programs don't run.
+#: How a repository receives that the project's configuration names: its hooks and programs don't run. A partial clone
+#: asks its remote for nothing: a transport that isn't allowed ends the asking git, and at times the receiving one.
 _RECEIVE = (
-    "git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.alternateRefsCommand=true -c gc.auto=0 "
-    "-c maintenance.auto=false -c receive.denyCurrentBranch=refuse receive-pack"
+    "GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.alternateRefsCommand=true "
+    "-c gc.auto=0 -c maintenance.auto=false -c receive.denyCurrentBranch=refuse receive-pack"
 )
 _WHO = re.compile(r"(.*) <(.*)> (\d+) ([+-]\d{4})")
 
