@@ -14,7 +14,7 @@ import pytest
 
 from kit import ROOT, Patchq
 
-FULL, IO_ERROR, PIPE = "No space left", "Input/output error", ""
+FULL, IO_ERROR, READ_ONLY, PIPE = "No space left", "Input/output error", "Bad file descriptor", ""
 
 
 @contextmanager
@@ -22,6 +22,8 @@ def broken(reason: str) -> Iterator[int]:
     """Give a file descriptor that can't be written, for a reason."""
     if reason == FULL:
         fd = os.open("/dev/full", os.O_WRONLY)
+    elif reason == READ_ONLY:
+        fd = os.open(os.devnull, os.O_RDONLY)
     elif reason == PIPE:
         read, fd = os.pipe()
         os.close(read)
@@ -42,7 +44,7 @@ def run(patchq: Patchq, *args: str, unbuffered: bool = False, **streams: int) ->
 
 
 @pytest.mark.parametrize("unbuffered", [False, True], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("reason", [FULL, IO_ERROR, PIPE])
+@pytest.mark.parametrize("reason", [FULL, IO_ERROR, READ_ONLY, PIPE])
 @pytest.mark.parametrize(
     "args", [("list",), ("status", "--json"), ("--help",), ("show", "nobody", "--json")], ids=" ".join
 )
@@ -57,7 +59,7 @@ def test_lost_standard_output(stack: Patchq, args: tuple[str, ...], reason: str,
     assert "Exception ignored" not in done.stderr
 
 
-@pytest.mark.parametrize("reason", [FULL, IO_ERROR, PIPE])
+@pytest.mark.parametrize("reason", [FULL, IO_ERROR, READ_ONLY, PIPE])
 @pytest.mark.parametrize(
     ("args", "code"), [(("nope",), 2), (("show", "nobody"), 1), (("apply",), 1), (("list",), 0)], ids=str
 )

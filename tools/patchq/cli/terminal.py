@@ -81,6 +81,8 @@ def flush() -> bool:
     try:
         if sys.stdout:
             sys.stdout.flush()
+            # An unbuffered stream has nothing to flush; where it is open for reading only, an empty write fails too.
+            sys.stdout.write("")
     except OSError:
         _drop_output(err=False)
         return False
