@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kit import Patchq, git, release
 from test_keyring import Signer, signers, trust  # noqa: F401
 
@@ -43,3 +45,28 @@ def test_a_commit_that_is_here_by_chance_without_all_of_it(stack: Patchq, upstre
     stack.ok("forecast", "up", "--onto", "v2", "--onto", "v3", "--onto", "v4")
     assert kept(stack) == {"v1", "v2", "v3", "v4"}
     git(stack.layout.store, "rev-list", "--objects", "--quiet", commit)
+
+
+@pytest.mark.parametrize(
+    ("ref", "misnamed", "right"),
+    [
+        ("v1.0;x", "v1.0;x", "v1.0%3Bx"),
+        ("v1.0;x", "v1.0%3bx", "v1.0%3Bx"),
+        ("release/1.0", "release/1.0", "release%2F1.0"),
+        ("v2.0", "v%32.0", "v2.0"),
+    ],
+)
+def test_a_stack_in_a_folder_of_another_name_is_refused(
+    stack: Patchq, upstream: Path, ref: str, misnamed: str, right: str
+) -> None:
+    git(upstream, "tag", ref, "v1")
+    stack.ok("pin", "up", "--url", str(upstream), "--ref", ref)
+    folder = stack.layout.stack("up", "v1").parent / misnamed
+    folder.parent.mkdir(exist_ok=True)
+    stack.layout.stack("up", "v1").rename(folder)
+    for verb in ("apply", "check", "list"):
+        said = stack.fails(1, verb)
+        assert f"error: {folder} is not read" in said
+        assert f"rename that folder to {right}" in said
+    folder.rename(stack.layout.stack("up", ref))
+    assert "3 patches" in stack.ok("apply")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from patchq.errors import UserError
+from patchq.errors import FormatError, UserError
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.lock import Pin
@@ -17,7 +18,7 @@ from patchq.formats.series import MOST_BYTES, SUFFIX, Series
 from patchq.formats.series import parse as parse_series
 from patchq.names import AppliedPatch, CommitId, Offset, TreeId
 from patchq.system import fsio, project_files
-from patchq.system.paths import Layout
+from patchq.system.paths import Layout, folder_to_ref
 
 STATE_VERSION = 1
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -79,11 +80,26 @@ class Stack:
 def load_stack(layout: Layout, pin: Pin) -> Stack:
     """Read a stack's series.
 
-    :raises FormatError: if the series is malformed.
+    :raises FormatError: if the series is malformed, or a folder of another name is the ref's, too.
     """
     folder = layout.stack(pin.upstream, pin.ref)
+    _refuse_misnamed(folder, pin)
     data = project_files.read(layout.root, folder / "series", MOST_BYTES)
     return Stack(layout.root, pin, folder, parse_series(data, str(folder / "series")) if data is not None else Series())
+
+
+def _refuse_misnamed(folder: Path, pin: Pin) -> None:
+    """:raises FormatError: if a folder next to the stack's is named like its ref, but not in the encoding of one."""
+    beside = folder.parent
+    names = {pin.ref} if "/" in pin.ref else set()
+    if beside.is_dir():
+        names.update(name for name in os.listdir(beside) if folder_to_ref(name) == pin.ref)
+    for name in sorted(names - {folder.name}):
+        if (beside / name).is_dir():
+            raise FormatError(
+                f"{beside / name} is not read: the stack of {pin.upstream} {pin.ref} belongs in {folder}",
+                hint=f"rename that folder to {folder.name}, or remove it",
+            )
 
 
 def ledger_path(layout: Layout, upstream: str) -> Path:
