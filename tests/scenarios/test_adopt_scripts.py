@@ -6,7 +6,9 @@ import functools
 import json
 import os
 import socket
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -244,3 +246,31 @@ def test_processes_are_bounded_by_the_kernel_too(tmp_path: Path, monkeypatch: py
     assert ran.code not in (0, 124)
     assert "fork" in ran.said
     assert left_behind() == []
+
+
+@pytest.mark.parametrize("depth", [1100, 2500], ids=["path", "longer-than-a-path"])
+def test_a_command_that_makes_too_deep_folders(
+    patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: int
+) -> None:
+    """Python's own ways to walk and to remove folders end with a RecursionError, or at the longest path."""
+    patchq.ok("apply")
+    before, temporary = patchq.snapshot(), tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    deeper = f"import os\nfor _ in range({depth}):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w')\n"
+    said = patchq.fails(1, "import", "up", "--run", f'python3 -c "{deeper}"')
+    assert "error: --run:1: " in said
+    assert "folders lie too deeply in each other; 256 are the most" in said
+    assert patchq.snapshot() == before
+    assert not list(temporary.iterdir())
+
+
+def test_an_overlay_with_too_deep_folders(patchq: Patchq, tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay"
+    deep = f"{overlay}/{'d/' * 1100}"
+    subprocess.run(["mkdir", "-p", deep], check=True)  # Python's own ways to make and remove it would recurse
+    Path(deep, "a.txt").write_text("x\n")
+    said = patchq.fails(1, "import", "up", "--overlay", str(overlay))
+    assert "error: " in said
+    assert "folders lie too deeply in each other; 256 are the most" in said
+    subprocess.run(["rm", "-r", str(overlay)], check=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from patchq.errors import UserError
+from patchq.formats.treepath import MOST_DEEP
 from patchq.system import fsio
 
 #: Bytes of a patch, or of an edited file; of all patches of one import; of a series, a recipe, a list.
@@ -40,6 +43,23 @@ def read_edited(path: Path) -> bytes:
     :raises FormatError: if it is too large to be one.
     """
     return fsio.read_limited(path, MOST) or b""
+
+
+def walk_edited(folder: Path, where: str) -> Iterator[bytes]:
+    """Yield the path below ``folder`` of all that is no folder, sorted by folder. ``.git`` is passed over.
+
+    :raises UserError: if folders lie too deeply in each other.
+    """
+    todo = [b""]
+    while todo:
+        at = todo.pop()
+        if at.count(b"/") > MOST_DEEP or len(at) >= 4096:
+            raise too_large(where, "folders lie too deeply in each other", MOST_DEEP)
+        with os.scandir(os.path.join(os.fsencode(folder), at)) as entries:
+            found = sorted((entry for entry in entries if entry.name != b".git"), key=lambda entry: entry.name)
+        below = [at + entry.name + b"/" for entry in found if entry.is_dir(follow_symlinks=False)]
+        yield from (at + entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
+        todo += reversed(below)
 
 
 def read_list(path: Path) -> str:

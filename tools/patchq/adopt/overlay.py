@@ -12,7 +12,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from patchq.adopt.found import Found
-from patchq.adopt.limits import read_edited
+from patchq.adopt.limits import read_edited, walk_edited
 from patchq.errors import UserError
 from patchq.formats.treepath import is_tree_path
 from patchq.git.repository import Git
@@ -33,7 +33,8 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files as they are to be")
-    files = {os.fsencode(p.relative_to(folder)): p for p in sorted(folder.rglob("*")) if _is_file(p, folder)}
+    there = ((name, folder / os.fsdecode(name)) for name in walk_edited(folder, str(folder)))
+    files = {name: path for name, path in there if _is_file(path, folder)}
     if not files:
         raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files as they are to be")
     known = store.list_tree(base)
@@ -134,10 +135,11 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     if not listed:
         raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR takes files as they are")
     tops = {name.split("/", 1)[0] for name in listed if name.endswith(".py") and "/" in name}
+    tops = {top for top in tops if (folder / top).is_dir()}
     edited = {name for name, digest in listed.items() if digest and _differs(folder / name, digest)}
     added = {
-        p.relative_to(folder).as_posix() for top in tops for p in sorted((folder / top).rglob("*.py"))
-        if p.relative_to(folder).as_posix() not in listed and _is_file(p, folder)
+        f"{top}/{name}" for top in tops for name in map(os.fsdecode, walk_edited(folder / top, package))
+        if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder)
     }  # fmt: skip
     gone = [name for name in listed if name.endswith(".py") and not (folder / name).exists()]
     names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from patchq.adopt.found import Found
-from patchq.adopt.limits import read_edited
+from patchq.adopt.limits import read_edited, walk_edited
 from patchq.adopt.shell import Step
 from patchq.errors import UserError
 from patchq.formats.diff import GITLINK
@@ -18,6 +18,7 @@ from patchq.git.objects import blob_id
 from patchq.git.repository import Git, copy_tree
 from patchq.names import CommitId, TreeId, show_path
 from patchq.stacks.export import slug
+from patchq.system import fsio
 from patchq.system.sandbox import SOURCE, Limits, run_isolated
 
 _PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
@@ -55,15 +56,15 @@ def run_steps(
     for step in steps:
         say(f"{step.where}: {_short(step.text)}")
     found = []
-    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        copy = Path(text) / "tree"
+    with fsio.temporary_folder() as folder:
+        copy = folder / "tree"
         copy_tree(store, tip, copy)
         for step in steps:
             try:
                 after = _run(store, step, copy, moved, beside, tree, limits or Limits())
             except StepFailed as error:
                 found.append(Found(slug(step.where), step.where, None, "", problem=error))
-                tree = snapshot(store, copy, tree)  # what it has done all the same is nobody's
+                tree = snapshot(store, copy, tree, step.where)  # what it has done all the same is nobody's
                 continue
             names = [show_path(c.path) for c in store.changes(tree, after)]
             found.append(_found(step, names, tree, after))
@@ -98,7 +99,7 @@ def _run(
             f"{step.where}: `{_short(step.text)}` ended with {ran.code}: {ran.said or 'it said nothing'}",
             hint="it is run in a copy of the pinned tree, without a network; nothing was adopted",
         )
-    after = snapshot(store, copy, before)
+    after = snapshot(store, copy, before, step.where)
     if after == before:
         said = f" (it said: {ran.said})" if ran.said else ""
         raise StepFailed(
@@ -108,29 +109,29 @@ def _run(
     return after
 
 
-def snapshot(store: Git, folder: Path, before: TreeId) -> TreeId:
-    """The tree of a folder's files, byte for byte: no attribute in it has a say, and no name is ignored."""
+def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
+    """The tree of a folder's files, byte for byte: no attribute in it has a say, and no name is ignored.
+
+    :param where: the command that left them so.
+    :raises UserError: if its folders lie too deeply in each other.
+    """
     old = store.list_tree(before)
     there: set[bytes] = set()
     lines = []
-    for at, folders, names in os.walk(os.fsencode(folder)):
-        folders[:] = [name for name in folders if name != b".git"]
-        links = [name for name in folders if os.path.islink(os.path.join(at, name))]
-        for name in (*names, *links):
-            path = os.path.join(at, name)
-            about = os.lstat(path).st_mode
-            key = os.path.relpath(path, os.fsencode(folder))
-            if stat.S_ISLNK(about):
-                mode, data = b"120000", os.readlink(path)
-            elif stat.S_ISREG(about):
-                mode, data = b"100755" if about & 0o100 else b"100644", read_edited(Path(os.fsdecode(path)))
-            else:
-                continue
-            there.add(key)
-            blob = blob_id(data)
-            if key not in old or (old[key].mode, old[key].blob) != (mode, blob):
-                store.run("hash-object", "-w", "--stdin", data=data)
-                lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), key))
+    for key in walk_edited(folder, where):
+        path = os.path.join(os.fsencode(folder), key)
+        about = os.lstat(path).st_mode
+        if stat.S_ISLNK(about):
+            mode, data = b"120000", os.readlink(path)
+        elif stat.S_ISREG(about):
+            mode, data = b"100755" if about & 0o100 else b"100644", read_edited(Path(os.fsdecode(path)))
+        else:
+            continue
+        there.add(key)
+        blob = blob_id(data)
+        if key not in old or (old[key].mode, old[key].blob) != (mode, blob):
+            store.run("hash-object", "-w", "--stdin", data=data)
+            lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), key))
     zero = b"0" * 40
     gone = [path for path, entry in old.items() if path not in there and entry.mode != GITLINK]
     lines = [*(b"0 %s\t%s\0" % (zero, path) for path in gone), *lines]

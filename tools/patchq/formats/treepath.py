@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from patchq.errors import FormatError
 from patchq.names import show_path
 
+#: Folders that a path may lead through. Python's own ways to walk and remove folders end at about a thousand.
+MOST_DEEP = 256
 #: What git's core.protectNTFS takes for ``.git``: its short name, blanks and dots behind it, its streams.
 _GIT_FOLDER = re.compile(rb"(?:\.git|git~1)[ .]*(?::.*)?", re.IGNORECASE | re.DOTALL)
 #: What HFS+ leaves out of names, and core.protectHFS with it.
@@ -27,7 +29,7 @@ def is_tree_path(path: bytes) -> bool:
     parts = path.split(b"/")
     if b"" in parts or b"." in parts or b".." in parts or b"\0" in path:
         return False
-    if len(path) >= 4096 or max(map(len, parts)) >= 256:
+    if len(path) >= 4096 or max(map(len, parts)) >= 256 or len(parts) > MOST_DEEP:
         return False
     if path.isascii() and b"git" not in (lowered := path.lower()) and b"~" not in lowered:
         return True

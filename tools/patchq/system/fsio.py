@@ -168,8 +168,14 @@ def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Ite
     """A folder that is gone afterwards, in the system's for such or ``inside`` another."""
     import tempfile  # brings much, and most commands make none
 
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=inside) as folder:
-        yield Path(folder)
+    made = tempfile.TemporaryDirectory(prefix=prefix, dir=inside)
+    try:
+        yield Path(made.name)
+    finally:
+        try:
+            made.cleanup()
+        except (RecursionError, OSError):  # folders so deep that Python has no stack or no descriptors for them
+            runner.run(["rm", "-rf", "--", made.name], cwd=Path("/"))
 
 
 def remove(path: Path) -> None:
