@@ -626,9 +626,55 @@ def test_a_global_header_that_renames_is_refused(image: Made, tmp_path: Path, fi
     assert f"a global header with a {field}" in " ".join(image.patchq.fails(1, "verify-image", str(path)).split())
 
 
-def test_a_python_that_does_not_find_the_packages_is_refused(image: Made, tmp_path: Path) -> None:
+#: Commands in front of ``python3 -m lib``: none of them sets what is judged.
+HARMLESS: list[list[str]] = [
+    [],
+    ["/bin/sh", "-c", 'exec "$0" "$@"'],
+    ["timeout", "-k", "5", "1h", "nice", "-n", "5", "env", "LANG=C"],
+    ["/usr/bin/tini", "-g", "--", "env", "PATH=/opt/venv/bin:/usr/bin", "stdbuf", "-oL"],
+]
+#: Commands that start another Python, or set what one reads; and what they are refused for.
+REFUSED: list[tuple[list[str], str]] = [
+    (["/bin/sh", "-c", "exec /usr/bin/python3 -m lib"], "interpreter"),
+    (["timeout", "5", "nice", "-n", "5", "/usr/bin/python3", "-m", "lib"], "interpreter"),
+    (["/entry.sh", "/usr/bin/python3", "-m", "lib"], "interpreter"),
+    (["dumb-init", "sh", "-c", "bash -c 'cd /srv; exec /usr/bin/python3 -m lib'"], "interpreter"),
+    (["env", "-S/usr/bin/python3 -m lib"], "interpreter"),
+    (["env", "PATH=/usr/bin:/opt/venv/bin", "python3", "-m", "lib"], "interpreter"),
+    (["nohup", "sh", "-c", "PATH=/opt/evil:$PATH exec lib"], "script"),
+    (["setsid", "ionice", "-c", "3", "env", "-i", "PYTHONPATH=/opt/x", "python3", "-m", "lib"], "shadowed"),
+]
+
+
+@pytest.mark.parametrize("front", HARMLESS, ids=" ".join)
+def test_a_command_in_front_of_the_right_python_is_accepted(image: Made, tmp_path: Path, front: list[str]) -> None:
     with_python(image)
-    image.settings["Cmd"] = ["python3", "-m", "lib"]
-    image.patchq.ok("verify-image", str(image.saved(tmp_path / "a.tar")))
-    image.settings["Cmd"] = ["/bin/sh", "-c", "exec /usr/bin/python3 -m lib"]
-    assert codes(image, image.saved(tmp_path / "b.tar")) == {"interpreter"}
+    image.settings["Entrypoint"], image.settings["Cmd"] = front, ["python3", "-m", "lib"]
+    image.patchq.ok("verify-image", str(image.saved(tmp_path / "image.tar")))
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), REFUSED, ids=lambda value: value if isinstance(value, str) else " ".join(value)
+)
+def test_a_command_that_runs_other_code_is_refused(image: Made, tmp_path: Path, command: list[str], code: str) -> None:
+    with_python(image)
+    image.layers.append({"opt/evil/lib": b"#!/bin/sh\n", "opt/x/random.py": b""})
+    image.patchq.ok("verify-image", str(image.saved(tmp_path / "without.tar")))
+    image.settings["Cmd"] = command
+    assert codes(image, image.saved(tmp_path / "image.tar")) == {code}
+
+
+def test_two_lists_that_name_different_images_are_refused(image: Made, tmp_path: Path) -> None:
+    """`docker save` writes both since version 25, and older programs read the other one."""
+    folder = image.layout(tmp_path / "layout")
+    manifest = image.blobs()[1]
+    config, *layers = (f"blobs/sha256/{b['digest'][7:]}" for b in (manifest["config"], *manifest["layers"]))  # type: ignore[index, misc]
+    listed = {"Config": config, "RepoTags": ["serve:latest"], "Layers": layers}
+    (folder / "manifest.json").write_text(json.dumps([listed]))
+    image.patchq.ok("verify-image", str(folder))
+    for wrong in ({**listed, "Layers": layers[:-1]}, {**listed, "Config": layers[0]}, {"Config": config}, 3):
+        (folder / "manifest.json").write_text(json.dumps([listed, wrong]))
+        said = " ".join(image.patchq.fails(1, "verify-image", str(folder)).split())
+        assert "can't be read as an image" in said
+    (folder / "manifest.json").write_text(json.dumps([{**listed, "Layers": layers[:-1]}]))
+    assert "manifest.json names another image than index.json" in image.patchq.fails(1, "verify-image", str(folder))

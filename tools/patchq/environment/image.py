@@ -299,6 +299,7 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
     found = json.loads(store.read("index.json"))
     for _ in range(4):
         if "layers" in found:
+            _check_docker_list(store, found)
             return dict(found)
         chosen = [m for m in found["manifests"] if _fits(m, platform)]
         if len(chosen) != 1:
@@ -307,6 +308,18 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
             )
         found = json.loads(store.read(chosen[0]))
     raise ValueError("its lists don't end")
+
+
+def _check_docker_list(store: _Store, manifest: Mapping[str, Any]) -> None:
+    """Compare an OCI image with ``docker save``'s list beside it, by which older programs load the image.
+
+    :raises ValueError: if the list names another image.
+    """
+    if "manifest.json" not in store.names:
+        return
+    config, *layers = (f"blobs/{b['digest'].replace(':', '/')}" for b in (manifest["config"], *manifest["layers"]))
+    if any((one["Config"], one["Layers"]) != (config, layers) for one in json.loads(store.read("manifest.json"))):
+        raise ValueError("manifest.json names another image than index.json")
 
 
 def _fits(manifest: Mapping[str, Any], platform: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import posixpath
 import re
@@ -30,8 +29,10 @@ LABELS = ("patchq.stack", "patchq.lock", "patchq.set")
 FOLDER = "/usr/share/patchq"
 _PYTHON = re.compile(r"python(?:3(?:\.\d+t?)?)?")
 
-#: What a shell's text sets that makes Python or the loader take other files.
-_STEERING = re.compile(r"(?<![\w-])(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV)=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
+#: What a command's words set that makes Python, the loader or a shell take other files.
+_STEERING = re.compile(r"(?<![\w-])(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV|PATH)=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
+#: Programs that take a text with several words as a command.
+_SPLITTING = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox", "env"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +85,15 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     _judge_labels(image, expected, findings)
     _judge_attestation(files, expected, findings)
     home = image.env.get("HOME") or _home(files, image.user)
-    found = environments(files, set(image.folders), {**image.env, **_assigned(image)}, home, image.working)
+    variables = {**image.env, **_assigned(image)}
+    found = environments(files, set(image.folders), variables, home, image.working)
     judged = [Environment(interpreter) for interpreter in found]
     seen = [_judge_package(judged, image, expected, *pair) for pair in expected.packages.items()]
     for environment in judged:
         own = {name: package for name, package in expected.packages.items() if environment.named(name)}
         sources = judge_environment(environment, own, findings)
         judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings)
-    judge_variables({**image.env, **_assigned(image)}, judged, files, findings, working=image.working)
+    judge_variables(variables, judged, files, findings, working=image.working)
     _judge_program(image, judged, expected.packages, findings)
     _judge_site_links(image, findings)
     return ImageVerdict(image=image.name, packages=tuple(seen), differences=tuple(findings.found))
@@ -195,25 +197,27 @@ def _judge_program(
             if _PYTHON.fullmatch(name) and is_script(files, f"{folder}/{name}"):
                 findings.judge(name, Code.INTERPRETER, [f"{folder}/{name}"], "is a script, no interpreter")
     words = _words(image)
-    program = words[0] if words else ""
-    if not _PYTHON.fullmatch(posixpath.basename(program)):
-        return
-    if "/" not in program:
-        program = next((f"{f}/{program}" for f in _search(image) if files.is_file(f"{f}/{program}")), "")
-    if not files.is_file(program):
-        return
-    if "-c" in words[1:]:
-        findings.judge("command", Code.INTERPRETER, [program], "runs code that the image's configuration holds")
-    folder = files.resolve(posixpath.dirname(program))
-    owners = [one for one in judged if folder in {files.resolve(p) for p in _program_folders(one)}]
-    if is_script(files, program) or not any(owner in holders for owner in owners):
-        findings.judge(posixpath.basename(program), Code.INTERPRETER, [program], "doesn't find the packages")
+    # Any program may start the one that comes behind it: timeout, nice, tini, an image's own script.
+    for number, program in enumerate(words):
+        if not _PYTHON.fullmatch(posixpath.basename(program)):
+            continue
+        if "/" not in program:
+            program = next((f"{f}/{program}" for f in _search(image) if files.is_file(f"{f}/{program}")), "")
+        if not files.is_file(program):
+            continue
+        if "-c" in words[number + 1 :]:
+            findings.judge("command", Code.INTERPRETER, [program], "runs code that the image's configuration holds")
+        folder = files.resolve(posixpath.dirname(program))
+        owners = [one for one in judged if folder in {files.resolve(p) for p in _program_folders(one)}]
+        if is_script(files, program) or not any(owner in holders for owner in owners):
+            findings.judge(posixpath.basename(program), Code.INTERPRETER, [program], "doesn't find the packages")
 
 
 def _search(image: Image) -> list[str]:
-    """Return the folders of ``PATH``; runtimes set one where an image doesn't."""
+    """Return the folders of ``PATH``, the command's own first; runtimes set one where an image doesn't."""
     path = image.env.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return [folder for folder in path.split(":") if folder.startswith("/")]
+    folders = [*_assigned(image).get("PATH", "").split(":"), *path.split(":")]
+    return list(dict.fromkeys(folder for folder in folders if folder.startswith("/")))
 
 
 def _program_folders(environment: Environment) -> list[str]:
@@ -224,33 +228,34 @@ def _program_folders(environment: Environment) -> list[str]:
 
 
 def _words(image: Image) -> list[str]:
-    """Return the program that a container starts and its arguments, without a shell or ``env`` in front."""
-    words = list(image.command)
-    if (
-        len(words) > 2
-        and posixpath.basename(words[0]) in ("sh", "bash", "dash")
-        and words[1].startswith("-")
-        and "c" in words[1]
-    ):
-        try:
-            words = [word for word in shlex.split(words[2]) if word != "exec"]
-        except ValueError:
-            return []
-    return words[len(_assignments(words)) + 1 :] if _assignments(words) else words
+    """Return the words of a container's command, with those of a text that a shell or ``env -S`` gets in its place."""
+    words: list[str] = []
+    splits = False
+    for word in image.command:
+        words += _split(re.sub(r"^(-\w*S|--split-string=)", "", word)) if splits else [word]
+        splits = splits or posixpath.basename(word) in _SPLITTING
+    return words
 
 
-def _assignments(words: Sequence[str]) -> list[str]:
-    """Return the variables that ``env`` in front of a command sets, as ``NAME=VALUE``."""
-    if not words or posixpath.basename(words[0]) != "env":
-        return []
-    return list(itertools.takewhile(lambda word: re.match(r"\w+=", word), words[1:]))
+def _split(text: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        words = text.split()
+    # A text in a text: sh -c 'bash -c "…"'.
+    return words if words == [text] else [inner for word in words for inner in _split(word)]
 
 
 def _assigned(image: Image) -> dict[str, str]:
-    """Return the variables that a command sets: by ``env``, and in the text of a shell or of ``env -S``."""
-    found = dict(word.split("=", 1) for word in _assignments(image.command))
+    """Return the variables that a command sets, whichever program stands in front: by ``env``, or in a shell's text."""
+    found: dict[str, str] = {}
     for word in image.command:
-        found |= {name: value.strip("'\"") for name, value in _STEERING.findall(word)}
+        for name, value in _STEERING.findall(word):
+            value = value.strip("'\"")
+            # Of several values of a path each counts: which command they are for isn't told.
+            found[name] = f"{found[name]}:{value}" if name == "PATH" and name in found else value
     return found
 
 
