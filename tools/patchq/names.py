@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from dataclasses import dataclass, field
 from typing import NewType
@@ -34,6 +35,15 @@ TEXT, LINE = Shown("\n\t"), Shown()
 def show_path(path: bytes) -> str:
     """Return a tree path for people: what isn't UTF-8, is a control or can't be seen is escaped."""
     return path.decode("utf-8", "backslashreplace").translate(LINE)
+
+
+def sh(word: object) -> str:
+    """Return a word of a command that is printed for people to type: quoted, where a shell would read it otherwise.
+
+    >>> sh("v1.0"), sh("v1.0;x")
+    ('v1.0', "'v1.0;x'")
+    """
+    return shlex.quote(str(word))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from patchq.adopt.limits import MOST, MOST_ALL, read_edited, read_list, too_large
 from patchq.adopt.recipe import recipe_patches
 from patchq.errors import FormatError, UserError
+from patchq.names import sh
 from patchq.sources.archive import members, opened_archive
 from patchq.stacks.export import slug
 
@@ -100,7 +101,9 @@ def _in_folder(folder: Path) -> list[Place]:
     if files:
         return [_place(p) for p in files]
     if (folder / ".git").exists() or (folder / "objects").is_dir():
-        raise UserError(f"{folder} is a repository", hint=f"which commits? `patchq import NAME {folder} --range A..B`")
+        raise UserError(
+            f"{folder} is a repository", hint=f"which commits? `patchq import NAME {sh(folder)} --range A..B`"
+        )
     raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patches themselves, in order")
 
 

@@ -15,7 +15,7 @@ from patchq.errors import BuildError, ConflictError
 from patchq.formats.diff import REGULAR
 from patchq.formats.lock import BuildConfig, Pin
 from patchq.git.replay import leave_out
-from patchq.names import show_path
+from patchq.names import sh, show_path
 from patchq.sources import index
 from patchq.stacks.applied import Applied
 from patchq.system import fsio
@@ -121,7 +121,7 @@ def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
     if not pin.wheels:
         raise BuildError(
             f"{pin.upstream} {pin.ref} has no release wheels in the lock",
-            hint=f"`patchq pin {pin.upstream} --ref {pin.ref} --archive PROJECT==VERSION` records them; "
+            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive PROJECT==VERSION` records them; "
             "or --profile source",
         )
     name = platforms.choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)

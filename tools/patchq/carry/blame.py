@@ -15,7 +15,7 @@ from patchq.carry.merging import carry
 from patchq.errors import SourceError, UserError
 from patchq.git.repository import Git, bare_repository, scratch
 from patchq.git.transport import fetch_history
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.apply import Carried, carried_stacks
@@ -58,7 +58,9 @@ def blame(
         pin = project.lock.upstreams[upstream].pins[from_ref or project.lock.sets[set_name][upstream]]
         (carried,) = carried_stacks(project, [load_stack(project.layout, pin)], set_name)
     if not pin.url:
-        raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {pin.ref}`")
+        raise SourceError(
+            f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {sh(pin.ref)}`"
+        )
     # Apart from the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
     chain = [pin.ref, *refs]

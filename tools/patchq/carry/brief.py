@@ -16,7 +16,7 @@ from patchq.carry.state import Progress, Stop, load, stop_worktree
 from patchq.formats.header import Header, parse_trailers
 from patchq.git.repository import Git, bare_repository
 from patchq.git.transport import fetch_history
-from patchq.names import CommitId, show_path
+from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.apply import carried_stacks
@@ -308,7 +308,7 @@ def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[S
     for ref, tree in candidates.at_refs(project, progress, stop):
         after = project.store.texts(project.store.list_tree(tree, paths))
         said = f"the patch as {progress.upstream} {ref} has it lands here"
-        yield Suggestion(ref, said, _diff(sides, after), f"{resolve} --ref {ref}")
+        yield Suggestion(ref, said, _diff(sides, after), f"{resolve} --ref {sh(ref)}")
 
 
 def _diff(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> str:

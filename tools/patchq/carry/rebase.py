@@ -48,7 +48,7 @@ from patchq.formats.lock import parse as parse_lock
 from patchq.formats.lockedit import with_pin
 from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
-from patchq.names import CommitId, TreeId
+from patchq.names import CommitId, TreeId, sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
@@ -161,7 +161,7 @@ def _refuse(
             continue
         if check.name == UPSTREAM_LINES:
             left = [line for line in dropped if not line.is_one_of(wish.dropped)]
-            options = " ".join(f"--drop-upstream-line {line.name}" for line in left)
+            options = " ".join(f"--drop-upstream-line {sh(line.name)}" for line in left)
             raise UserError(
                 f"{name}: {check.said}",
                 hint=f"put them back in {path}; or, where that is meant, "
@@ -233,7 +233,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
             raise EditedTreeError(
                 f"{upstream}: the worktree holds edits of {progress.stop.patch}, which stopped after {patch}; "
                 "nothing was undone",
-                hint=f"`git -C {worktree.path} stash -u` sets them aside",
+                hint=f"`git -C {sh(worktree.path)} stash -u` sets them aside",
             )
     settled = progress.settled.pop()
     del progress.done[settled.steps :]

@@ -16,7 +16,7 @@ from patchq.formats import ledger as ledgers
 from patchq.formats.ledger import Drop
 from patchq.formats.lock import Pin
 from patchq.git.objects import CommitInfo
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, find_patch, ledger_path, load_stack
@@ -57,10 +57,10 @@ class Plan:
         """In a line: where the patches come from, and which of the set's don't."""
         words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
         if any(why.startswith(NOT_YET) for why in self.absent.values()):
-            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {self.from_ref}` carries them there first)"
+            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.from_ref)}` carries them there first)"
         if self.dropped:
             words[-1] += (
-                f" (`patchq rebase {self.onto.upstream} --onto {self.onto.ref} --only PATCH` carries one anyway)"
+                f" (`patchq rebase {self.onto.upstream} --onto {sh(self.onto.ref)} --only PATCH` carries one anyway)"
             )
         return f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why}" + (
             f"; not carried: {', '.join(words)}" if words else ""

@@ -32,7 +32,7 @@ from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import scratch
 from patchq.git.worktree import Worktree, branch_of
-from patchq.names import BlobId, CommitId, ProofRequest, TreeId, show_path
+from patchq.names import BlobId, CommitId, ProofRequest, TreeId, sh, show_path
 from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
@@ -439,7 +439,7 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
             hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:
-        edited = f"`--include {taken.left_out[0]}` takes what you edited there; " if taken.left_out else ""
+        edited = f"`--include {sh(taken.left_out[0])}` takes what you edited there; " if taken.left_out else ""
         raise UserError(
             f"nothing is left of {progress.upstream}/{stop.patch}",
             hint=f"{edited}`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",

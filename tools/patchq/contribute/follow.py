@@ -22,6 +22,7 @@ from patchq.formats.header import Ident
 from patchq.formats.ledger import NOT_CARRIED_YET
 from patchq.formats.render import render
 from patchq.git import person
+from patchq.names import sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import newest_release, older_first, pin_at
@@ -354,8 +355,8 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
         "follow/body.md.j2", upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, tally=tally,
         counts=sorted(counts.items()), total=len(rows), rows=rows, open=[r for r in rows if r.open], changed=shown,
         kept=len(kept), set_name=done.set_name, set_option=f" --set {set_name}" if set_name else "",
-        left_out_text=f"{left} more differ; `patchq diff {done.upstream}@{done.from_ref} {done.upstream}@{done.onto}` "
-        "shows all." if left else "",
+        left_out_text=f"{left} more differ; `patchq diff {done.upstream}@{sh(done.from_ref)} "
+        f"{done.upstream}@{sh(done.onto)}` shows all." if left else "",
     )  # fmt: skip
     if len(body) > MOST:
         body = body[:MOST] + "\n\n… it is longer than a forge takes; `patchq ledger` has all of it.\n"

@@ -13,6 +13,7 @@ from patchq.contribute.dossier import folder_of
 from patchq.contribute.proposal import Owner, Proposal, repository_of
 from patchq.errors import SourceError, UserError
 from patchq.git import person
+from patchq.names import sh
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.edit import set_upstream_status
@@ -156,7 +157,7 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
         raw = json.loads(said)
         state, merge = str(raw["state"]), str((raw.get("mergeCommit") or {}).get("oid", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"gh says what can't be read: {error}", hint=f"`gh pr view {url}`") from None
+        raise SourceError(f"gh says what can't be read: {error}", hint=f"`gh pr view {sh(url)}`") from None
     return record(project, upstream, names, url, state, merge)
 
 
@@ -169,7 +170,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
         raise UserError(f"{url!r} is no URL", hint="https://…")
     words = {"OPEN": f"Submitted [{url}]", "MERGED": f"Accepted [{merge or url}]", "CLOSED": f"Denied [{url}]"}
     if state not in words:
-        raise SourceError(f"gh says the unknown state {state!r}", hint=f"`gh pr view {url}`")
+        raise SourceError(f"gh says the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
     refs = set_upstream_status(project, upstream, names, words[state])
     return State(tuple(f"{upstream}/{n}" for n in names), url, words[state], tuple(refs))
 

@@ -19,7 +19,7 @@ from patchq.drift.touched import touched_alarms
 from patchq.errors import UserError
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, copy_tree
-from patchq.names import CommitId, show_path
+from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
 from patchq.project.stack import Remembered, load_stack, load_state
 from patchq.sources.pins import Fetcher
@@ -62,7 +62,7 @@ def _pin(project: Project, upstream: str, ref: str) -> Pin:
     if ref not in pins:
         raise UserError(
             f"{upstream} {ref} is not pinned",
-            hint=f"`patchq pin {upstream} --ref {ref} …`; pinned are {', '.join(pins)}",
+            hint=f"`patchq pin {upstream} --ref {sh(ref)} …`; pinned are {', '.join(pins)}",
         )
     return pins[ref]
 

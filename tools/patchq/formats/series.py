@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchq.errors import FormatError
+from patchq.names import sh
 from patchq.system.paths import check_name, find_twins
 
 SUFFIX = ".patch"
@@ -98,8 +99,9 @@ def parse(data: bytes, where: str) -> Series:
     if conflict := _conflict(lines):
         raise SeriesConflictError(
             f"{where} has a merge conflict: {conflict}",
-            hint=f"`patchq check --fix` keeps both sides if they only add lines; or remove the marker lines by hand to "
-            f"keep both; or keep one side with `git checkout --ours {where}` or `git checkout --theirs {where}`",
+            hint="`patchq check --fix` keeps both sides if they only add lines; or remove the marker lines by hand to "
+            f"keep both; or keep one side with `git checkout --ours {sh(where)}` or "
+            f"`git checkout --theirs {sh(where)}`",
         )
     names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
@@ -170,8 +172,8 @@ def unite(data: bytes, where: str, base: bytes | None) -> bytes:
     if not all(gaps):
         raise SeriesConflictError(
             f"{where} has a merge conflict, and a side removed or moved lines: {conflict}",
-            hint=f"remove the marker lines and what shouldn't stay, or `git checkout --ours {where}` or "
-            f"`git checkout --theirs {where}`",
+            hint=f"remove the marker lines and what shouldn't stay, or `git checkout --ours {sh(where)}` or "
+            f"`git checkout --theirs {sh(where)}`",
         )
     lines: list[str] = []
     for number, (ours, theirs) in enumerate(zip(*gaps, strict=True)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from patchq.errors import SourceError, UserError
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Foreign, Git, bare_repository, borrow_objects
-from patchq.names import CommitId, TreeId
+from patchq.names import CommitId, TreeId, sh
 from patchq.system import fsio, runner
 
 
@@ -38,7 +38,8 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
     ends = [source.ref_or_none(name) for name in (first, last)]
     if not all(ends):
         raise UserError(
-            f"{folder} has no range {first}..{last}", hint=f"`git -C {folder} log {first}..{last}` must work"
+            f"{folder} has no range {first}..{last}",
+            hint=f"`git -C {sh(folder)} log {sh(first)}..{sh(last)}` must work",
         )
     objects, shallow = (
         Path(source.line("rev-parse", "--path-format=absolute", "--git-path", name)) for name in ("objects", "shallow")
@@ -61,7 +62,7 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
         except runner.CommandError as error:
             raise SourceError(
                 f"{folder} lacks some of {first}..{last}: {error.said}",
-                hint=f"if it is a partial clone: `git -C {folder} fetch --refetch --no-filter`",
+                hint=f"if it is a partial clone: `git -C {sh(folder)} fetch --refetch --no-filter`",
             ) from None
     return [Borrowed(c, before[c.parents[0]] if c.parents else None, brought.get(c.commit, ())) for c in commits]
 

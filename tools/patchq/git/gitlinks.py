@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchq.errors import UserError
 from patchq.git.repository import Git
-from patchq.names import show_path
+from patchq.names import sh, show_path
 
 
 def stray_repositories(git: Git, before: str, after: str) -> list[bytes]:
@@ -75,7 +75,7 @@ def refuse_repositories(store: Git, where: str, before: str, after: str, there: 
     :raises UserError: naming what it puts there.
     """
     if found := stray_repositories(store, before, after):
-        names = " ".join(show_path(p) for p in found)
+        names = " ".join(sh(show_path(p)) for p in found)
         said = _repositories(found).replace(" is ", ", ").replace(" are ", ", ")
         raise UserError(
             f"{where} adds {said}; a patch can't hold the files of one",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from patchq.errors import StateError
 from patchq.git.repository import Git
+from patchq.names import sh
 
 
 def is_cut(found: bytes, whole: bytes) -> bool:
@@ -28,7 +29,7 @@ class Linked(Git):
             raise StateError(
                 f"{self.folder} is a worktree of {found}, not of this project's store",
                 hint="if the project was moved or copied: "
-                f"`git -C {self.store.folder} worktree repair {self.folder}`; else move it away",
+                f"`git -C {sh(self.store.folder)} worktree repair {sh(self.folder)}`; else move it away",
             )
         return found
 

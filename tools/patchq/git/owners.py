@@ -6,10 +6,10 @@ Whose they may be is git's own rule, by the person's ``safe.directory``. A pipe 
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from pathlib import Path
 
+from patchq.names import sh
 from patchq.system import fsio, runner
 
 #: Folders of a repository that hold others, or what git itself doesn't read.
@@ -37,7 +37,7 @@ def stranger(path: Path, *named: Path) -> int | None:
 
 def trusting(path: Path) -> str:
     """What to type to have a path read that is another user's."""
-    return f"if you trust them with your account: `git config --global --add safe.directory {shlex.quote(str(path))}`"
+    return f"if you trust them with your account: `git config --global --add safe.directory {sh(path)}`"
 
 
 def refuse_special(dot: Path, *, deep: bool = True) -> None:

@@ -28,7 +28,7 @@ from patchq.git.objects import contents_of
 from patchq.git.owners import refuse_if_special, refuse_special, stranger, trusting
 from patchq.git.repository import Git, scratch
 from patchq.git.transport import SAFE_TRANSPORTS
-from patchq.names import BlobId, CommitId, show_path
+from patchq.names import BlobId, CommitId, sh, show_path
 from patchq.system import project_files, runner
 
 if TYPE_CHECKING:
@@ -441,5 +441,5 @@ def _answer(
 
 def _unusable(folder: Path, said: str) -> UserError:
     return UserError(
-        f"the git repository of {folder} can't be used: {said.strip()}", hint=f"`git -C {folder} status` says more"
+        f"the git repository of {folder} can't be used: {said.strip()}", hint=f"`git -C {sh(folder)} status` says more"
     )

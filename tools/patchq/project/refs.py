@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from patchq.errors import SourceError, UserError
 from patchq.formats.lock import Pin, Upstream
 from patchq.git.transport import default_branch, tags
+from patchq.names import sh
 from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.folders import local_folder
@@ -164,7 +165,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
             return _with_archive(Pin(pin.upstream, ref), pin)
         except SourceError as error:
             trouble += f"; {error.message}"
-    raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {ref} …` names its sources")
+    raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {sh(ref)} …` names its sources")
 
 
 def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
@@ -190,7 +191,7 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
     try:
         version = Version(pin.ref)
     except InvalidVersion as error:
-        hint = f"`patchq pin {pin.upstream} --ref {pin.ref} …` names its sources"
+        hint = f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} …` names its sources"
         raise SourceError(str(error), hint=hint) from None
     name = _archive_project(like)
     sdist = index.find_sdist(name, str(version))

@@ -25,7 +25,7 @@ from patchq.git.transport import (
     remote_commit,
     remote_refs,
 )  # fmt: skip
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder, local_path
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_ref, ref_component
@@ -182,7 +182,7 @@ class Fetcher:
         if folder and not folder.is_dir():
             raise Unreachable(
                 f"{pin.upstream} {pin.ref} comes from {folder}, and no such folder is there",
-                hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {pin.ref}` says where it is now",
+                hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {sh(pin.ref)}` says where it is now",
             )
         if folder and not is_repository(folder):
             self.say(f"{pin.upstream}: reading the files in {folder}")
@@ -190,7 +190,7 @@ class Fetcher:
             if commit != pin.commit or keep_folder(self.store, folder, pin, self.skip(pin)) != commit:
                 raise SourceError(
                     f"{folder} has changed since it was pinned: its files give {commit}, the lock has {pin.commit}",
-                    hint=f"`patchq pin {pin.upstream} --url {pin.url} --ref {pin.ref}` pins what is there now",
+                    hint=f"`patchq pin {pin.upstream} --url {sh(pin.url)} --ref {sh(pin.ref)}` pins what is there now",
                 )
             return self._keep_git(pin)
         host = _host(url)
@@ -373,5 +373,5 @@ def pin_git(
     if commit is None and folder:
         commit = Foreign(folder).ref_or_none(pin.ref)
     if commit is None:
-        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {url}` lists what it has")
+        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {sh(url)}` lists what it has")
     return commit

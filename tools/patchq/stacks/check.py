@@ -12,7 +12,7 @@ from patchq.errors import ConflictError, PatchqError, UserError, nearest
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
 from patchq.formats.lock import Upstream
 from patchq.formats.series import SUFFIX
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.stack import Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
@@ -120,7 +120,7 @@ def _strays(project: Project) -> list[Finding]:
                     "",
                     "no-pin",
                     f"{series.parent} is a stack without a pin",
-                    f"patchq pin {upstream} --ref {ref} …",
+                    f"patchq pin {upstream} --ref {sh(ref)} …",
                 )
             )
     return found

@@ -15,7 +15,7 @@ from patchq.errors import ConflictError, UserError
 from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
-from patchq.names import CommitId, TreeId
+from patchq.names import CommitId, TreeId, sh
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, pin_key
 from patchq.sources.pins import Base
@@ -204,7 +204,7 @@ def _carry(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry], 
 
 def _aside(project: Project, upstream: str, tip: CommitId, *, edits: bool) -> str:
     """Return the commands that put the stack on disk under the worktree's own work."""
-    tree = f"git -C {project.worktree(upstream).path}"
+    tree = f"git -C {sh(project.worktree(upstream).path)}"
     if edits:
         return (
             f"`{tree} stash -u && patchq apply {upstream} && {tree} stash pop`, resolve what conflicts, and run the "

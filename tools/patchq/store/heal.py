@@ -15,7 +15,7 @@ from pathlib import Path
 from patchq.errors import PatchqError, SourceError
 from patchq.formats.lock import Pin
 from patchq.git.worktree import branch_of
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.stack import load_stack, load_state
 from patchq.sources.pins import Base
@@ -99,7 +99,7 @@ def _on_top(project: Project, upstream: str, tip: CommitId) -> list[str]:
     tree = project.layout.tree(upstream)
     return [
         f"the branch is at the stack's last patch; commit {i} on top of it, which nothing has, may be yours: "
-        f"`git -C {tree} reset --soft {i}`"
+        f"`git -C {sh(tree)} reset --soft {i}`"
         for i in mine
     ]
 

@@ -8,6 +8,7 @@ import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import sh
 
 if TYPE_CHECKING:
     from patchq.build.dist import Built
@@ -101,10 +102,10 @@ def _install(built: Sequence[Built], folder: str) -> str:
     from patchq.build import platforms
 
     if any(b.profile == "empty" for b in built):
-        made = " ".join(f"{folder}/{b.path.name}" for b in built)
+        made = " ".join(sh(f"{folder}/{b.path.name}") for b in built)
         return f"install: python -m pip install --no-deps {made}"
     where = sorted({b.platform for b in built} - {platforms.ANY})
-    line = f"python -m pip install --no-deps -r {folder}/requirements.txt"
+    line = f"python -m pip install --no-deps -r {sh(folder)}/requirements.txt"
     if not where or where == [platforms.here()]:
         return f"install: {line}"
     return f"install, with {folder} on an {' or '.join(where)} machine: {line}"
@@ -131,5 +132,5 @@ def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], a
         echo(f"{upstream}: {d.modules} modules, {took}")
         size = d.built.path.stat().st_size
         echo(f"{'built' if d.built.fresh else 'up to date:'} {folder}/{d.built.path.name}, {size} bytes")
-        tail = f"python -m pip install --no-deps -r {folder}/requirements-{arch.replace('_', '')}.txt"
+        tail = f"python -m pip install --no-deps -r {sh(folder)}/requirements-{arch.replace('_', '')}.txt"
         echo(f"install, with {folder} on an {d.built.platform} machine: {tail}")

@@ -9,6 +9,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo, echo_command, show_table
+from patchq.names import sh
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -164,10 +165,10 @@ def _next(found: Forecast) -> str:
 
     tally, source = found.tally(found.cheapest), found.source(found.cheapest)
     if any(why.startswith(NOT_YET) for why in source.absent.values()):
-        return f"`patchq rebase {found.upstream} --onto {source.from_ref}` brings what it lacks of the set's stack"
+        return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` brings what it lacks of the set's stack"
     if len(tally.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} has all that there is to carry"
-    start = f"patchq rebase {found.upstream} --onto {found.cheapest}"
+    start = f"patchq rebase {found.upstream} --onto {sh(found.cheapest)}"
     return f"`{start}`" + ("; `--why` says where it stops" if tally.needs else "")
 
 

@@ -11,6 +11,7 @@ from patchq.carry.tally import tally_result
 from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
+from patchq.names import sh
 
 
 @click.command("rebase")
@@ -66,7 +67,7 @@ def command(
     project = open_project(as_json)
     if name is None:
         if ref:
-            raise UserError("which upstream?", hint=f"`patchq rebase NAME --onto {ref}`")
+            raise UserError("which upstream?", hint=f"`patchq rebase NAME --onto {sh(ref)}`")
         name = stopped_upstream(project, None)
     prove = partial(prove_at, project)
     told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
@@ -111,7 +112,7 @@ def show(found: Result, told: int) -> None:
         return
     if tally.needs:
         names = ", ".join(name.partition("/")[2] for name in tally.needs)
-        echo(f"{tally.said}: {names}; `patchq rebase {found.upstream} --onto {found.onto}` stops at each")
+        echo(f"{tally.said}: {names}; `patchq rebase {found.upstream} --onto {sh(found.onto)}` stops at each")
     if not kept:
         in_set = f"; the set {found.set_name} is as it was" if found.set_name else ""
         echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")

@@ -7,6 +7,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, stopped_upstream
 from patchq.cli.terminal import echo
+from patchq.names import sh
 
 
 @click.command("resolve")
@@ -68,7 +69,7 @@ def command(
         for check in found.checks:
             echo(f"{check.name}: {check.state}: {check.said}", fg="red" if check.state == "failed" else None)
         for path in found.left_out:
-            echo(f"left out, as no part of the patch: {path} (`--include {path}` takes it)")
+            echo(f"left out, as no part of the patch: {path} (`--include {sh(path)}` takes it)")
     if found.refused:
         if not as_json:
             echo(f"{upstream}/{found.patch} is not resolved by it; all is as it was", err=True)

@@ -4,7 +4,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 
 
 @click.command("undo")
@@ -34,4 +34,4 @@ def command(pending: bool, as_json: bool) -> None:
     for path in kept:
         echo(f"  {path} was edited meanwhile and stays as it is")
     for commit in commits:
-        echo(f"  your edits are kept as {commit}: `git -C {project.layout.store} show {commit}`")
+        echo(f"  your edits are kept as {commit}: `git -C {sh(project.layout.store)} show {commit}`")
