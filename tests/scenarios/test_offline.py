@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import socket
 import tempfile
 import threading
@@ -146,3 +148,16 @@ def test_an_index_on_the_network_names_no_file_of_this_machine(
     assert ("could not be downloaded" if redirects else "names a file of this machine") in said
     assert "hint:" in said
     assert not list((Path.home() / "cache").rglob("*.tar.gz"))
+
+
+def test_no_secret_of_an_address_is_printed(stack: Patchq) -> None:
+    address = "https://user:hunter2%40@127.0.0.1:9/up.git"
+    said = stack.fails(1, "pin", "up", "--url", address, "--ref", "v2")
+    assert "https://127.0.0.1:9/up.git" in said
+    lock = stack.layout.lock
+    lock.write_text(re.sub(r'(?m)^url = ".*"', f'url = "{address}"', lock.read_text()))
+    shutil.rmtree(stack.layout.private)
+    said += stack.fails(1, "apply") + stack.fails(1, "fetch", "--json") + stack.run("pin", "--check").output
+    assert "127.0.0.1:9/up.git" in said
+    assert "hunter2" not in said
+    assert "user" not in said

@@ -6,8 +6,21 @@ command to type next.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+#: The user and password of an address of the web, and the password of any other.
+_SECRET = re.compile(r"(https?://)[^\s/?#]*@|(\w[\w+.-]*://[^\s/?#:@]*):[^\s/?#]*@")
+
+
+def without_secrets(text: str) -> str:
+    """Return a text whose addresses have no password; those of the web have no user either, who may be a token.
+
+    >>> without_secrets("https://me:secret@host/x, https://token@host, ssh://git:secret@host, ssh://git@host:22/~me")
+    'https://host/x, https://host, ssh://git@host, ssh://git@host:22/~me'
+    """
+    return _SECRET.sub(lambda match: match[1] or f"{match[2]}@", text)
 
 
 def nearest(word: str, known: Sequence[str], otherwise: str = "") -> str:
@@ -31,9 +44,8 @@ class PatchqError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = without_secrets(message), without_secrets(hint)
+        super().__init__(self.message)
 
 
 class UserError(PatchqError):

@@ -11,6 +11,7 @@ from typing import Any
 
 from patchq import __version__
 from patchq.build.job import Job
+from patchq.errors import without_secrets
 from patchq.project.stack import Stack
 from patchq.system import fsio, project_files
 
@@ -53,7 +54,7 @@ def _pin(stack: Stack) -> dict[str, Any]:
     pin = stack.pin
     known = {"gitCommit": str(pin.commit or ""), "sha256": pin.sha256}
     digest = {kind: value for kind, value in known.items() if value}
-    uri = f"git+{pin.url}@{pin.ref}" if pin.url else f"pkg:pypi/{pin.archive.replace('==', '@')}"
+    uri = f"git+{without_secrets(pin.url)}@{pin.ref}" if pin.url else f"pkg:pypi/{pin.archive.replace('==', '@')}"
     return {"name": pin.upstream, "uri": uri, "digest": digest}
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from patchq import __version__
+from patchq.errors import without_secrets
 from patchq.project.project import Project
 from patchq.project.stack import Stack
 
@@ -41,7 +42,9 @@ def render(
         pin = stack.pin
         config = project.lock.upstreams[pin.upstream].build
         mine = [w for w in wheels if config and w[0] == config.distribution] or [(pin.upstream, pin.ref, "", "", ())]
-        references = [ExternalReference(type=ExternalReferenceType.VCS, url=XsUri(pin.url))] if pin.url else []
+        references = (
+            [ExternalReference(type=ExternalReferenceType.VCS, url=XsUri(without_secrets(pin.url)))] if pin.url else []
+        )
         for distribution, version, file, sha256, left_out in mine:
             ref = f"{pin.upstream}-{file or version}"
             ancestor = Component(

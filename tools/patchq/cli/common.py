@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from patchq.cli.terminal import echo, echo_json, meter
-from patchq.errors import PatchqError
+from patchq.errors import PatchqError, without_secrets
 from patchq.project import own
 from patchq.project.project import Project
 
@@ -24,7 +24,7 @@ def open_project(as_json: bool = False) -> Project:
 
     def say(line: str) -> None:
         if not as_json:
-            echo(line, err=True)
+            echo(without_secrets(line), err=True)
 
     project = Project.find(Path(ctx.obj["project"]), say, ctx.obj["wait"])
     with contextlib.suppress(PatchqError):  # a lock that can't be read is told by what needs it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from patchq.errors import SourceError, UserError
+from patchq.errors import SourceError, UserError, without_secrets
 from patchq.formats.header import Ident
 from patchq.git import person
 from patchq.names import CommitId
@@ -90,7 +90,7 @@ def _from_the_root(project: Project, one: Applied) -> CommitId:
     infos = {i.commit: i for i in store.log("--no-walk=unsorted", *wanted)}
     base, *patches = (infos[c] for c in wanted)
     author = Ident("patchq", "patchq@localhost", base.author.when, "+0000")
-    source = f"commit {one.state.base}" + (f" of {pin.url}" if pin.url else "")
+    source = f"commit {one.state.base}" + (f" of {without_secrets(pin.url)}" if pin.url else "")
     tip = store.commit_tree(base.tree, [], author, f"{pin.upstream} {pin.ref}\n\nThe tree of {source}.\n")
     for info in patches:
         tip = store.commit_tree(info.tree, [tip], info.author, info.message)
