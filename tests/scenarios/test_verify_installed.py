@@ -27,6 +27,7 @@ from kit import ROOT, Patchq
 from patchq.build.wheel import record_line
 from patchq.cli import cli
 from patchq.cli.differences import SENTENCES
+from patchq.environment import verify
 from test_build import built, make_pair
 from test_image import NAMESPACE
 
@@ -154,6 +155,20 @@ def env(template: tuple[Patchq, Path], tmp_path: Path) -> Environment:
     environment = Environment(patchq, copy, tmp_path)
     environment.move_scripts(venv)
     return environment
+
+
+@pytest.mark.parametrize("name", ["x.pth", "linked.pth", "pyvenv.cfg", "pybuilddir.txt"])
+def test_a_pipe_that_python_reads_at_its_start(env: Environment, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(verify, "START_S", 10)  # for the failure to come sooner
+    folders = {"pyvenv.cfg": env.venv, "pybuilddir.txt": env.python.parent}
+    path = folders.get(name, env.site) / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(env.elsewhere / "pipe")
+    if name == "linked.pth":
+        path.symlink_to(env.elsewhere / "pipe")
+    else:
+        (env.elsewhere / "pipe").rename(path)
+    assert env.look()["message"] == f"{path} is no plain file, and Python would wait for it"
 
 
 def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from patchq.environment.caches import judge_caches
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
-from patchq.environment.files import Folder
-from patchq.environment.imports import Interpreter
+from patchq.environment.files import Folder, Kind
+from patchq.environment.imports import Interpreter, path_files
 from patchq.environment.installed import Environment, Location, Package, Reference, Start, judge_package
 from patchq.environment.loader import judge_variables
 from patchq.environment.startup import judge_environment, judge_startup
@@ -90,7 +90,10 @@ def verify(
     python = interpreter(python)
     rules = rules or Verification()
     asked = sorted({package or name.replace("-", "_") for name, package in packages.items()})
+    folders = (Path(python).parent, Path(python).parent.parent, Path(python).resolve().parent)
+    _refuse_waiting(f"{folder}/{name}" for folder in folders for name in ("pyvenv.cfg", "pybuilddir.txt"))
     settings = _ask(python, ("-I", "-S"), {"look": "settings"})
+    _refuse_waiting(file.path for site in settings["sites"] for file in path_files(Folder(), site))
     before = Findings(frozenset(rules.allow), frozenset(rules.groups))
     judge_startup(Environment(_interpreter(settings, {"path": settings["stdlib"], "cache_prefix": ""})), before)
     told = _ask(python, (), {"look": "start", "packages": asked})
@@ -126,6 +129,14 @@ def verify(
         python=printable(settings["python"]), packages=tuple(seen), differences=tuple(findings.found),
         kernels=tuple(_kernels(environment, seen, cache)), cache=printable(str(cache)),
     )  # fmt: skip
+
+
+def _refuse_waiting(paths: Iterable[str]) -> None:
+    """:raises UserError: if one is a pipe or a device: Python opens it at its start, and waits."""
+    files = Folder()
+    for path in paths:
+        if files.real_kind(path) is Kind.SPECIAL:
+            raise UserError(f"{printable(path)} is no plain file, and Python would wait for it", hint="remove it")
 
 
 def interpreter(python: str) -> str:
