@@ -24,16 +24,27 @@ def listed(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 
 def asked_of(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, *archs: str, add_moe: bool = True) -> list[str]:
-    """Which makers gen_all_modules() asks for SM12x's modules on these architectures."""
+    """Return the makers that gen_all_modules() calls for SM12x's modules on these architectures, once for each call.
+
+    The list that it returns has each module once, however often its sources were generated.
+    """
     aot = upstream_import("flashinfer.aot")
+    asked: list[str] = []
+
+    def make(name: str) -> Named:
+        asked.append(name)
+        return Named(name)
+
     for name in dir(aot):
         if name.startswith("gen_") and name != "gen_all_modules":
             lists = name in ("gen_attention", "gen_xqa")
-            monkeypatch.setattr(aot, name, lambda *_, _name=name, _lists=lists, **__: [] if _lists else Named(_name))
+            monkeypatch.setattr(aot, name, lambda *_, _name=name, _lists=lists, **__: [] if _lists else make(_name))
     given: dict[str, Any] = {name: [] for name in inspect.signature(aot.gen_all_modules).parameters}
     given |= {name: False for name in given if name.startswith("add_")}
     specs = aot.gen_all_modules(**given | {"add_moe": add_moe, "sm_capabilities": dict.fromkeys(archs, True)})
-    return [spec.name for spec in specs if "sm12" in spec.name]
+    asked = [name for name in asked if "sm12" in name]
+    assert {spec.name for spec in specs if "sm12" in spec.name} == set(asked)
+    return asked
 
 
 class Named:
