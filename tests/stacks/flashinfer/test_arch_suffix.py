@@ -85,11 +85,11 @@ def test_a_detected_device_gets_it_too(
         with_nvcc(upstream_import, monkeypatch, version)
     else:
         without_nvcc(upstream_import, monkeypatch)
-    found = [(12, 0), (12, 1), (10, 0), (10, 3), (9, 0), (8, 9)]
+    found = [(12, 0), (12, 1), (11, 0), (10, 0), (10, 3), (9, 0), (8, 9)]
     monkeypatch.delenv("FLASHINFER_CUDA_ARCH_LIST", raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(found))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found[device])
-    others = {(10, "0a"), (10, "3a"), (9, "0a"), (8, "9")}
+    others = {(11, "0a"), (10, "0a"), (10, "3a"), (9, "0a"), (8, "9")}
     made = {(major, str(minor)) for major, minor in context.CompilationContext().TARGET_CUDA_ARCHS}
     assert made == {(12, f"0{suffix}"), (12, f"1{suffix}"), *others}
 
@@ -103,7 +103,7 @@ def test_without_an_nvcc_nothing_is_refused(
     ]
 
 
-@pytest.mark.parametrize("arch", ["12.0a", "12.1a", "12.1f", "9.0", "9.0a", "10.0", "10.0a", "8.0"])
+@pytest.mark.parametrize("arch", ["12.0a", "12.1a", "12.1f", "9.0", "9.0a", "10.0", "10.0a", "11.0", "8.0"])
 def test_what_was_written_otherwise_is_kept(context: ModuleType, monkeypatch: pytest.MonkeyPatch, arch: str) -> None:
     assert targets(context, monkeypatch, arch) == [flag(arch.replace(".", ""))]
 
@@ -126,7 +126,9 @@ def test_a_target_that_nvcc_lacks_names_the_nvcc_needed(
     arch: str, have: str, need: str,
 ) -> None:  # fmt: skip
     with_nvcc(upstream_import, monkeypatch, have)
-    with pytest.raises(RuntimeError, match=f"needs nvcc >= {need}, but nvcc is {have}"):
+    target = arch.split()[-1].replace(".", "")
+    target += "a" if target.isdigit() else ""
+    with pytest.raises(RuntimeError, match=f"sm_{target} needs nvcc >= {need}, but nvcc is {have}"):
         targets(context, monkeypatch, arch)
 
 
@@ -136,6 +138,21 @@ def test_an_nvcc_that_has_the_target_is_enough(
 ) -> None:  # fmt: skip
     with_nvcc(upstream_import, monkeypatch, have)
     assert targets(context, monkeypatch, archs) == sorted(flag(arch.replace(".", "")) for arch in archs.split())
+
+
+def test_nvcc_is_asked_once_for_its_version(
+    context: ModuleType, upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time is a process, and each module asks."""
+    asked: list[str] = []
+    version = Version("13.0")
+    monkeypatch.setattr(
+        upstream_import("flashinfer.jit.cpp_ext"), "get_cuda_version", lambda: asked.append("nvcc") or version
+    )
+    forget(context)
+    for _ in range(2):
+        assert targets(context, monkeypatch, "12.0 12.1") == [flag("120f"), flag("121f")]
+    assert asked == ["nvcc"]
 
 
 def test_a_target_that_a_module_isnt_compiled_for_is_not_asked_of_nvcc(
