@@ -24,6 +24,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"head_dim_vo": 128},
     {"window_left": 127},
     {"pos_encoding_mode": "ROPE_LLAMA"},
+    {"pos_encoding_mode": "ALIBI"},
     {"use_fp16_qk_reduction": True},
     {"backend": "fa3"},
 ]
@@ -65,7 +66,7 @@ def test_the_name_and_the_module_are_of_the_same(
     """The name is the one that the ahead-of-time build gives to what the wrapper compiles."""
     uri = upstream_import("flashinfer.jit.attention").get_batch_prefill_attention_sink_uri
     (name, *compiled), options = jit_of(**changes)
-    rotary = {"NONE": 0, "ROPE_LLAMA": 1}[changes.get("pos_encoding_mode", "NONE")]
+    rotary = {"NONE": 0, "ROPE_LLAMA": 1, "ALIBI": 2}[changes.get("pos_encoding_mode", "NONE")]
     window = changes.get("window_left", -1) >= 0
     half = changes.get("use_fp16_qk_reduction", False)
     given = (changes.get("backend", "fa2"), *compiled[:6], rotary, window)
