@@ -46,10 +46,12 @@ def run(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return attempt
 
 
-@pytest.mark.parametrize("backend", ["fa2", "fa3", "auto", "cudnn"])
+@pytest.mark.parametrize("heads", [1, 8])
+@pytest.mark.parametrize("backend", ["fa2", "fa3", "auto", "cudnn", "cutlass", "xqa", "trtllm", ""])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_refused(run: Callable[..., object], wrapper: str, backend: str) -> None:
-    error = run(wrapper, backend, torch.zeros(8))
+def test_refused(run: Callable[..., object], wrapper: str, backend: str, heads: int) -> None:
+    """A sink of zero is one, too: it takes part in the softmax."""
+    error = run(wrapper, backend, torch.zeros(heads))
     assert isinstance(error, ValueError), "sinks taken and left out"
     assert f"The {backend} backend would leave sinks out" in str(error)
     assert "BatchAttentionWithAttentionSinkWrapper" in str(error)
