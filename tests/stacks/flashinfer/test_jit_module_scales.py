@@ -67,6 +67,20 @@ def test_one_that_is_left_out_is_refused_beside_one_that_isnt(
     assert planned.calls == []
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case != "ragged prefill"])
+def test_the_scale_of_values_is_applied_afterwards(upstream_import: Load, case: str) -> None:
+    """It scales the output, whatever the module sees; only ragged prefill leaves it out."""
+    wrapper, state = CASES[case]
+    planned = Planned(upstream_import, wrapper, _jit_module=1, **state)
+    try:
+        planned.run(torch.zeros(8), 0.125, v_scale=0.5, q_scale=1.0)
+    except ValueError as error:
+        pytest.fail(f"refused: {error}")
+    assert len(planned.calls) == 1
+    with pytest.raises(ValueError, match="Fold q_scale and k_scale"):
+        planned.run(torch.zeros(8), 0.125, v_scale=0.5, q_scale=0.5)
+
+
 def test_without_a_module_the_scale_is_folded_in(upstream_import: Load) -> None:
     for wrapper in ("BatchPrefillWithPagedKVCacheWrapper", "BatchDecodeWithPagedKVCacheWrapper"):
         planned = Planned(upstream_import, wrapper, _use_tensor_cores=True)
