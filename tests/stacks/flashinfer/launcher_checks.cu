@@ -1,5 +1,5 @@
 // What the SM120 mixed-input launcher answers on the host, where no GPU is needed: the workspace, and what
-// it says of what it refuses. Linked with a unit of two kernels: NONE, and FINALIZE with A and B swapped.
+// it says where it can't launch. Linked with a unit of two kernels: NONE, and FINALIZE with A and B swapped.
 // Prints "name: answer" lines; with any argument, only of the workspace.
 #include <cuda_fp4.h>
 #include <cuda_fp8.h>
@@ -41,7 +41,7 @@ int main(int argc, char**) {
   Input asked{};
   asked.swap_ab = true;
   run<Fusion::FINALIZE, true>("workspace, finalize, asked swapped", asked, &needed);
-  if (argc > 1) return 0;  // the generic launcher refuses nothing of what follows
+  if (argc > 1) return 0;  // the generic launcher says less
 
   // Pointers are only looked at for being there.
   void* const some = &needed;
@@ -55,19 +55,6 @@ int main(int argc, char**) {
   input.ptr_d = static_cast<void**>(some);
   input.gemm_workspace = static_cast<uint8_t*>(some);
   input.gemm_workspace_size = size_t{1} << 30;
-  Input swapped = input, fused = input, small = input, with_c = input, no_scales = input;
-  swapped.swap_ab = true;
-  fused.fusion = Fusion::FINALIZE;
-  small.gemm_workspace_size = 16;
-  with_c.ptr_c = static_cast<void const**>(some);
-  no_scales.fpX_block_scaling_factors_act = nullptr;
-  run<Fusion::NONE, false>("other orientation", swapped);
-  run<Fusion::NONE, false>("other fusion", fused);
-  run<Fusion::NONE, false>("small workspace", small);
-  run<Fusion::NONE, false>("with C", with_c);
-  run<Fusion::NONE, false>("no scales", no_scales);
-  fused.swap_ab = true;
-  run<Fusion::FINALIZE, true>("no final output", fused);
   run<Fusion::NONE, false>("no device", input);
   return 0;
 }

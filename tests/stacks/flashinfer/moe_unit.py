@@ -82,10 +82,14 @@ def compiler_options(trees: Path, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def write_unit(trees: Path, folder: Path, launcher: str, kernels: Sequence[Kernel], *, nvfp4: bool = False) -> Path:
-    """A unit with these kernels, each with BF16 results, by the generic launcher or the one at namespace scope.
+def write_unit(
+    trees: Path, folder: Path, launcher: str, kernels: Sequence[Kernel], *, nvfp4: bool = False,
+    output: str = "__nv_bfloat16",
+) -> Path:  # fmt: skip
+    """Write a unit with these kernels, by the generic launcher or the one at namespace scope.
 
     :param nvfp4: both inputs are NVFP4, which only the generic launcher has.
+    :param output: the type of the results.
     """
     inputs, is_mx = ("SafeFP4, SafeFP4", "false") if nvfp4 else ("__nv_fp8_e4m3, SafeFP4", "true")
     lines = []
@@ -93,13 +97,13 @@ def write_unit(trees: Path, folder: Path, launcher: str, kernels: Sequence[Kerne
         swapped = str(swap_ab).lower()
         if launcher == "generic":
             lines.append(
-                f"INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM(Sm120, {inputs}, __nv_bfloat16, void, "
+                f"INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM(Sm120, {inputs}, {output}, void, "
                 f"EpilogueOpDefault, {fusion}, {m}, {n}, 128, 1, 1, 1, {is_mx}, false, false, {swapped});"
             )
         else:
             lines += [
                 f"#define SM120_MIXED_NAMESPACE kernel{number}",
-                "#define SM120_MIXED_OUTPUT __nv_bfloat16",
+                f"#define SM120_MIXED_OUTPUT {output}",
                 f"#define SM120_MIXED_FUSION {fusion}",
                 *(f"#define SM120_MIXED_CTA_{d} {size}" for d, size in zip("MNK", (m, n, 128), strict=True)),
                 f"#define SM120_MIXED_SWAP_AB {swapped}",

@@ -1,5 +1,5 @@
 // Which kernel FlashInfer's dispatch takes on SM120 for a tile, as MxNxK of FP8 x FP4, "s" where A and B are swapped.
-// The launchers are defined here, and say which one they are; "none" where the tile is refused.
+// The launchers are defined here, and say which one they are, or that they are told of the other orientation; "none" where the tile is refused.
 #include <cuda_fp4.h>
 #include <cuda_fp8.h>
 
@@ -18,10 +18,10 @@ namespace tensorrt_llm::kernels::cutlass_kernels_oss {
       cutlass::arch::Sm120, __nv_fp8_e4m3, __nv_fp4_e2m1, __nv_bfloat16, void,                              \
       tensorrt_llm::cutlass_extensions::EpilogueOpDefault, EpilogueFusion::NONE,                            \
       cute::Shape<cute::_128, cute::Int<N>, cute::_128>, cute::Shape<cute::_1, cute::_1, cute::_1>, true,   \
-      false, false, SWAPPED>(TmaWarpSpecializedGroupedGemmInput, int, int, cudaStream_t, int*, size_t*,     \
-                             cute::Shape<int32_t, int32_t, cute::_1>,                                       \
+      false, false, SWAPPED>(TmaWarpSpecializedGroupedGemmInput input, int, int, cudaStream_t, int*,        \
+                             size_t*, cute::Shape<int32_t, int32_t, cute::_1>,                              \
                              cute::Shape<int32_t, int32_t, cute::_1>) {                                     \
-    std::puts("128x" #N "x128" SAID);                                                                       \
+    std::puts(input.swap_ab == SWAPPED ? "128x" #N "x128" SAID : "told of the other orientation");          \
   }
 #define BOTH(N) LAUNCHER(N, false, "") LAUNCHER(N, true, "s")
 BOTH(32) BOTH(64) BOTH(128)
