@@ -32,9 +32,12 @@ def heuristic(trees: Path, nvcc: Nvcc, cpp_objects: list[str], tmp_path_factory:
     return build_heuristic(trees, nvcc, tmp_path_factory.mktemp("heuristic"), cpp_objects)
 
 
-def offered(program: Path, mixed: bool, sm: int) -> list[tuple[int, int, int]]:
-    """Tiles as (M, N, bytes of K)."""
-    out = subprocess.run([program, str(int(mixed)), str(sm)], check=True, capture_output=True, text=True).stdout
+def offered(program: Path, mixed: bool, sm: int, *, weight_only: bool | None = None) -> list[tuple[int, int, int]]:
+    """Tiles as (M, N, bytes of K); ``weight_only`` as ``mixed`` unless it is told."""
+    weight_only = mixed if weight_only is None else weight_only
+    out = subprocess.run(
+        [program, str(int(mixed)), str(int(weight_only)), str(sm)], check=True, capture_output=True, text=True
+    ).stdout
     return [(int(m), int(n), int(k)) for m, n, k in re.findall(r"tile shape ID: (\d+)x(\d+)x(\d+)", out)]
 
 
@@ -50,7 +53,8 @@ def generated(trees: Path, upstream_import: Load, mixed: bool) -> set[tuple[int,
 @pytest.mark.parametrize("sm", [120, 121])
 def test_mixed(trees: Path, upstream_import: Load, heuristic: Path, sm: int) -> None:
     tiles = offered(heuristic, True, sm)
-    assert tiles
+    assert tiles == [(128, 128, 128)]
+    assert offered(heuristic, True, sm, weight_only=False) == tiles, "it goes by what is weight-only"
     values = {(m, n, k) for m, n, k in tiles}  # a byte is a value of FP8
     assert values <= generated(trees, upstream_import, True), "a tile without a kernel"
 
@@ -59,4 +63,5 @@ def test_mixed(trees: Path, upstream_import: Load, heuristic: Path, sm: int) -> 
 def test_nvfp4_is_offered_what_it_was(trees: Path, upstream_import: Load, heuristic: Path, sm: int) -> None:
     tiles = offered(heuristic, False, sm)
     assert tiles == [(128, 128, 128), (128, 128, 64), (128, 256, 64), (256, 128, 64)]
+    assert offered(heuristic, False, sm, weight_only=True) == tiles, "it goes by what is weight-only"
     assert {(m, n, k * 2) for m, n, k in tiles} <= generated(trees, upstream_import, False)
