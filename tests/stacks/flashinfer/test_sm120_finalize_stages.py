@@ -27,6 +27,7 @@ KERNELS: dict[tuple[str, str, str, str, tuple[int, int, int]], int] = {
     ("Sm120", FP4, "__nv_bfloat16", "FINALIZE", (128, 256, 128)): 2,
     ("Sm120", FP4, "__nv_bfloat16", "FINALIZE", (256, 128, 128)): 2,
     ("Sm120", MIXED, "__nv_bfloat16", "FINALIZE", (128, 128, 128)): 2,
+    ("Sm120", MIXED, "__nv_bfloat16", "NONE", (128, 128, 128)): 2,
     ("Sm90", BF16, "__nv_bfloat16", "NONE", (128, 128, 64)): 6,
     ("Sm90", BF16, "__nv_bfloat16", "FINALIZE", (128, 128, 64)): 6,
 }
