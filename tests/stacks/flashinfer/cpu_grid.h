@@ -97,7 +97,6 @@ class Block {
 };
 
 inline void __syncthreads() { Block::barrier(); }
-inline void __threadfence() {}
 
 // For what all threads of a warp call.
 template <class T>
@@ -160,9 +159,18 @@ class Grid {
     return waiting;
   }
 
+  // What a thread wrote before is seen by whom it tells of it next.
+  void fence() { states_[blockIdx.x].fenced = static_cast<int>(threadIdx.x); }
+
+  // Whether a counter is one by which blocks tell each other of what they wrote.
+  std::function<bool(int const*)> tells = [](int const*) { return false; };
+  // How often such a counter was added to without a fence just before.
+  size_t unfenced = 0;
+
   // A step of a block that changes no counter.
   void step() {
     states_[blockIdx.x].polled = false;
+    states_[blockIdx.x].fenced = -1;
     give_way(nullptr);
   }
 
@@ -174,6 +182,7 @@ class Grid {
   }
 
   int change(int* counter, int value, bool add) {
+    unfenced += add && tells(counter) && states_[blockIdx.x].fenced != static_cast<int>(threadIdx.x);
     step();
     int const before = *counter;
     *counter = add ? before + value : value;
@@ -184,7 +193,7 @@ class Grid {
  private:
   struct State {
     bool done = false, polled = false;
-    int seen = 0;
+    int seen = 0, fenced = -1;
     int* counter = nullptr;
     // What it saw last was not what it waits for, and is still so.
     bool stuck() const { return polled && counter && *counter == seen; }
@@ -237,6 +246,7 @@ inline bool Block::open_barrier() {
   return !waiting.empty();
 }
 
+inline void __threadfence() { Grid::get().fence(); }
 inline int atomicAdd(int* counter, int value) { return Grid::get().change(counter, value, true); }
 inline int atomicExch(int* counter, int value) { return Grid::get().change(counter, value, false); }
 // Only one block runs at a time, and gives way nowhere else.

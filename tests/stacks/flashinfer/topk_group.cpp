@@ -12,6 +12,7 @@
 #include <string>
 #include <type_traits>
 #include <unistd.h>
+#include <utility>
 
 namespace cuda::std {
 using ::std::numeric_limits;
@@ -242,8 +243,10 @@ struct Run {
     return count;
   }
 
+  // What the next launch finds in the state; and how often a block counted itself without a fence, so that what it
+  // wrote might be seen later than the count.
   size_t unclean() const {
-    size_t count = 0;
+    size_t count = std::exchange(Grid::get().unfenced, 0);
     for (auto const& state : states) {
       count += state.arrival_counter != 0;
       for (auto const& histogram : state.histogram) {
@@ -268,6 +271,10 @@ int main() {
       for (std::string item; std::getline(items, item, ',');) order.push_back(std::stoul(item));
     }
     Run run(kernel, rows);
+    Grid::get().tells = [&](int const* counter) {
+      return std::any_of(run.states.begin(), run.states.end(),
+                         [&](auto const& state) { return counter == &state.arrival_counter; });
+    };
     size_t wrong = 0, unclean = 0;
     for (int launch = 0; launch < 2; ++launch) {
       run.out.assign(run.in.size(), -7.f);
