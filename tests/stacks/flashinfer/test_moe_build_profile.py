@@ -52,6 +52,8 @@ def capability(monkeypatch: pytest.MonkeyPatch, core: ModuleType, found: tuple[i
 def test_the_minimal_module_holds_mxfp4_alone(moe_module: Make) -> None:
     full, minimal = moe_module(), moe_module(**{PROFILE: "mxfp4_minimal"})
     assert full.name != minimal.name, "two modules that differ share a name, and with it a folder"
+    files = [{path for path in spec.sources if path.name.endswith(".generated.cu")} for spec in (full, minimal)]
+    assert not files[0] & files[1], "the two modules share sources"
     # All of the full module's that are for these dtypes, and no others.
     mxfp4, every = instantiations(minimal), instantiations(full)
     assert mxfp4 == [kernel for kernel in every if "__nv_fp8_e4m3, SafeFP4" in kernel] != []
