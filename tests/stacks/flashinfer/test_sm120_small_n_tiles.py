@@ -30,6 +30,11 @@ def kernels(spec: Any) -> list[str]:
     return [" ".join(call.split()) for call in re.findall(r"INSTANTIATE_TMA_WARP_SPECIALIZED_MOE_GEMM\([^;]*;", text)]
 
 
+def generated_files(spec: Any) -> set[Path]:
+    """Return the generated sources of a module."""
+    return {path for path in spec.sources if path.name.endswith(".generated.cu")}
+
+
 def generated_tiles(spec: Any) -> set[tuple[int, int, int, str]]:
     """M, N, K and swap_ab of the FP8 x FP4 kernels that a specification compiles."""
     text = "".join(p.read_text() for p in spec.sources if p.name.endswith(".generated.cu"))
@@ -48,6 +53,7 @@ def test_a_cutlass_that_has_them_gets_all_and_an_older_one_none(moe_module: Make
     older = moe_module(cutlass="4.2")
     assert generated_tiles(older) == with_n(128)
     assert older.name == "fused_moe_120"
+    assert not generated_files(newer) & generated_files(older), "the two modules share sources"
     assert not [f for f in older.extra_cuda_cflags + older.extra_cflags if "SM120_MOE_TILE" in f]
     for flags in (newer.extra_cflags, newer.extra_cuda_cflags):
         assert {f for f in flags if "SM120_MOE_TILE" in f} == {f"-DFLASHINFER_SM120_MOE_TILE_N{n}" for n in (32, 64)}
@@ -68,9 +74,25 @@ def test_a_cutlass_just_too_old_has_none(moe_module: Make, cutlass: str) -> None
     assert generated_tiles(moe_module(cutlass=cutlass)) == with_n(128)
 
 
-@pytest.mark.parametrize("cutlass", ["4.6", "5.0"])
+@pytest.mark.parametrize("cutlass", ["4.6", "4.10", "5.0"])
 def test_a_newer_one_has_all(moe_module: Make, cutlass: str) -> None:
     assert generated_tiles(moe_module(cutlass=cutlass)) == with_n(32, 64, 128)
+
+
+def test_the_first_cutlass_among_the_headers_counts(
+    moe_module: Make, upstream_import: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is the one that the compiler takes, whichever folders come before and after it."""
+    moe_module(cutlass="4.5")
+    older = tmp_path / "older" / "cutlass" / "version.h"
+    older.parent.mkdir(parents=True)
+    older.write_text("#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n#define CUTLASS_PATCH 1\n")
+    folders = [tmp_path / "none", tmp_path / "cutlass", tmp_path / "older"]
+    monkeypatch.setattr(upstream_import("flashinfer.jit.env"), "CUTLASS_INCLUDE_DIRS", folders)
+    generate = upstream_import("flashinfer.jit.fused_moe").gen_cutlass_fused_moe_sm120_module
+    assert generated_tiles(generate()) == with_n(32, 64, 128)
+    folders.reverse()
+    assert generated_tiles(generate()) == with_n(128)
 
 
 def test_without_cutlass_nothing_is_generated(
@@ -155,6 +177,9 @@ def test_a_tile_without_a_kernel_is_refused_before_anything_is_built(
         spec = moe_module(cutlass=cutlass, **{TILES: tile})
     except ValueError as error:
         assert reason in str(error)
+        word = tile.split(",")[-1]
+        named = repr(word) if reason == "no tile such as" else f"tile of {word + 'x128' * (word.count('x') == 1)}"
+        assert f" {named}" in str(error)
     else:
         pytest.fail(f"{tile} gave {spec.name}")
 
