@@ -39,6 +39,17 @@ MUTANTS: list[Mutant] = [
     *BOTH,
     *sink_module_name("flashinfer/attention.py"),
     *of(
+        "flashinfer/attention-sink-jit-uri",
+        "flashinfer/attention.py",
+        (
+            "whether there is a positional encoding",
+            "                PosEncodingMode[pos_encoding_mode].value,\n                window_left >= 0,\n"
+            "                use_fp16_qk_reduction,\n            ),  # uri",
+            '                int(pos_encoding_mode != "NONE"),\n                window_left >= 0,\n'
+            "                use_fp16_qk_reduction,\n            ),  # uri",
+        ),
+    ),
+    *of(
         "flashinfer/aot-sm121",
         "flashinfer/aot.py",
         (
@@ -147,6 +158,13 @@ MUTANTS: list[Mutant] = [
             "    for major, minor in archs:\n        if major != 12:\n            return\n",
         ),
         ("other architectures refused", "        if major != 12:\n            continue\n", ""),
+        (
+            "a detected SM110 gets f",
+            "                    if major == 12:\n",
+            "                    if major in (11, 12):\n",
+        ),
+        ("the error names another target", 'f"sm_{major}{minor} needs', 'f"sm_{major} needs'),
+        ("nvcc is asked each time", "@functools.cache\ndef _nvcc_version", "def _nvcc_version"),
     ),
     *of(
         PDL,
@@ -503,6 +521,11 @@ MUTANTS: list[Mutant] = [
             (f"{kind} before auto is resolved", LEFT_OUT, LEFT_OUT.replace('!= "trtllm-gen"', '== "auto"')),
             (f"{kind} without sinks", LEFT_OUT, LEFT_OUT.replace("sinks is not None and ", "")),
             (f"{kind} with trtllm-gen, too", LEFT_OUT, LEFT_OUT.replace(' and self._backend != "trtllm-gen"', "")),
+            (
+                f"{kind} with sinks of zero",
+                LEFT_OUT,
+                LEFT_OUT.replace("sinks is not None", "sinks is not None and sinks.any()"),
+            ),
             (f"{kind} with cuDNN not", LEFT_OUT, LEFT_OUT.replace('!= "trtllm-gen"', 'not in ("trtllm-gen", "cudnn")')),
         )
     ),
@@ -533,6 +556,11 @@ MUTANTS: list[Mutant] = [
             "grouped GEMMs",
             "      if ((config & CutlassGemmConfig::FP8FP4_MIXED) != 0) {\n        // The tiles below",
             "      if ((config & CutlassGemmConfig::GROUPED_GEMM) != 0) {\n        // The tiles below",
+        ),
+        (
+            "narrow weights",
+            "      if ((config & CutlassGemmConfig::FP8FP4_MIXED) != 0) {\n        // The tiles below",
+            "      if ((config & CutlassGemmConfig::WEIGHT_ONLY) != 0) {\n        // The tiles below",
         ),
         ("no tile at all", "#endif\n        return candidate_configs;\n", "#endif\n        return {};\n"),
         ("no return", "#endif\n        return candidate_configs;\n", "#endif\n"),
@@ -655,6 +683,16 @@ MUTANTS: list[Mutant] = [
         ("another depth", "int(match[3] or 128)", "int(match[3] or 64)"),
         ("M and N exchanged", "(int(match[1]), int(match[2]), int", "(int(match[2]), int(match[1]), int"),
         ("a tile twice", "        if tile not in tiles:\n            tiles.append(tile)", "        tiles.append(tile)"),
+        (
+            "the first folder of headers alone",
+            "for folder in jit_env.CUTLASS_INCLUDE_DIRS:",
+            "for folder in jit_env.CUTLASS_INCLUDE_DIRS[:1]:",
+        ),
+        (
+            "the last CUTLASS among the headers",
+            "for folder in jit_env.CUTLASS_INCLUDE_DIRS:",
+            "for folder in reversed(jit_env.CUTLASS_INCLUDE_DIRS):",
+        ),
         ("a tile isn't checked", "        check_sm120_mixed_tile(tile, version)\n", ""),
         ("no space in the list", r'r"\s*(\d+)x(\d+)(?:x(\d+))?\s*"', r'r"(\d+)x(\d+)(?:x(\d+))?"'),
         (
@@ -774,6 +812,42 @@ MUTANTS: list[Mutant] = [
             "input.shape_info = {1, nullptr, nullptr};",
         ),
         ("an operand isn't checked", "  check_input<Kernel>(input);\n", ""),
+        (
+            "one scale layout for both",
+            "SwapAB ? input.fpX_block_scaling_factors_stride_act\n             : input.fpX",
+            "SwapAB ? input.fpX_block_scaling_factors_stride_weight\n             : input.fpX",
+        ),
+        (
+            "no final output",
+            "    thread.ptr_out = reinterpret_cast<ElementOutput*>(finalize.ptr_final_output);\n",
+            "",
+        ),
+        ("no output", "    args.epilogue.ptr_D = reinterpret_cast<ElementOutput**>(input.ptr_d);\n", ""),
+        ("the hardware is unknown", "  args.hw_info = hw_info;\n", ""),
+        ("one processor", "hw_info.sm_count = multi_processor_count;", "hw_info.sm_count = 1;"),
+        ("along M", "RasterOrderOptions::AlongN", "RasterOrderOptions::AlongM"),
+        ("without the workspace", "gemm.initialize(args, input.gemm_workspace)", "gemm.initialize(args)"),
+        ("on the default stream", "gemm.run(stream, nullptr,", "gemm.run(cudaStream_t{}, nullptr,"),
+        (
+            "not initialized",
+            '  check("initialize()", gemm.initialize(args, input.gemm_workspace));\n',
+            "",
+        ),
+        ("not asked whether it can", '  check("can_implement()", gemm.can_implement(args));\n', ""),
+        ("failures pass", "status != cutlass::Status::kSuccess", "status == cutlass::Status::kErrorInternal"),
+        ("PDL never", "input.enable_pdl && grouped_gemm_waits_for_grid<typename Kernel::ArchTag>()", "false"),
+        ("PDL whether asked for or not", "input.enable_pdl && grouped_gemm_waits", "grouped_gemm_waits"),
+        ("later failures unseen", "  sync_check_cuda_error(stream);\n", ""),
+        ("all groups told", "if (said++ == 8) {", "if (said++ == 800) {"),
+        ("empty groups told", "      if (m == 0 || n == 0) continue;\n", ""),
+        ("shapes read in a capture", "capture == cudaStreamCaptureStatusNone && ", ""),
+        ("CUDA's error left to the next", "  cudaGetLastError();\n  return text", "  return text"),
+        ("what can't be loaded isn't said", "if (image != cudaSuccess) {", "if (false) {"),
+        (
+            "the name's sizes exchanged",
+            "int(cute::size<0>(Tile{})), int(cute::size<1>(Tile{})),",
+            "int(cute::size<1>(Tile{})), int(cute::size<0>(Tile{})),",
+        ),
     ),
     *of(
         NAMESPACE,
@@ -784,11 +858,18 @@ MUTANTS: list[Mutant] = [
             "      std::conditional_t<!SwapAB,\n                         cutlass::epilogue::fusion::ScaledAcc",
         ),
         (
-            "the output never transposed",
-            "using LayoutD = std::conditional_t<SwapAB, Input::LayoutD_T, Input::LayoutD>;\n  using StrideD = std::conditional_t<SwapAB, Input::StrideD_T, Input::StrideD>;",
-            "using LayoutD = Input::LayoutD;\n  using StrideD = Input::StrideD;",
+            "BF16 whatever is asked for",
+            "TllmToCutlassTypeAdapter<SM120_MIXED_OUTPUT>::type",
+            "TllmToCutlassTypeAdapter<__nv_bfloat16>::type",
         ),
-        ("a C without a fusion", "std::conditional_t<IsFinalize, void, ElementOutput>,", "ElementOutput,"),
+        (
+            "any fusion compiled",
+            "Fusion == EpilogueFusion::NONE || Fusion == EpilogueFusion::FINALIZE,",
+            "true,",
+        ),
+        # Not here, as nobody could tell: the finalize step with a C of the output's type, as the generic launcher
+        # has it. Its fusion reads no C, and the stages and shared memory are the same. Nor is the kernel's own check of
+        # its shared memory: where a tile has two stages, as it must, array-smem-capacity has CUTLASS check the same.
     ),
     *of(
         NAMESPACE,
@@ -868,6 +949,13 @@ MUTANTS: list[Mutant] = [
             "      __syncthreads();  // tx 0's release covers what other threads did before the last syncthreads\n      if (tx == 0)",
             "      __threadfence();\n      if (tx == 0)",
         ),
+    ),
+    (
+        "counted without a fence",
+        "flashinfer/topk-group-reset",
+        TOPK,
+        "    __threadfence();\n    int last =",
+        "    int last =",
     ),
     (
         "no block the last to leave",
