@@ -6,6 +6,7 @@ Used by test_by_hand.py, which explains how to run them.
 from __future__ import annotations
 
 from by_hand_vllm import ByHand
+from by_hand_vllm import of as _of
 
 ENVS, FLASHINFER = "vllm/envs.py", "vllm/utils/flashinfer.py"
 QUANTIZER, CHOICE, BUILD = "vllm/mxfp8-triton-quantizer", "vllm/moe-triton-topk", "vllm/mxfp4-moe-build-first"
@@ -112,10 +113,6 @@ _BUILD = [
 ]  # fmt: skip
 
 
-def _of(patch: str, path: str, edits: list[tuple[str, str, str]]) -> list[ByHand]:
-    return [ByHand(name, patch, path, old, new) for name, old, new in edits]
-
-
 def _switch(patch: str, variable: str) -> list[ByHand]:
     return _of(
         patch,
@@ -144,6 +141,11 @@ DEFAULT = [
         [
             ("the choice's switch is turned round", "    if envs.VLLM_MOE_TRITON_TOPK:", "    if not envs.VLLM_MOE_TRITON_TOPK:"),
             ("the kernel always chooses", "    if envs.VLLM_MOE_TRITON_TOPK:", "    if True:"),
+            (
+                "ROCm uses the kernel",
+                "        return rocm_aiter_ops.topk_softmax\n    if envs.VLLM_MOE_TRITON_TOPK:\n",
+                "        if not envs.VLLM_MOE_TRITON_TOPK:\n            return rocm_aiter_ops.topk_softmax\n    if envs.VLLM_MOE_TRITON_TOPK:\n",
+            ),
         ],
     ),
     *_of(
@@ -196,8 +198,8 @@ NEWEST = [
             ("the kernel always chooses", "    if envs.VLLM_MOE_TRITON_TOPK:", "    if True:"),
             (
                 "ROCm uses the kernel",
-                "    if envs.VLLM_MOE_TRITON_TOPK:\n        return vllm_triton_topk_softmax\n    return vllm_topk_softmax\n",
-                "    if envs.VLLM_MOE_TRITON_TOPK and not current_platform.is_cuda_alike():\n        return vllm_triton_topk_softmax\n    return vllm_topk_softmax\n",
+                "        return rocm_aiter_ops.topk_softmax\n    if envs.VLLM_MOE_TRITON_TOPK:\n",
+                "        if not envs.VLLM_MOE_TRITON_TOPK:\n            return rocm_aiter_ops.topk_softmax\n    if envs.VLLM_MOE_TRITON_TOPK:\n",
             ),
             (
                 "weights aren't renormalized",
