@@ -152,9 +152,10 @@ def test_mxfp4_experts(upstream_import: Load, kernels: dict[str, Any], monkeypat
     assert got["tune_max_num_tokens"] == 512
 
 
+@pytest.mark.parametrize("renormalize", [True, False])
 @pytest.mark.parametrize("backend", ["SM100_FI_MXFP4_MXFP8_TRTLLM", "SM100_FI_MXFP4_BF16"])
 def test_mxfp4_method(
-    upstream_import: Load, kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch, backend: str
+    upstream_import: Load, kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch, backend: str, renormalize: bool
 ) -> None:
     mxfp4 = upstream_import("vllm.model_executor.layers.quantization.mxfp4")
     monkeypatch.setattr(mxfp4, "_can_support_mxfp4", lambda *a: True)
@@ -182,12 +183,15 @@ def test_mxfp4_method(
          "apply_router_weight_on_input", "scoring_func", "activation", "expert_load_view", "logical_to_physical_map", "logical_replica_count")
     )  # fmt: skip
     layer = SimpleNamespace(
-        **dict.fromkeys(names, ONE), **blank, enable_eplb=False, global_num_experts=8, local_num_experts=8, top_k=2, ep_rank=0,
-        renormalize=True,
+        **dict.fromkeys(names, ONE), **blank, enable_eplb=False, global_num_experts=32, local_num_experts=8, top_k=2, ep_rank=3,
+        renormalize=renormalize,
     )  # fmt: skip
     got = reached(apply_moe, me, X.to(torch.bfloat16), LOGITS, layer)
-    assert got["routing_method_type"] == 1, "renormalize"
+    assert got["routing_method_type"] == (1 if renormalize else 0), "renormalize"
     assert got["do_finalize"] is True
     assert got.get("enable_pdl") is None
-    assert got["local_num_experts"] == 8
+    assert (got["num_experts"], got["top_k"], got["n_group"], got["topk_group"]) == (32, 2, None, None)
+    assert (got["local_expert_offset"], got["local_num_experts"]) == (24, 8)
+    assert got["intermediate_size"] == 64
     assert got["routed_scaling_factor"] is None
+    assert got["tune_max_num_tokens"] == 512
