@@ -49,11 +49,13 @@ def test_each_device_is_asked_for_its_own(upstream_import: Load) -> None:
     assert [asked(0), asked(1), asked()] == [False, True, False]
 
 
-@pytest.mark.parametrize("capability", [*CLASS, (9, 0)])
+@pytest.mark.parametrize("asked", [None, 2, 3])
+@pytest.mark.parametrize("capability", [*CLASS, (8, 0), (8, 9), (9, 0)])
 def test_flash_attention_3_is_hoppers(
-    upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch,
-    capability: tuple[int, int],
+    upstream_import: Load, device: Callable[..., Any], config: Any, monkeypatch: pytest.MonkeyPatch, log: list[str],
+    capability: tuple[int, int], asked: int | None,
 ) -> None:  # fmt: skip
+    """Asked for on Blackwell it is refused, with a warning; every other answer is as before."""
     import sys
 
     utils = first_of(upstream_import, "vllm.v1.attention.backends.fa_utils", "vllm.attention.utils.fa_utils")
@@ -63,8 +65,12 @@ def test_flash_attention_3_is_hoppers(
     kernels.fa_version_unsupported_reason = lambda version: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm.vllm_flash_attn", ModuleType("vllm.vllm_flash_attn"))
     monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
-    monkeypatch.setattr(config.attention_config, "flash_attn_version", 3)
-    assert utils.get_flash_attn_version() == (3 if capability == (9, 0) else 2)
+    monkeypatch.setattr(config.attention_config, "flash_attn_version", asked)
+    refused = asked == 3 and capability in CLASS
+    if asked is None:
+        asked = 3 if capability == (9, 0) else 2
+    assert utils.get_flash_attn_version() == (2 if refused else asked)
+    assert bool([line for line in log if "Blackwell" in line]) is refused
 
 
 @pytest.mark.parametrize("capability", CLASS)
@@ -87,7 +93,7 @@ def test_not_where_a_draft_attends_to_what_comes_after(
     assert order[:2] == (first[::-1] if asks else first)
 
 
-@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+@pytest.mark.parametrize("capability", OTHERS)
 def test_and_only_there(upstream_import: Load, cuda_platform: ModuleType, capability: tuple[int, int]) -> None:
     interface = upstream_import("vllm.platforms.interface")
     order = [b.name for b in cuda_platform._get_backend_priorities(False, interface.DeviceCapability(*capability))]
