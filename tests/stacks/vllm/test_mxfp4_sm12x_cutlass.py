@@ -33,12 +33,12 @@ def toolchain(
     version = upstream_import("packaging.version").Version
     monkeypatch.delenv("FLASHINFER_DISABLE_JIT", raising=False)
 
-    def fake(cuda: str, nvcc: bool = True) -> None:
+    def fake(cuda: str, nvcc: bool = True, mode: int = 0o755) -> None:
         home = tmp_path / f"cuda-{cuda}-{nvcc}"
         (home / "bin").mkdir(parents=True)
         if nvcc:
             (home / "bin" / "nvcc").write_text("")
-            (home / "bin" / "nvcc").chmod(0o755)
+            (home / "bin" / "nvcc").chmod(mode)
         monkeypatch.setattr(cpp_ext, "get_cuda_path", lambda: str(home))
         monkeypatch.setattr(cpp_ext, "get_cuda_version", lambda: version(cuda))
 
@@ -124,6 +124,15 @@ def test_without_nvcc_torchs_cuda_compiles_nothing(
     assert [line for line in log if "needs nvcc" in line]
 
 
+def test_nor_does_an_nvcc_that_does_not_run(
+    select: Callable[..., Any], mxfp4_backend: Any, toolchain: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain("12.9")
+    assert select((12, 1)) is not mxfp4_backend.MARLIN
+    toolchain("13.0", mode=0o644)
+    assert select((12, 1)) is mxfp4_backend.MARLIN
+
+
 def test_nor_does_a_missing_toolkit(
     upstream_import: Load, select: Callable[..., Any], mxfp4_backend: Any, toolchain: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -171,6 +180,41 @@ def test_a_cache_serves_if_its_module_loads_here(
     assert select(capability) is not mxfp4_backend.MARLIN, "what it lacks is compiled"
 
 
+@pytest.mark.parametrize(
+    ("capability", "options", "member"),
+    [
+        ((8, 9), {}, "MARLIN"),
+        ((9, 0), {}, "MARLIN"),
+        ((9, 0), {"triton": True}, "TRITON"),
+        ((10, 0), {}, "SM100_FI_MXFP4_BF16"),
+        ((10, 3), {"triton": True}, "SM100_FI_MXFP4_BF16"),
+        ((11, 0), {"triton": True}, "MARLIN"),
+        ((12, 1), {"flashinfer": False}, "MARLIN"),
+    ],
+)
+def test_other_gpus_keep_their_default(
+    select: Callable[..., Any], mxfp4_backend: Any, toolchain: Callable[..., None], cache: Callable[..., None],
+    capability: tuple[int, int], options: dict[str, bool], member: str,
+) -> None:  # fmt: skip
+    """Also with a toolchain and kernels that are there."""
+    toolchain("13.0")
+    cache("0.6.1+cu130", "fused_moe_120")
+    assert select((12, 1)).name == "CUTLASS_BLACKWELL_MXFP4_MXFP8"
+    assert select(capability, **options) is mxfp4_backend[member]
+
+
+@pytest.mark.parametrize(
+    ("capability", "member"),
+    [((9, 0), "CUTLASS_SM90_MXFP4_BF16"), ((10, 0), "CUTLASS_BLACKWELL_MXFP4_MXFP8"), ((11, 0), None)],
+)
+def test_cutlass_is_each_gpus_own(
+    select: Callable[..., Any], toolchain: Callable[..., None], capability: tuple[int, int], member: str | None
+) -> None:
+    toolchain("13.0")
+    names = [getattr(select(on, "cutlass"), "name", None) for on in ((12, 1), capability)]
+    assert names == ["CUTLASS_BLACKWELL_MXFP4_MXFP8", member]
+
+
 def test_lora_keeps_marlin(select: Callable[..., Any], mxfp4_backend: Any, toolchain: Callable[..., None]) -> None:
     toolchain("13.0")
     assert select((12, 1), lora=True) is mxfp4_backend.MARLIN
@@ -210,7 +254,13 @@ def test_the_names(mxfp4_backend: Any) -> None:
         "MARLIN",
         "TRITON",
     ]
-    assert mxfp4_backend["SM90_FI_MXFP4_BF16"].name == "CUTLASS_SM90_MXFP4_BF16"
+    older = {
+        "SM100_FI_MXFP4_MXFP8_TRTLLM": "TRTLLM_SM100_MXFP4_MXFP8",
+        "SM100_FI_MXFP4_MXFP8_CUTLASS": "CUTLASS_BLACKWELL_MXFP4_MXFP8",
+        "SM100_FI_MXFP4_BF16": "TRTLLM_SM100_MXFP4_BF16",
+        "SM90_FI_MXFP4_BF16": "CUTLASS_SM90_MXFP4_BF16",
+    }
+    assert {name: mxfp4_backend[name].name for name in older} == older
 
 
 def test_hidden_sizes_are_rounded_as_for_sm100(
