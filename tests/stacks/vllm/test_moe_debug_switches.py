@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from vllm_kit import MXFP4, apply_moe, moe_method, needed_module
+from vllm_kit import MXFP4, apply_moe, moe_layer, moe_method, needed_module
 
 Load = Callable[[str], ModuleType]
 EXPERTS, TOP_K = 128, 4
@@ -34,18 +34,19 @@ def run(
     context = upstream_import("vllm.forward_context")
 
     def route(
-        dummy: bool | None = False, capturing: bool = False, **switches: str
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        dummy: bool | None = False, capturing: bool = False, experts: int = EXPERTS, profile: bool = False,
+        **switches: str,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         for name, value in switches.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(debug(), "_is_capturing", lambda: capturing)
         ids = torch.tensor([[3, 1, 2, 0]] * 6, dtype=torch.int32)
         weights = torch.tensor([[0.4, 0.3, 0.2, 0.1]] * 6)
         if dummy is None:
-            result = debug().debug_routing(weights, ids, EXPERTS)
+            result = debug().debug_routing(weights, ids, experts)
         else:
-            with context.set_forward_context(None, config, is_dummy_run=dummy):
-                result = debug().debug_routing(weights, ids, EXPERTS)
+            with context.set_forward_context(None, config, is_dummy_run=dummy, is_profile_run=profile):
+                result = debug().debug_routing(weights, ids, experts)
         return tuple(result)
 
     return route
@@ -70,6 +71,38 @@ def test_uniform_in_a_dummy_run(run: Callable[..., Any]) -> None:
     assert sorted(ids.flatten().tolist()) == list(range(24)), "each token its own experts"
     assert all(len(set(row)) == TOP_K for row in ids.tolist())
     assert (weights == 0.25).all()
+
+
+def test_uniform_in_the_profile_run_too(run: Callable[..., Any]) -> None:
+    _, ids = run(True, profile=True, **UNIFORM)
+    assert sorted(ids.flatten().tolist()) == list(range(24))
+
+
+@pytest.mark.parametrize("experts", [4, 6, 10])
+def test_uniform_over_fewer_experts_than_choices(run: Callable[..., Any], experts: int) -> None:
+    """From the first expert to the last, again and again."""
+    weights, ids = run(True, experts=experts, **UNIFORM)
+    assert ids.flatten().tolist() == [i % experts for i in range(24)]
+    assert all(len(set(row)) == TOP_K for row in ids.tolist())
+    assert (weights == 0.25).all()
+    assert weights.dtype is torch.float32
+
+
+@pytest.mark.parametrize("switches", [{"VLLM_MOE_ROUTING_LOG": "0"}, {"VLLM_MOE_WARMUP_FORCE_UNIFORM": "0"}])
+def test_off_is_off(run: Callable[..., Any], log: list[str], switches: dict[str, str]) -> None:
+    assert untouched(run(True, **switches))
+    assert not [line for line in log if "Routing" in line]
+
+
+def test_a_log_alone_spreads_no_dummy_run(run: Callable[..., Any], log: list[str]) -> None:
+    assert untouched(run(True, VLLM_MOE_ROUTING_LOG="1"))
+    assert len([line for line in log if "Routing" in line]) == 1
+
+
+def test_what_is_logged_is_the_even_routing(run: Callable[..., Any], log: list[str]) -> None:
+    run(True, experts=10, VLLM_MOE_ROUTING_LOG="1", **UNIFORM)
+    said = [line for line in log if "Routing" in line]
+    assert said == ["INFO Routing: 6 tokens, 0 of 10 experts without one, at most 3 for one"]
 
 
 @pytest.mark.parametrize("dummy", [None, False], ids=["no context", "a real run"])
@@ -130,6 +163,34 @@ def test_the_quantization_log(
         assert "scales (2,) from 127 to 130" in said[0]
 
 
+def test_all_that_the_quantization_log_says(
+    debug: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch, log: list[str]
+) -> None:
+    """Of negative values, and of buffers that TMA can't read from."""
+    monkeypatch.setattr(debug(), "_is_capturing", lambda: False)
+    monkeypatch.setenv("VLLM_MXFP8_QUANT_LOG", "1")
+    x = torch.tensor([[1.0, -300.0, 2.0, 0.5] * 8]).bfloat16()
+    values = (x / 4).to(torch.float8_e4m3fn)
+    values[0, 2] = float("nan")
+    scales = torch.tensor([9, 120, 131, 140, 7], dtype=torch.uint8)
+    bytes_ = torch.zeros(64, dtype=torch.uint8)
+    bytes_[1:33] = values.view(torch.uint8)[0]
+    apart = torch.zeros(64, dtype=torch.uint8)
+    apart[8:13] = scales
+    said = []
+    for quantized, scale in ((values, scales), (bytes_[1:33].view(values.dtype)[None], scales), (values, apart[8:13])):
+        before = [t.data_ptr() % 16 == 0 for t in (quantized, scale)]
+        del log[:]
+        debug().debug_quantized(x, quantized, scale)
+        said.append((log[-1].partition(", aligned")[0], log[-1].partition("aligned to 16: ")[2], before))
+    assert {words for words, _, _ in said} == {
+        "INFO MXFP8: (1, 32) torch.bfloat16, |x| up to 300 with 0 not finite, quantized up to nan with 1 not finite, "
+        "scales (5,) from 7 to 140"
+    }
+    assert [aligned for _, aligned, _ in said] == [f"values {v}, scales {s}" for _, _, (v, s) in said]
+    assert [before for _, _, before in said][1:] == [[False, True], [True, False]]
+
+
 def test_the_cutlass_path_asks(
     upstream_import: Load, debug: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch, config: Any, log: list[str]
 ) -> None:
@@ -141,13 +202,17 @@ def test_the_cutlass_path_asks(
         upstream_import("vllm.utils.flashinfer"), "flashinfer_cutlass_fused_moe",
         lambda **kwargs: got.append(kwargs["token_selected_experts"]),
     )  # fmt: skip
-    quantized = (torch.zeros(2, 64).to(torch.float8_e4m3fn), torch.zeros(4, dtype=torch.uint8))
+    quantized = (torch.full((2, 64), 3.0).to(torch.float8_e4m3fn), torch.full((4,), 130, dtype=torch.uint8))
     monkeypatch.setattr(upstream_import("flashinfer"), "mxfp8_quantize", lambda x, *args: quantized)
     for name in ("VLLM_MOE_WARMUP_FORCE_UNIFORM", "VLLM_MXFP8_QUANT_LOG"):
         monkeypatch.setenv(name, "1")
     made = moe_method(module, 512, 8192, "SM100_FI_MXFP4_MXFP8_CUTLASS")
+    layer = moe_layer()
+    layer.local_num_experts = 4  # of 8: the rest are another rank's
     for dummy in (False, True):
         with context.set_forward_context(None, config, is_dummy_run=dummy):
-            apply_moe(made, torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(2, 8))
+            apply_moe(made, torch.full((2, 64), -5.0).bfloat16(), torch.zeros(2, 8), layer)
     assert [ids.tolist() for ids in got] == [[[0] * 4] * 2, [[0, 1, 2, 3], [4, 5, 6, 7]]]
-    assert len([line for line in log if "MXFP8:" in line]) == 2
+    said = [line for line in log if "MXFP8:" in line]
+    assert len(said) == 2
+    assert "|x| up to 5 with 0 not finite, quantized up to 3 with 0 not finite, scales (4,) from 130 to 130" in said[0]
