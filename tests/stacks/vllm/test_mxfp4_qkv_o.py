@@ -7,7 +7,7 @@ quantizer's oracle is the product with the dequantized weight.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,9 +51,9 @@ def make(
         made.weight.data.copy_(torch.randn(n, k, generator=generator) / k**0.5)
         if bias:
             made.bias.data.copy_(torch.randn(n, generator=generator))
-        before = made.weight.data.clone()
+        before, bias_before = made.weight.data.clone(), made.bias.data.clone() if bias else None
         made.quant_method.process_weights_after_loading(made)
-        made.original = before
+        made.original, made.original_bias = before, bias_before
         return made
 
     return layer
@@ -96,7 +96,44 @@ def test_a_shard_that_needs_padding_is_padded(make: Callable[..., Any], marlin: 
     assert kind(layer) == "Mxfp4LinearMethod"
     output, _ = layer(torch.ones(1, 2880, dtype=torch.bfloat16))
     assert (marlin[0]["n"], output.shape) == (384, (1, 320))
-    assert (marlin[0]["weight"][320:] == 0).all()
+    weight = marlin[0]["weight"]
+    assert (weight[320:] == 0).all()
+    product = torch.ones(1, 2880, dtype=torch.float64) @ weight.T
+    assert torch.equal(output, (product[:, :320] + layer.original_bias.double()).bfloat16()), "the first 320"
+    assert float((weight[:320] - layer.original.double()).norm() / layer.original.double().norm()) < 0.12
+    assert (layer.bias[320:] == 0).all()
+    assert layer.bias.shape == (384,)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "padded"),
+    [(192, 128, 192), (64, 256, 64), (192, 64, 256), (128, 64, 128), (96, 128, 128), (96, 64, 128), (130, 192, 256)],
+)
+@pytest.mark.parametrize("bias", [False, True])
+def test_only_what_fits_no_tile_is_padded(
+    make: Callable[..., Any], marlin: list[dict[str, Any]], n: int, k: int, padded: int, bias: bool
+) -> None:
+    """Marlin's tiles are 128 x 64 or 64 x 128."""
+    layer = make("model.layers.0.attn.qkv_proj", n, k, bias=bias)
+    assert kind(layer) == "Mxfp4LinearMethod"
+    x = torch.randn(2, 3, k, generator=torch.Generator().manual_seed(1)).bfloat16()
+    output, _ = layer(x)
+    assert (marlin[0]["n"], marlin[0]["k"], output.shape) == (padded, k, (2, 3, n))
+    assert layer.weight.numel() * 8 == padded * k
+    expected = x.double() @ marlin[0]["weight"][:n].T
+    if bias:
+        expected = expected + layer.original_bias.double()
+    assert torch.equal(output, expected.bfloat16())
+
+
+def test_marlin_gets_the_workspace_that_it_was_packed_with(
+    make: Callable[..., Any], marlin: list[dict[str, Any]]
+) -> None:
+    layer = make("model.layers.0.attn.qkv_proj", 128, 128)
+    assert kind(layer) == "Mxfp4LinearMethod"
+    layer(torch.ones(1, 128, dtype=torch.bfloat16))
+    assert isinstance(layer.workspace, torch.Tensor)
+    assert marlin[0]["workspace"] is layer.workspace
 
 
 def test_an_input_size_that_marlin_cannot_run_is_an_error(make: Callable[..., Any]) -> None:
@@ -126,6 +163,55 @@ def test_other_layers_stay(make: Callable[..., Any], prefix: str, layers: str) -
 @pytest.mark.parametrize(("prefix", "layers"), [("a.qkv_proj", "qkv"), ("a.o_proj", "o"), ("a.o_proj", "all")])
 def test_each_choice(make: Callable[..., Any], prefix: str, layers: str) -> None:
     assert kind(make(prefix, 128, 128, layers)) == "Mxfp4LinearMethod"
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (10, 0), (12, 0)])
+def test_every_gpu_with_marlin(
+    make: Callable[..., Any], device: Callable[..., Any], capability: tuple[int, int]
+) -> None:
+    device(*capability, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+    assert kind(make("model.layers.0.attn.qkv_proj", 128, 128)) == "Mxfp4LinearMethod"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "a.qkv_proj.more",
+        "qkv_proj.a",
+        "a.my_qkv_proj",
+        "a.o_proj_2",
+        "mlp.router",
+        "mlp.gate",
+        "a.q_proj",
+        "a.out_proj",
+    ],
+)
+def test_only_by_the_last_part_of_the_name(make: Callable[..., Any], prefix: str) -> None:
+    assert kind(make("qkv_proj", 128, 128, "all")) == "Mxfp4LinearMethod"
+    assert kind(make(prefix, 128, 128, "all")) == "UnquantizedLinearMethod"
+
+
+def test_without_a_model_nothing_is_quantized(
+    upstream_import: Load, make: Callable[..., Any], linear: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("model.layers.0.attn.qkv_proj", 128, 128)
+    module = upstream_import(MXFP4)
+    none = SimpleNamespace(model_config=None, lora_config=None)
+    monkeypatch.setattr(module, "get_current_vllm_config", lambda: none)
+    try:
+        made = linear.ReplicatedLinear(128, 128, quant_config=module.Mxfp4Config(), prefix="a.qkv_proj")
+    except AttributeError as error:
+        pytest.fail(f"a model is asked that isn't there: {error}")
+    assert kind(made) == "UnquantizedLinearMethod"
+
+
+def test_layers_that_are_skipped_stay(upstream_import: Load, make: Callable[..., Any], linear: ModuleType) -> None:
+    make("model.layers.0.attn.qkv_proj", 128, 128)
+    config = upstream_import(MXFP4).Mxfp4Config(ignored_layers=["a.o_proj"])
+    made = [
+        linear.ReplicatedLinear(128, 128, quant_config=config, prefix=prefix) for prefix in ("a.o_proj", "b.o_proj")
+    ]
+    assert [kind(one) for one in made] == ["UnquantizedLinearMethod", "Mxfp4LinearMethod"]
 
 
 def test_lora_keeps_the_weights_and_says_so(make: Callable[..., Any], log: list[str]) -> None:
@@ -173,8 +259,13 @@ def test_ranks_of_a_row_parallel_layer_add_it_once(
     assert torch.equal(output, torch.full((1, 128), 1.0 - rank, dtype=torch.bfloat16))
 
 
-def test_a_device_without_marlin_is_an_error(make: Callable[..., Any], device: Callable[..., Any]) -> None:
-    device(7, 0, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4")
+@pytest.mark.parametrize("kinds", [("CUDA", 7, 0), ("CUDA", 7, 5), ("ROCM", 12, 0), ("CPU", 12, 1)])
+def test_a_device_without_marlin_is_an_error(
+    make: Callable[..., Any], device: Callable[..., Any], kinds: tuple[str, int, int]
+) -> None:
+    platform, *capability = kinds
+    device(*capability, MXFP4, "vllm.model_executor.layers.quantization.utils.marlin_utils_fp4", kind=platform)
+    assert kind(make("model.layers.0.attn.qkv_proj", 128, 128, "moe")) == "UnquantizedLinearMethod", "nobody asked"
     try:
         layer = make("model.layers.0.attn.qkv_proj", 128, 128)
     except ValueError as error:
@@ -185,10 +276,26 @@ def test_a_device_without_marlin_is_an_error(make: Callable[..., Any], device: C
 
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [("moe", "moe"), ("qkv", "moe,qkv"), ("o, qkv", "moe,qkv,o"), ("qkv,o,moe", "moe,qkv,o")],
-)
+    [
+        ("moe", "moe"), ("qkv", "moe,qkv"), ("o, qkv", "moe,qkv,o"), ("qkv,o,moe", "moe,qkv,o"), (" o ", "moe,o"),
+        ("o,o,o", "moe,o"),
+    ],
+)  # fmt: skip
 def test_one_spelling(parse: Callable[..., Any], given: str, kept: str) -> None:
     assert mxfp4_layers(parse, given).model_config.mxfp4_layers == kept
+
+
+def test_the_default_is_the_experts_alone(parse: Callable[..., Any]) -> None:
+    given = mxfp4_layers(parse, "moe").model_config
+    assert parse().mxfp4_layers == given.mxfp4_layers == "moe"
+    assert parse().compute_hash() == given.compute_hash()
+
+
+@pytest.mark.parametrize("given", ["all", "all,moe", "qkv, all"])
+def test_all_is_everything(parse: Callable[..., Any], given: str) -> None:
+    kept = mxfp4_layers(parse, given).model_config.mxfp4_layers.split(",")
+    assert kept[:3] == ["moe", "qkv", "o"]
+    assert "all" not in kept
 
 
 @pytest.mark.parametrize("given", ["", "qvk", "moe,embed", "QKV"])
