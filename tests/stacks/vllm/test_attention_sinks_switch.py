@@ -17,7 +17,7 @@ EQUIVALENT_MUTANTS = {
     "ac026d09f1": "what stands under TYPE_CHECKING is not run",
 }
 LAYER = "vllm.model_executor.layers.attention.attention", "vllm.attention.layer"
-SINKS = torch.zeros(8)
+SINKS = torch.arange(8, dtype=torch.float32)
 BACKENDS = [
     "flash_attn.FlashAttention",
     "flashinfer.FlashInfer",
@@ -120,6 +120,8 @@ def test_implementations(
     impl = getattr(module, f"{cls}{'Backend' if file == 'cpu_attn' else ''}Impl")
     made = impl(8, 64, 0.125, 2, None, None, "auto", sinks=SINKS)
     assert (made.sinks is not None) is kept
+    assert not kept or torch.equal(made.sinks, SINKS)
+    assert impl(8, 64, 0.125, 2, None, None, "auto").sinks is None
 
 
 @pytest.mark.parametrize(("value", "kept"), [("auto", True), ("false", False)])
@@ -147,24 +149,31 @@ def test_the_layer_and_its_parameters(
     assert parameters.has_sinks is False
 
 
+@pytest.mark.parametrize("value", [None, "auto", "false"])
+@pytest.mark.parametrize("given", [{}, {"sinks": None}, {"sinks": SINKS}], ids=["none", "None", "sinks"])
 def test_a_backend_that_takes_no_sinks_is_given_none(
-    upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layer = first_of(upstream_import, *LAYER)
+    upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any], value: str | None,
+) -> None:  # fmt: skip
+    layer, got = first_of(upstream_import, *LAYER), {}
 
     class Impl:
         supports_quant_query_input = False
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            assert "sinks" not in kwargs
+            got.update(kwargs)
 
     flex = SimpleNamespace(
         get_impl_cls=lambda: Impl, get_name=lambda: "FLEX_ATTENTION", accept_output_buffer=True,
         supports_alibi_sqrt=lambda: False, forward_includes_kv_cache_update=True,
     )  # fmt: skip
     monkeypatch.setattr(layer, "get_attn_backend", lambda *a, **k: flex)
-    sinks("false")
-    assert layer.Attention(8, 64, 0.125, num_kv_heads=2, prefix="a", sinks=SINKS).has_sink is False
+    sinks(value)
+    made = layer.Attention(8, 64, 0.125, num_kv_heads=2, prefix="a", **given)
+    kept = given.get("sinks") is not None and value != "false"
+    assert made.has_sink is kept
+    assert ("sinks" in got) is kept
+    assert got.get("sinks") is (SINKS if kept else None)
 
 
 def test_it_is_part_of_the_compile_factors(upstream_import: Load, sinks: Callable[[str | None], None]) -> None:
