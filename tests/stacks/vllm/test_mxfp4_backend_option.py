@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +148,9 @@ def test_a_missing_flashinfer_is_said_where_it_matters(
     assert hasattr(parse(), "mxfp4_backend")
     select(capability, flashinfer=False)
     assert bool([line for line in log if line.startswith("WARNING") and "FlashInfer is not" in line]) is warned
+    del log[:]
+    select(capability, flashinfer=True)
+    assert not [line for line in log if "is not available" in line]
 
 
 def test_which_it_is_and_by_lora_is_said(
@@ -158,12 +161,78 @@ def test_which_it_is_and_by_lora_is_said(
     assert "with LoRA" not in select((9, 0), "trtllm")
 
 
+NAMES = ["auto", "marlin", "triton", "cutlass", "trtllm", "trtllm_mxfp8"]
+
+
 def test_the_command_line(parse: Callable[..., Any]) -> None:
     assert isinstance(parse("--mxfp4-backend", "no-such-thing"), str)
-    made = parse("--mxfp4-backend", "cutlass")
-    assert not isinstance(made, str), made
-    assert made.mxfp4_backend == "cutlass"
+    for name in NAMES:
+        made = parse("--mxfp4-backend", name)
+        assert not isinstance(made, str), made
+        assert made.mxfp4_backend == name
     assert parse().mxfp4_backend is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_variable(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    envs = upstream_import("vllm.envs")
+    assert "VLLM_MXFP4_BACKEND" in envs.environment_variables
+    monkeypatch.delenv("VLLM_MXFP4_BACKEND", raising=False)
+    assert envs.VLLM_MXFP4_BACKEND is None
+    monkeypatch.setenv("VLLM_MXFP4_BACKEND", name)
+    try:
+        found = envs.VLLM_MXFP4_BACKEND
+    except ValueError as error:
+        pytest.fail(f"refused: {error}")
+    assert found == name
+
+
+def test_a_variable_of_auto_is_a_choice_too(select: Callable[..., Any], mxfp4_backend: Any) -> None:
+    legacy = {"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": "1"}
+    assert select((10, 0), VLLM_MXFP4_BACKEND="auto", **legacy) is mxfp4_backend.SM100_FI_MXFP4_BF16
+    assert select((10, 0), "auto", VLLM_MXFP4_BACKEND="marlin") is mxfp4_backend.SM100_FI_MXFP4_BF16
+
+
+def test_without_a_model_the_variable_decides(
+    upstream_import: Load, select: Callable[..., Any], mxfp4_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = upstream_import(MXFP4)
+    assert select((10, 0), "marlin") is mxfp4_backend.MARLIN
+    monkeypatch.setattr(module, "get_current_vllm_config", lambda: SimpleNamespace(model_config=None))
+    try:
+        found = module.get_mxfp4_backend(False)
+    except AttributeError as error:
+        pytest.fail(f"a model is asked that isn't there: {error}")
+    assert found is mxfp4_backend.SM100_FI_MXFP4_BF16
+    monkeypatch.setenv("VLLM_MXFP4_BACKEND", "triton")
+    assert "VLLM_MXFP4_BACKEND=triton" in refused(module)
+    monkeypatch.setattr(module, "has_triton_kernels", lambda: True)
+    assert module.get_mxfp4_backend(False) is mxfp4_backend.TRITON
+
+
+def refused(module: ModuleType) -> str:
+    with pytest.raises(ValueError, match="can't run") as caught:
+        module.get_mxfp4_backend(False)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("capability", "options", "names"),
+    [
+        ((8, 0), {}, "marlin"),
+        ((9, 0), {"triton": True}, "marlin, triton, cutlass"),
+        ((10, 3), {"triton": True}, "marlin, triton, cutlass, trtllm, trtllm_mxfp8"),
+        ((10, 0), {"triton": True, "flashinfer": False}, "marlin, triton"),
+        ((10, 0), {"triton": True, "lora": True}, "marlin, triton"),
+        ((11, 0), {"triton": True}, "marlin"),
+    ],
+)
+def test_all_that_is_available(
+    select: Callable[..., Any], capability: tuple[int, int], options: dict[str, bool], names: str
+) -> None:
+    said = select(capability, "no-such-thing", **options)
+    assert isinstance(said, str), f"no error, but {said}"
+    assert said.endswith(f"Available: auto, {names}.")
 
 
 def test_it_is_in_the_hash(parse: Callable[..., Any]) -> None:
