@@ -82,10 +82,14 @@ def test_the_logits(
     assert (weight[vocabulary:] == 0).all()
 
 
-def test_a_bias_of_the_processors_is_added_as_it_is(upstream_import: Load, heads: Callable[..., Any]) -> None:
+def test_a_bias_of_the_processors_is_added_as_it_is(
+    upstream_import: Load, heads: Callable[..., Any], marlin: list[dict[str, Any]]
+) -> None:
     head = process(heads())
     assert kind(head) == "Mxfp4LMHeadMethod"
     hidden, bias = torch.ones(1, HIDDEN).bfloat16(), torch.arange(VOCABULARY).bfloat16()
+    logits_of(upstream_import, head, hidden, bias)
+    assert [product["bias"] for product in marlin] == [None], "Marlin's bias is packed, and this one isn't"
     assert torch.equal(logits_of(upstream_import, head, hidden, bias), logits_of(upstream_import, head, hidden) + bias)
 
 
@@ -124,8 +128,23 @@ def test_only_a_head_is_one(upstream_import: Load, heads: Callable[..., Any]) ->
 
 
 @pytest.mark.parametrize("prefix", ["lm_head", "language_model.lm_head"])
-def test_a_head_by_its_name(heads: Callable[..., Any], prefix: str) -> None:
-    assert kind(heads("all", prefix)) == "Mxfp4LMHeadMethod"
+@pytest.mark.parametrize("layers", ["lm_head", "all", "qkv,lm_head"])
+def test_a_head_by_its_name(heads: Callable[..., Any], layers: str, prefix: str) -> None:
+    assert kind(heads(layers, prefix)) == "Mxfp4LMHeadMethod"
+
+
+def test_other_layers_stay_as_they_are_asked_for(upstream_import: Load, heads: Callable[..., Any]) -> None:
+    """An embedding of that name, and the head's choice for a projection."""
+    assert kind(heads("lm_head")) == "Mxfp4LMHeadMethod"
+    module, mxfp4 = upstream_import("vllm.model_executor.layers.vocab_parallel_embedding"), upstream_import(MXFP4)
+    embedding = object.__new__(module.VocabParallelEmbedding)
+    assert mxfp4.Mxfp4Config().get_quant_method(embedding, "lm_head") is None
+
+
+def test_all_is_lm_head_too(parse: Callable[..., Any]) -> None:
+    assert mxfp4_layers(parse, "lm_head").model_config.mxfp4_layers == "moe,lm_head"
+    assert mxfp4_layers(parse, "all").model_config.mxfp4_layers == "moe,qkv,o,lm_head"
+    assert mxfp4_layers(parse, "lm_head,qkv").model_config.mxfp4_layers == "moe,qkv,lm_head"
 
 
 def test_a_head_that_got_anothers_weight_stays(
