@@ -11,7 +11,7 @@ from vllm_kit import need
 
 Load = Callable[[str], ModuleType]
 WITH = [(10, 0), (10, 3)]
-WITHOUT = [(8, 9), (9, 0), (10, 1), (11, 0), (12, 0), (12, 1)]
+WITHOUT = [(8, 0), (8, 9), (9, 0), (10, 1), (10, 2), (11, 0), (12, 0), (12, 1), (13, 0)]
 
 
 @pytest.fixture
@@ -34,8 +34,11 @@ def test_where_they_exist(on: Callable[..., ModuleType], capability: tuple[int, 
     assert need(module, "has_trtllm_gen_cubins")() is (capability in WITH)
 
 
-def test_they_must_be_had_too(on: Callable[..., ModuleType]) -> None:
-    assert not need(on((10, 0), connected=False), "has_trtllm_gen_cubins")()
+@pytest.mark.parametrize("capability", WITH + WITHOUT)
+def test_they_must_be_had_too(on: Callable[..., ModuleType], capability: tuple[int, int]) -> None:
+    module = on(capability, connected=False)
+    assert need(module, "has_trtllm_gen_cubins")() is False
+    assert module.supports_trtllm_attention() is False
 
 
 def test_batch_invariance_is_no_matter_of_cubins(
