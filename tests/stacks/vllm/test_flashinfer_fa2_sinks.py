@@ -13,7 +13,8 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
-from sinks_kit import SINK_WRAPPER, SINKS, TABLE, WINDOW, WITH, WITHOUT, build, forward, names
+from sinks_kit import SINK_WRAPPER, SINKS, TABLE, WINDOW, WITH, WITHOUT, build, builder_of, forward, names
+from vllm_kit import forget, need
 
 Load = Callable[[str], ModuleType]
 EQUIVALENT_MUTANTS = {"9038364ed5": "asked anew of the same device, it says the same"}
@@ -33,10 +34,40 @@ def test_the_backend_is_offered_for_sinks(
     assert backend.module.FlashInferBackend.supports_sink()
 
 
-@pytest.mark.parametrize("capability", [(8, 9), (9, 0), (11, 0)])
-def test_and_not_where_it_was_not(backend: Any, device: Callable[..., Any], capability: tuple[int, int]) -> None:
+@pytest.mark.parametrize("capability", [(8, 0), (8, 9), (9, 0), (11, 0), (13, 0)])
+def test_and_not_where_it_was_not(
+    backend: Any, device: Callable[..., Any], upstream_import: Load, capability: tuple[int, int]
+) -> None:
     device(*capability, "vllm.utils.flashinfer")
     assert not backend.module.FlashInferBackend.supports_sink()
+    assert not need(upstream_import("vllm.utils.flashinfer"), "supports_fa2_sinks")()
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_on_sm100_trtllm_alone_has_them(
+    upstream_import: Load, backend: Any, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, connected: bool
+) -> None:
+    utils = upstream_import("vllm.utils.flashinfer")
+    monkeypatch.setattr(utils, "has_nvidia_artifactory", lambda: connected)
+    device(10, 0, utils.__name__)
+    assert not need(utils, "supports_fa2_sinks")()
+    assert backend.module.FlashInferBackend.supports_sink() is connected
+
+
+@pytest.mark.parametrize("trtllm", [False, True, None])
+def test_they_are_no_matter_of_trtllms_option(
+    upstream_import: Load, sm12x: Any, monkeypatch: pytest.MonkeyPatch, config: Any, trtllm: bool | None
+) -> None:
+    monkeypatch.setattr(config.attention_config, "use_trtllm_attention", trtllm)
+    assert sm12x.module.FlashInferBackend.supports_sink() is True
+
+
+def test_without_flashinfer_there_are_none(upstream_import: Load, sm12x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = upstream_import("vllm.utils.flashinfer")
+    supports = need(utils, "supports_fa2_sinks")
+    monkeypatch.setattr(utils, "has_flashinfer", lambda: False)
+    forget(utils)
+    assert not supports()
 
 
 @pytest.mark.parametrize(("query", "lens"), [([5, 20], [5, 40]), ([1, 1], [5, 40])], ids=["prefill", "decode"])
@@ -114,6 +145,48 @@ def test_a_soft_cap_is_refused(sm12x: Any) -> None:
     refused(lambda: setup.make_builder(sm12x.module, layers, 8, 2, 64), "soft_cap")
 
 
+def test_a_soft_cap_of_layers_without_sinks_is_not(sm12x: Any) -> None:
+    capped = setup.Spec("model.layers.2.attn", soft_cap=30.0)
+    layers, metadata = build(sm12x, [WITH, capped], [5, 20], [5, 40])
+    assert names(sm12x) == [SINK_WRAPPER, "BatchPrefillWithPagedKVCacheWrapper"]
+    assert [w.plans[0]["logits_soft_cap"] for w in sm12x.made] == [None, 30.0]
+    assert (forward(layers[capped.name], metadata, 25) == 1).all()
+
+
+@pytest.mark.parametrize(("query", "lens"), [([5, 20], [5, 40]), ([1, 1], [5, 40])], ids=["prefill", "decode"])
+def test_without_sinks_all_is_as_before(sm12x: Any, query: list[int], lens: list[int]) -> None:
+    """Beside a layer that has them: the plain wrapper takes no sinks, and the cache's scale by its name."""
+    layers, metadata = build(sm12x, [WITH, WITHOUT], query, lens)
+    layer = layers[WITHOUT.name]
+    layer._k_scale_float, layer._v_scale_float = 0.5, 3.0
+    forward(layer, metadata, sum(query))
+    wrapper = sm12x.made[1]
+    assert "Sink" not in type(wrapper).__name__
+    assert type(wrapper).__name__.startswith("BatchDecode" if query == [1, 1] else "BatchPrefill")
+    (run,) = wrapper.runs
+    assert run["args"] == ()
+    assert (run["k_scale"], run["v_scale"]) == (0.5, 3.0)
+
+
+def test_a_mixed_batch_has_sinks_in_both_parts(sm12x: Any) -> None:
+    layers, metadata = build(sm12x, [WITHOUT, WITH], [1, 5, 20], [3, 7, 40])
+    layer = layers[WITH.name]
+    layer._k_scale_float = 0.25
+    output = forward(layer, metadata, 26)
+    sinks = [w for w in sm12x.made if w.runs]
+    assert [type(w).__name__ for w in sinks] == [SINK_WRAPPER] * 2
+    assert len(set(output.flatten().tolist())) == 2, "each writes its part"
+    for wrapper in sinks:
+        (run,) = wrapper.runs
+        assert torch.equal(run["args"][0], SINKS)
+        assert (run["args"][1], run["k_scale"]) == (0.125 * 0.25, None)
+    by_tokens = {w.plans[0]["qo_indptr"].tolist()[-1]: w.plans[0] for w in sinks}
+    assert by_tokens[1]["qo_indptr"].tolist() == [0, 1]
+    assert by_tokens[1]["paged_kv_last_page_len"].tolist() == [3]
+    assert by_tokens[25]["qo_indptr"].tolist() == [0, 5, 25]
+    assert by_tokens[25]["paged_kv_last_page_len"].tolist() == [7, 8]
+
+
 def test_cascade_is_refused(sm12x: Any) -> None:
     layers = setup.make_layers(sm12x.module, [WITH], 8, 2, 64)
     refused(
@@ -135,9 +208,32 @@ def test_other_gpus_are_refused_as_before(backend: Any, device: Callable[..., An
     refused(lambda: setup.make_builder(backend.module, layers, 8, 2, 64), "sinks")
 
 
+def test_sm100_keeps_trtllms(
+    upstream_import: Load, backend: Any, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is planned there; with TRT-LLM turned off sinks are refused as before."""
+    utils = upstream_import("vllm.utils.flashinfer")
+    monkeypatch.setattr(utils, "has_nvidia_artifactory", lambda: True)
+    device(10, 0, utils.__name__, backend.module.__name__)
+    builder = builder_of(backend, [WITH, WITHOUT])
+    for query in ([5, 20], [1, 1], [1, 20]):
+        builder.build(0, setup.batch(query, [5, 40], TABLE))
+    assert backend.made == []
+    builder.attention_config.use_trtllm_attention = False
+    refused(lambda: builder.build(0, setup.batch([5, 20], [5, 40], TABLE)), "sinks")
+
+
 def test_a_layer_and_its_plan_must_agree(sm12x: Any) -> None:
     """A layer that got its sinks after the plan was made would be run without them."""
     layers, metadata = build(sm12x, [WITHOUT], [5], [5])
     layer = layers[WITHOUT.name]
     layer.impl.sinks = SINKS
     refused(lambda: forward(layer, metadata, 5), WITHOUT.name)
+
+
+@pytest.mark.parametrize("query", [[5], [1]], ids=["prefill", "decode"])
+def test_nor_may_it_lose_them(sm12x: Any, query: list[int]) -> None:
+    layers, metadata = build(sm12x, [WITH], query, [5])
+    layer = layers[WITH.name]
+    layer.impl.sinks = None
+    refused(lambda: forward(layer, metadata, query[0]), WITH.name)

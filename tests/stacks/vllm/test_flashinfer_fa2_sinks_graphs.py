@@ -6,6 +6,7 @@ The real builder, metadata and FlashInferImpl.forward, with the device capabilit
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import flashinfer_setup as setup
@@ -134,6 +135,21 @@ def test_full_graphs_are_captured_for_it(sm12x: Any) -> None:
 def test_and_not_on_other_gpus(backend: Any, device: Callable[..., Any]) -> None:
     device(9, 0, "vllm.utils.flashinfer")
     assert graph_support(backend, [WITH]) == "UNIFORM_SINGLE_TOKEN_DECODE"
+
+
+def test_on_sm100_it_is_trtllms(
+    upstream_import: Callable[[str], ModuleType], backend: Any, device: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Full graphs and decodes with drafted tokens, as before, and with or without sinks."""
+    utils = upstream_import("vllm.utils.flashinfer")
+    monkeypatch.setattr(utils, "has_nvidia_artifactory", lambda: True)
+    device(10, 0, utils.__name__, backend.module.__name__)
+    for specs in ([WITHOUT], [WITH]):
+        assert graph_support(backend, specs) == "UNIFORM_BATCH"
+        builder = builder_of(backend, specs, drafts=3)
+        metadata = builder.build(0, setup.batch([4, 4], [9, 40], TABLE))
+        assert (metadata.num_decodes, metadata.num_prefills) == (2, 0)
 
 
 def test_without_sinks_drafted_tokens_are_prefilled(sm12x: Any) -> None:
