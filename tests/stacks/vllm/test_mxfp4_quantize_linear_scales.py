@@ -81,8 +81,25 @@ def test_a_matrix_of_more_rows_than_are_done_at_once(
 ) -> None:
     module = upstream_import("vllm.model_executor.layers.quantization.utils.mxfp4_utils")
     need(module, "_MXFP4_QUANT_CHUNK")
+    # Rows that divide the matrix or not, one at a time, and rows that are longer than a chunk.
+    for chunk in (64 * 7, 64 * 23, 64, 32):
+        monkeypatch.setattr(module, "_MXFP4_QUANT_CHUNK", chunk)
+        try:
+            same(quantize, torch.randn(23, 64, generator=torch.Generator().manual_seed(1)))
+        except ValueError as error:
+            pytest.fail(f"no rows at a time: {error}")
+
+
+def test_a_chunk_of_float32_is_bounded(
+    upstream_import: Load, quantize: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = upstream_import("vllm.model_executor.layers.quantization.utils.mxfp4_utils")
+    rows = need(module, "_mxfp4_e2m1_quantize_rows")
+    sizes: list[int] = []
     monkeypatch.setattr(module, "_MXFP4_QUANT_CHUNK", 64 * 7)
-    same(quantize, torch.randn(23, 64, generator=torch.Generator().manual_seed(1)))
+    monkeypatch.setattr(module, "_mxfp4_e2m1_quantize_rows", lambda x: (sizes.append(len(x)), rows(x))[1])
+    quantize(torch.zeros(23, 64))
+    assert sizes == [7, 7, 7, 2]
 
 
 def test_all_of_it_is_where_the_weight_is(quantize: Callable[..., Any]) -> None:
@@ -90,7 +107,16 @@ def test_all_of_it_is_where_the_weight_is(quantize: Callable[..., Any]) -> None:
     assert (values.device.type, scales.device.type) == ("meta", "meta")
 
 
-@pytest.mark.parametrize("shape", [(4, 48), (2, 4, 32)])
+@pytest.mark.parametrize("shape", [(1, 32), (3, 32), (3, 96)])
+def test_any_count_of_rows_and_blocks(quantize: Callable[..., Any], shape: tuple[int, int]) -> None:
+    same(quantize, torch.randn(shape, generator=torch.Generator().manual_seed(2)))
+
+
+def test_the_largest_scale(quantize: Callable[..., Any]) -> None:
+    same(quantize, torch.tensor([[3.0e38, -1.0e38] * 16, [-3.4e38, 2.0] * 16]))
+
+
+@pytest.mark.parametrize("shape", [(4, 48), (4, 16), (32,), (2, 4, 32)])
 def test_other_shapes_are_an_error(quantize: Callable[..., Any], shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="blocks of 32"):
         quantize(torch.zeros(shape))
