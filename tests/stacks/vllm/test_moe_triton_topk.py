@@ -135,3 +135,14 @@ def test_the_switch(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, swit
         monkeypatch.setenv("VLLM_MOE_TRITON_TOPK", switch)
     dispatch = getattr(module, "dispatch_topk_softmax_func", None) or module.dispatch_topk_func
     assert dispatch() is (ours if switch == "1" else module.vllm_topk_softmax)
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_rocms_own_function_stays(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
+    module = first_of(upstream_import, f"{FOLDER}.router.fused_topk_router", f"{FOLDER}.fused_moe")
+    need(module, "triton_topk_softmax")
+    own = SimpleNamespace(topk_softmax=object(), is_topk_gating_enabled=lambda: False)
+    monkeypatch.setattr(module, "rocm_aiter_ops", own)
+    monkeypatch.setenv("VLLM_MOE_TRITON_TOPK", switch)
+    dispatch = getattr(module, "dispatch_topk_softmax_func", None) or module.dispatch_topk_func
+    assert dispatch(use_rocm_aiter=True) is own.topk_softmax
