@@ -12,6 +12,7 @@ from typing import Any
 
 import flashinfer_setup as setup
 import pytest
+import torch
 from groups_kit import DRAFT, TABLE, TARGET, WINDOW, build, forward, planned, step
 from vllm_kit import first_of, need
 
@@ -145,6 +146,85 @@ def test_a_name_that_no_layer_has_fails_when_the_builder_is_made(backend: Any) -
         assert DRAFT.name in str(error)
     else:
         pytest.fail("made a builder that can't find the plan of a layer")
+
+
+def test_a_name_that_is_no_attention_layers_fails_too(backend: Any) -> None:
+    layers = setup.make_layers(backend.module, [TARGET, DRAFT], 8, 2, 64)
+    layers["model.layers.9.mixer"] = SimpleNamespace(layer_name="model.layers.9.mixer")
+    try:
+        setup.make_builder(backend.module, layers, 8, 2, 64)
+    except ValueError as error:
+        assert "model.layers.9.mixer" in str(error)
+        assert TARGET.name not in str(error)
+    else:
+        pytest.fail("made a builder that can't find the plan of a layer")
+
+
+def test_one_groups_names_are_not_looked_up(backend: Any) -> None:
+    same = setup.Spec("model.layers.2.attn")
+    layers = setup.make_layers(backend.module, [TARGET, same], 8, 2, 64)
+    layers[same.name].layer_name = "another name"
+    try:
+        builder = setup.make_builder(backend.module, layers, 8, 2, 64)
+    except ValueError as error:
+        pytest.fail(f"a name is looked up for nothing: {error}")
+    assert len(need(builder, "groups")) == 1
+    assert forward(layers[same.name], step(builder, [5], [5]), 5) == {0}
+
+
+def parameters(upstream_import: Load, *given: dict[str, Any]) -> tuple[Any, Any]:
+    """The groups of layers with these parameters, and each layer's; what isn't given is the same for all."""
+    utils = upstream_import("vllm.v1.attention.backends.utils")
+    group = need(utils, "group_layers_by_hyperparameters")
+    common = {"window_left": -1, "logits_soft_cap": None, "sm_scale": 0.125, "has_sinks": False}
+    layers = {f"layer{i}": utils.PerLayerParameters(**{**common, **one}) for i, one in enumerate(given)}
+    found, by_layer = group(layers)
+    return found, [by_layer[name] for name in layers]
+
+
+@pytest.mark.parametrize(
+    "other", [{"window_left": 127}, {"logits_soft_cap": 30.0}, {"sm_scale": 0.5}, {"has_sinks": True}]
+)
+def test_each_difference_makes_a_group(upstream_import: Load, other: dict[str, Any]) -> None:
+    found, by_layer = parameters(upstream_import, {}, other, {}, other)
+    assert by_layer == [0, 1, 0, 1]
+    [(name, value)] = other.items()
+    assert getattr(found[1], name) == value
+    assert getattr(found[0], name) != value
+
+
+def test_a_tag_makes_none(upstream_import: Load) -> None:
+    found, by_layer = parameters(upstream_import, {"is_draft": True}, {}, {"sm_scale": 0.5, "is_draft": True})
+    assert by_layer == [0, 0, 1]
+    found, by_layer = parameters(
+        upstream_import,
+        {"sm_scale": 0.5, "is_draft": True},
+        {"window_left": 9, "is_draft": True},
+        {},
+        {"window_left": 8},
+    )
+    assert by_layer == [2, 3, 0, 1], "the target's first, otherwise as they come"
+    assert [(g.sm_scale, g.window_left) for g in found] == [(0.125, -1), (0.125, 8), (0.5, -1), (0.125, 9)]
+
+
+def test_no_layers_are_an_error(upstream_import: Load) -> None:
+    utils = upstream_import("vllm.v1.attention.backends.utils")
+    group = need(utils, "group_layers_by_hyperparameters")
+    with pytest.raises(AssertionError, match="No attention layers"):
+        group({})
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_sinks_of_any_layer_are_refused_where_they_were(backend: Any, first: int) -> None:
+    """On a GPU without TRT-LLM and without FA2's sinks."""
+    sinks = setup.Spec("model.layers.3.attn", sinks=torch.zeros(8))
+    layers = setup.make_layers(backend.module, [[TARGET, sinks], [sinks, TARGET]][first], 8, 2, 64)
+    try:
+        setup.make_builder(backend.module, layers, 8, 2, 64)
+    except NotImplementedError as error:
+        assert "sinks" in str(error)
+    else:
+        pytest.fail("sinks would be left out")
 
 
 def test_cascade_is_refused_for_more_than_one_group(backend: Any) -> None:
