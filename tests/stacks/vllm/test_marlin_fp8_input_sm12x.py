@@ -20,7 +20,7 @@ import torch
 
 Load = Callable[[str], ModuleType]
 TAKEN = [(8, 9), (12, 0), (12, 1)]
-REFUSED = [(8, 0), (9, 0), (10, 0), (11, 0)]
+REFUSED = [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (10, 3), (11, 0), (13, 0)]
 #: Where each kernel's sources are, the newest place first.
 SOURCES = {
     "dense": ("csrc/quantization/marlin/marlin.cu", "csrc/quantization/gptq_marlin/gptq_marlin.cu"),
@@ -48,6 +48,13 @@ def test_python(
     except ValueError as error:
         found = error
     assert (found is torch.float8_e4m3fn) is (capability in TAKEN)
+    if capability in REFUSED:
+        assert "FP8" in str(found)
+    # What was no matter of the GPU is none now.
+    monkeypatch.setenv("VLLM_MARLIN_INPUT_DTYPE", "int8")
+    assert module.get_marlin_input_dtype("a") is torch.int8
+    monkeypatch.delenv("VLLM_MARLIN_INPUT_DTYPE")
+    assert module.get_marlin_input_dtype("a") is None
 
 
 @pytest.mark.parametrize("capability", TAKEN + REFUSED)
@@ -62,7 +69,13 @@ def test_the_kernels_condition(trees: Path, kind: str, capability: tuple[int, in
     assert bool(taken) is (capability in TAKEN)
 
 
-@pytest.mark.parametrize(("arch", "fp8"), [("8.9", True), ("12.0a", True), ("12.1", True), ("9.0a", False)])
+@pytest.mark.parametrize(
+    ("arch", "fp8"),
+    [
+        ("8.9", True), ("12.0a", True), ("12.1", True), ("12.1a", True), ("8.0", False), ("9.0a", False),
+        ("10.0a", False), ("11.0a", False), ("8.0,9.0a,12.1", True), ("12.1,9.0a", True), ("8.0,10.0", False),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", SOURCES)
 def test_the_generators(trees: Path, tmp_path: Path, kind: str, arch: str, fp8: bool) -> None:
     scripts = [source(trees, k).with_name("generate_kernels.py") for k in (kind, "dense")]
