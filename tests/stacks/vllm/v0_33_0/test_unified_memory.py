@@ -60,18 +60,35 @@ def test_free_memory(upstream_import: Load, machine: Machine, integrated: bool, 
 
 def test_a_discrete_gpu_of_the_same_machine(upstream_import: Load, machine: Machine, integrated: bool) -> None:
     module = upstream_import(MEMORY)
-    assert need(module, "get_free_memory")("cuda:1") == machine.get_memory_info()[0]
+    assert need(module, "get_free_memory")("cuda:1") == machine.second_free
     assert need(module, "is_integrated_device")("cuda:1") is False
-    free = module.MemorySnapshot(device=torch.device("cuda:1")).free_memory
-    assert free == machine.get_memory_info()[0]
+    assert need(module, "get_memory_taken")(machine.second_free - 2 * GIB, "cuda:1") == -2 * GIB
+    before = module.MemorySnapshot(device=torch.device("cuda:1"))
+    assert (before.free_memory, before.total_memory) == (machine.second_free, machine.second_total)
+    machine.second_free += 3 * GIB
+    after = module.MemorySnapshot(device=torch.device("cuda:1"))
+    assert need(module, "get_consumed_memory")(before, after) == -3 * GIB
+
+
+@pytest.mark.parametrize("device", [None, "cuda"])
+def test_the_current_device_is_asked_where_none_is_named(
+    upstream_import: Load, machine: Machine, integrated: bool, device: str | None
+) -> None:
+    module = upstream_import(MEMORY)
+    machine.current_device = 1
+    assert need(module, "is_integrated_device")(device) is False
+    assert module.get_free_memory(device) == machine.second_free
+    assert module.get_memory_taken(machine.second_free - 2 * GIB, device) == -2 * GIB
+    free = machine.available if integrated else machine.get_memory_info(0)[0]
+    assert module.get_free_memory("cuda:0") == free
+    assert module.get_memory_taken(free + GIB, "cuda:0") == GIB
+    assert module.get_memory_taken(free - GIB, "cuda:0") == (0 if integrated else -GIB)
 
 
 def test_memory_taken(upstream_import: Load, machine: Machine, taken: int, measured: int) -> None:
     module = upstream_import(MEMORY)
     before = need(module, "get_free_memory")()
     assert need(module, "get_memory_taken")(before) == measured
-    if taken < 0:
-        assert module.get_memory_taken(before, "cuda:1") == before - machine.get_memory_info()[0]
 
 
 def test_graph_sample_of_the_second_runner(
@@ -219,6 +236,26 @@ def test_eagle_compares_on_the_gpu_where_memory_is_free(
     module = upstream_import(EAGLE)
     assert module._should_share(SimpleNamespace(has_own_lm_head=True), "has_own_lm_head", draft, target)
     assert compared == [weight if on_gpu else "cpu"]
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_eagle_asks_for_the_memory_of_the_weight_s_own_gpu(
+    upstream_import: Load, machine: Machine, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elements = machine.second_free // 2 + (0 if on_gpu else 1)
+    assert elements * 2 < machine.get_memory_info()[0]
+    weight = SimpleNamespace(is_cuda=True, device=torch.device("cuda:1"), numel=lambda: elements, cpu=lambda: "cpu")
+    compared: list[Any] = []
+    monkeypatch.setattr(torch, "equal", lambda *given: compared.append(given[0]) or True)
+    draft, target = SimpleNamespace(weight=weight), SimpleNamespace(weight=weight)
+    module = upstream_import(EAGLE)
+    assert module._should_share(SimpleNamespace(has_own_lm_head=True), "has_own_lm_head", draft, target)
+    assert compared == [weight if on_gpu else "cpu"]
+
+
+def test_an_instance_that_consumes_nothing_starts(machine: Machine) -> None:
+    size = Instance(machine, 0.45, weights=0).size_kv_cache()
+    assert size / GIB == pytest.approx(0.45 * machine.total / GIB - 3)
 
 
 def test_what_others_take_while_the_model_is_loaded(machine: Machine) -> None:

@@ -39,12 +39,13 @@ def test_a_run_that_would_take_the_machine_fails(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("utilization", [0.45, 0.8])
-def test_the_limit_is_what_the_instance_may_use(machine: Machine, utilization: float) -> None:
-    """The smaller of its utilization and what leaves the machine its reserve."""
+def test_the_limit_is_what_the_instance_may_use(machine: Machine, utilization: float, log: list[str]) -> None:
+    """The smaller of its utilization and what leaves the machine its reserve. Nothing is logged where it suffices."""
     left = min(utilization * GB10, 101.7 - RESERVE) - 20
     fits = Instance(machine, utilization, peak=left - 1.1, graphs=1).size_kv_cache() / GIB
     assert fits == pytest.approx(0.1, abs=0.01)
     assert machine.current.fraction == 1, "the limit is gone"
+    assert not [line for line in log if "Profiling may take" in line]
     machine.processes = [type(machine.current)()]
     assert "OutOfMemoryError" in refusal(Instance(machine, utilization, peak=left + 0.01))
 
@@ -94,6 +95,31 @@ def test_no_kv_cache_is_negative(machine: Machine) -> None:
     assert instance.events == ["profiled", "graphs"]
 
 
+def test_no_kv_cache_is_empty(machine: Machine) -> None:
+    """The last byte that is left makes the difference."""
+    left = Instance(machine, 0.7, peak=10, graphs=5, taken_while_profiling=50).size_kv_cache()
+    for spare in (1, 0):
+        machine.processes, machine.others = [type(machine.current)()], 20 * GIB
+        instance = Instance(machine, 0.7, peak=10, graphs=5, taken_while_profiling=50 + (left - spare) / GIB)
+        if spare:
+            assert instance.size_kv_cache() == 1
+        else:
+            assert refusal(instance).startswith("ValueError: No memory is left for the KV cache: ")
+
+
+@pytest.mark.parametrize("options", [{}, {"kv_cache_memory_bytes": 60 * GIB}])
+def test_another_error_is_left_as_it_is(machine: Machine, options: dict[str, Any]) -> None:
+    def fails(**given: Any) -> None:
+        assert machine.current.fraction < 1, "profiling is not limited"
+        raise RuntimeError("no such kernel")
+
+    instance = Instance(machine, 0.7, options=options)
+    instance.profile_run = fails  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match=r"^no such kernel$"):
+        instance.size_kv_cache()
+    assert machine.current.fraction == 1, "the limit is gone"
+
+
 def test_memory_that_is_left_goes_to_the_kv_cache(machine: Machine) -> None:
     size = Instance(machine, 0.7, peak=10, graphs=5, taken_while_profiling=50).size_kv_cache() / GIB
     assert size == pytest.approx(0.7 * GB10 - 20 - 50 - 15)
@@ -124,9 +150,13 @@ class TestSizeOfTheKvCacheIsGiven:
         instance.options["unified_memory_reserve_bytes"] = 0
         assert instance.size_kv_cache() == 70 * GIB
 
-    def test_memory_in_torch_s_cache_is_available(self, machine: Machine) -> None:
-        """What loading the weights freed."""
-        machine.current.cached = 30 * GIB
+    @pytest.mark.parametrize("garbage", [False, True])
+    def test_memory_in_torch_s_cache_is_available(self, machine: Machine, garbage: bool) -> None:
+        """What loading the weights freed, or leaves to the collection of garbage."""
+        if garbage:
+            machine.current.allocated = machine.current.garbage = 30 * GIB
+        else:
+            machine.current.cached = 30 * GIB
         assert self.instance(machine, 66, peak=10, weights=15).size_kv_cache() == 66 * GIB
 
 

@@ -57,6 +57,17 @@ def test_utilization_is_what_it_was_where_the_reserve_is_free(machine: Machine, 
     assert line.endswith("using the requested 91.27 GiB.")
 
 
+@pytest.mark.parametrize(("spare", "level"), [(0, "INFO"), (-1, "WARNING")])
+def test_the_last_byte_makes_the_difference(machine: Machine, log: list[str], spare: int, level: str) -> None:
+    """What leaves exactly the reserve is not lowered."""
+    wanted = requested(machine, 0.5, 121)
+    log.clear()
+    free = int(wanted * GIB) + 8 * GIB + spare
+    assert requested(machine, 0.5, free / GIB, **{OPTION: 8 * GIB}) == wanted + spare / GIB
+    (line,) = [line for line in log if "unified-memory-reserve-bytes" in line]
+    assert line.startswith(level)
+
+
 @pytest.mark.parametrize(("reserve", "expected"), [(0, 100), (1, 99.1), (8, 92.1), (20, 80.1)])
 def test_the_reserve_is_an_option_in_bytes(machine: Machine, reserve: int, expected: float) -> None:
     utilization = 100 / GB10

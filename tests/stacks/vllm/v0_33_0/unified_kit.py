@@ -35,6 +35,8 @@ class Process:
     cached: int = 0
     peak: int = 0
     fraction: float = 1.0
+    #: Part of what is allocated that the next collection of garbage frees.
+    garbage: int = 0
 
     @property
     def reserved(self) -> int:
@@ -56,6 +58,10 @@ class Machine:
     changes: list[int] = field(default_factory=list)
     processes: list[Process] = field(default_factory=lambda: [Process()])
     lowest: int = int(GB10 * GIB)
+    #: Device 1 is discrete, with memory of its own.
+    second_free: int = 7 * GIB
+    second_total: int = 80 * GIB
+    current_device: int = 0
     #: Allocator of torch: another one than "native" can't be limited.
     allocator: str = "native"
 
@@ -73,7 +79,14 @@ class Machine:
             self.others += self.changes.pop(0)
         return self.available
 
+    def index(self, device: Any) -> int:
+        """Return the number of a device; without one, of the current device."""
+        index = device if device is None or isinstance(device, int) else torch.device(device).index
+        return self.current_device if index is None else index
+
     def get_memory_info(self, device: Any = None) -> tuple[int, int]:
+        if self.index(device) == 1:
+            return self.second_free, self.second_total
         free = self.read()
         return max(free - self.page_cache, 0) if self.integrated else free, self.total
 
@@ -81,9 +94,9 @@ class Machine:
         return SimpleNamespace(available=self.read(), total=self.total)
 
     def is_integrated_gpu(self, device_id: int | None = 0) -> bool:
-        """Device 0 is this GPU and the current one. Device 1 is always discrete."""
+        """Device 0 is this GPU. Device 1 is always discrete."""
         assert device_id in (None, 0, 1)
-        return self.integrated and device_id != 1
+        return self.integrated and self.index(device_id) == 0
 
     def allocate(self, amount: float) -> None:
         """Allocate by torch: within its limit, from its cache first."""
@@ -103,6 +116,13 @@ class Machine:
         """Free what torch allocated, into its cache."""
         self.current.allocated -= int(amount * GIB)
         self.current.cached += int(amount * GIB)
+
+    def collect(self, generation: int = 2) -> int:
+        """Collect garbage, into torch's cache. vLLM does so around each measurement; Python's own takes a second."""
+        self.current.allocated -= self.current.garbage
+        self.current.cached += self.current.garbage
+        self.current.garbage = 0
+        return 0
 
     def empty_cache(self) -> None:
         self.current.cached = 0
@@ -130,8 +150,7 @@ class Machine:
             self.patch.setattr(torch.accelerator, name, getattr(self, name))
         self.patch.setattr(torch.accelerator, "memory_reserved", lambda device=None: self.current.reserved)
         self.patch.setattr(torch.accelerator, "synchronize", lambda device=None: None)
-        # vLLM collects garbage around each measurement, which takes a second with all of vLLM imported.
-        self.patch.setattr(gc, "collect", lambda generation=2: 0)
+        self.patch.setattr(gc, "collect", self.collect)
         self.patch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device=None: self.current.fraction)
         self.patch.setattr(torch.cuda, "set_per_process_memory_fraction", self.set_fraction)
         self.patch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: self.allocator)
