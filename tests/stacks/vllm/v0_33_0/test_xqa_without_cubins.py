@@ -10,7 +10,7 @@ import pytest
 
 Load = Callable[[str], ModuleType]
 UTILS, BACKEND = "vllm.utils.flashinfer", "vllm.v1.attention.backends.flashinfer"
-ALL = [(8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
+ALL = [(8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0)]
 
 
 @pytest.fixture
