@@ -71,6 +71,13 @@ for tokens, experts, k in ((1, 128, 4), (7, 128, 4), (3, 32, 1), (5, 100, 6), (2
                     wrong.append(f"{name}: padding changes weights or source rows")
                 if not torch.equal(padded[1], marked):
                     wrong.append(f"{name}: ids of padding")
+near = torch.randn(3, 32, generator=generator).bfloat16()
+found = []
+for logits in (near, far_apart(near)):
+    found.append([torch.zeros(3, 4, dtype=d) for d in (torch.float32, torch.int32, torch.int32)])
+    module.triton_topk_softmax(*found[-1], logits, True)
+if not all(torch.equal(*both) for both in zip(*found)):
+    wrong.append("rows far apart")
 refused = []
 for name, logits, k in (("columns apart", torch.zeros(8, 4).T, 2), ("too many", torch.zeros(4, 8), 9)):
     try:

@@ -40,6 +40,10 @@ for name, x in cases():
             wrong.append(f"{name}: values")
         if scales.shape != expected_scales.shape or not torch.equal(scales, expected_scales):
             wrong.append(f"{name}: scales")
+near = dequantize(*reference(torch.randn(3, 160).bfloat16())).bfloat16()
+for one, other in zip(module.mxfp8_quantize_swizzled(near), module.mxfp8_quantize_swizzled(far_apart(near))):
+    if not torch.equal(one.view(torch.uint8), other.view(torch.uint8)):
+        wrong.append("rows far apart")
 refused = []
 for name, x in (("half a block", torch.zeros(2, 48)), ("rows apart", torch.zeros(64, 2).T)):
     try:
