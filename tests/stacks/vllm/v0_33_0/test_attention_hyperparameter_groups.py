@@ -28,7 +28,7 @@ DIFFERENT = {
     "scale": setup.Spec("model.layers.1.attn", scale=0.25),
 }
 SINKS = setup.Spec("model.layers.1.attn", sinks=torch.arange(8, dtype=torch.float32))
-SM121, SM100, SM90 = (12, 1), (10, 0), (9, 0)
+SM121, SM100, SM90, SM80 = (12, 1), (10, 0), (9, 0), (8, 0)
 CPU = torch.device("cpu")
 
 
@@ -58,6 +58,9 @@ def make_config(layers: dict[str, Any], **options: Any) -> Any:
     made.attention_config.use_non_causal = False
     made.parallel_config.use_ubatching = False
     made.parallel_config.num_ubatches = 1
+    if made.speculative_config is not None:
+        made.speculative_config.enable_adaptive_verification = False
+        made.speculative_config.parallel_drafting = False
     return made
 
 
@@ -277,7 +280,7 @@ def test_cuda_graphs_have_a_wrapper_for_each_plan_and_batch_size(backend: Any, m
 
 @pytest.mark.parametrize("trtllm", [True, False])
 def test_context_parallel_has_a_pair_for_each_plan(
-    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, trtllm: bool
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, log: list[str], trtllm: bool
 ) -> None:
     """The context kernel of trtllm-gen has no window and no soft cap: the plans that have neither use it."""
     on(SM100, trtllm=None if trtllm else False)
@@ -296,6 +299,7 @@ def test_context_parallel_has_a_pair_for_each_plan(
     _, builder = make_builder(backend, specs)
     step(builder, [5, 20], [5, 40])
     assert plans == [(*fixed(s), trtllm and s.window is None and s.soft_cap is None) for s in specs]
+    assert len([line for line in log if "trtllm-gen context kernel for DCP prefill" in line]) == trtllm
     plans.clear()
     _, builder = make_builder(backend, specs, kv="fp8")
     step(builder, [5, 20], [5, 40])
@@ -309,6 +313,150 @@ def test_context_parallel_refuses_sinks_whichever_layer_has_them(
     on(SM121)
     monkeypatch.setattr(backend.module, "get_dcp_world_size_and_rank", lambda sharded: (2, 0))
     _, builder = make_builder(backend, specs)
+    with pytest.raises(NotImplementedError, match="BatchDCPPrefillWrapper does not support attention sinks"):
+        step(builder, [5, 20], [5, 40])
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+@pytest.mark.parametrize("a2a", [True, False])
+def test_everything_that_context_parallel_is_given(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch, invariant: bool, a2a: bool
+) -> None:
+    """The pair of the prefills, and the decode, of which this rank computes all heads."""
+    on(SM121, trtllm=False)
+    monkeypatch.setattr(backend.module, "get_dcp_world_size_and_rank", lambda sharded: (2, 0))
+    monkeypatch.setattr(backend.module.envs, "VLLM_BATCH_INVARIANT", invariant)
+    made: list[dict[str, Any]] = []
+    plans: list[dict[str, Any]] = []
+
+    class Pair:
+        def __init__(self, **given: Any) -> None:
+            made.append(given)
+
+        def plan(self, **given: Any) -> None:
+            plans.append(given)
+
+    monkeypatch.setattr(backend.module, "BatchDCPPrefillWrapper", Pair)
+    layers = setup.make_layers(backend.module, [setup.Spec("a", window=9, soft_cap=30.0)], 8, 2, 64, "fp8")
+    config = make_config(layers, kv_cache_dtype="fp8")
+    config.parallel_config.dcp_comm_backend = "a2a" if a2a else "ag_rs"
+    builder = backend.module.FlashInferMetadataBuilder(
+        setup.make_spec(2, 64, kv_cache_dtype="fp8"), list(layers), config, CPU
+    )
+    builder.q_data_type_prefill = torch.float8_e5m2
+    step(builder, [1, 5, 20], [3, 7, 40])
+    (given,) = made
+    assert given == {
+        "kv_layout": "HND", "workspace_buffer": builder._get_workspace_buffer(), "dcp_a2a": a2a,
+        "use_trtllm_context": False,
+    }  # fmt: skip
+    (given,) = plans
+    # Of the 2 and the 20 tokens before the new ones this rank has the half. The first page is the decode's.
+    assert setup.plain(given) == {
+        "qo_indptr_cpu": [0, 5, 25], "paged_kv_indptr_cpu": [1, 2, 3], "paged_kv_indices": [0, 16, 32],
+        "paged_kv_last_page_len_cpu": [1, 10], "kv_lens_cpu": [1, 10], "page_size": 16, "num_qo_heads": 8,
+        "dcp_world_size": 2, "num_kv_heads": 2, "head_dim": 64, "sm_scale": 0.125, "window_left": 8,
+        "logits_soft_cap": 30.0, "q_data_type": torch.float8_e5m2, "kv_cache_dtype": torch.float8_e4m3fn,
+        "o_data_type": torch.bfloat16, "prefill_fixed_split_size": 4096 if invariant else -1,
+        "disable_split_kv": invariant, "block_tables": TABLE[1:].tolist(),
+    }  # fmt: skip
+    (decode,) = backend.made
+    assert (decode.plans[0]["num_qo_heads"], decode.plans[0]["num_kv_heads"]) == (16, 2)
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+def test_splits_are_those_of_the_part(backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool) -> None:
+    monkeypatch.setattr(backend.module.envs, "VLLM_BATCH_INVARIANT", invariant)
+    _, builder = make_builder(backend, [PLAIN, DIFFERENT["scale"]])
+    step(builder, [5, 20], [5, 40])
+    step(builder, [1, 1], [5, 40])
+    sizes = [(w.plans[0]["fixed_split_size"], w.plans[0]["disable_split_kv"]) for w in backend.made]
+    assert sizes == ([(4096, True)] * 2 + [(2048, True)] * 2 if invariant else [(-1, False)] * 4)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_what_a_wrapper_with_sinks_is_made_of(backend: Any, on: Callable[..., None], causal: bool) -> None:
+    """Its kernel is compiled for the dtypes of query and cache, which differ."""
+    on(SM121)
+    _, builder = make_builder(backend, [SINKS], kv="fp8")
+    builder.q_data_type_prefill = torch.float16
+    step(builder, [5, 20], [5, 40], causal)
+    (wrapper,) = backend.made
+    expected = {
+        "kv_layout": "HND", "backend": "auto", "q_data_type": torch.float16, "kv_data_type": torch.float8_e4m3fn,
+        "head_dim_qk": 64, "head_dim_vo": 64, "window_left": -1,
+    }  # fmt: skip
+    assert {name: wrapper.init[name] for name in expected} == expected
+    assert wrapper.init["float_workspace_buffer"] is builder._get_workspace_buffer()
+
+
+@pytest.mark.parametrize("trtllm", [True, False])
+def test_other_wrappers_choose_their_backend(backend: Any, on: Callable[..., None], trtllm: bool) -> None:
+    """trtllm-gen where it alone reads the cache; its output is FP8 then."""
+    on(SM90, trtllm=False)
+    _, builder = make_builder(backend, [PLAIN])
+    builder.nvfp4_trtllm = trtllm
+    step(builder, [1, 20], [5, 40])
+    assert [w.init["kv_layout"] for w in backend.made] == ["HND"] * 2
+    assert [w.init["backend"] for w in backend.made] == ["trtllm-gen" if trtllm else "auto"] * 2
+    output = torch.float8_e4m3fn if trtllm else torch.bfloat16
+    assert [w.plans[0]["o_data_type"] for w in backend.made] == [output] * 2
+
+
+def test_graphs_have_a_wrapper_for_each_length_of_queries(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests with a draft of one token, and those without, in batches of the same size."""
+    on(SM80)
+    specs = [PLAIN, DIFFERENT["scale"]]
+    _, builder = make_builder(backend, specs, graphs=True, drafts=1)
+    for query in (2, 1):
+        step(builder, [query] * 2, [9] * 2)
+    assert [w.plans[0]["q_len_per_req"] for w in backend.made] == [2, 2, 1, 1]
+    assert [planned(w) for w in backend.made] == [fixed(spec) for spec in specs] * 2
+    again: list[Any] = []
+    monkeypatch.setattr(backend.module, "fast_plan_decode", lambda wrapper, **rest: again.append(wrapper))
+    for query in (2, 1):
+        step(builder, [query] * 2, [9] * 2)
+    assert again == backend.made, "planned again, none is made again"
+
+
+def test_layers_are_read_again_only_where_there_are_more(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(SM121, trtllm=False)
+    _, builder = make_builder(backend, [PLAIN, DIFFERENT["scale"]])
+    builder.vllm_config.compilation_config.static_forward_context["sinks"] = setup.make_layers(
+        backend.module, [SINKS], 8, 2, 64
+    )[SINKS.name]
+    read: list[int] = []
+    original = backend.module.get_per_layer_parameters
+    monkeypatch.setattr(
+        backend.module, "get_per_layer_parameters", lambda *given: read.append(len(given[1])) or original(*given)
+    )
+    for _ in range(2):
+        step(builder, [5, 20], [5, 40])
+    assert read == []
+    builder.layer_names.append("sinks")
+    with pytest.raises(NotImplementedError, match="sinks"):
+        step(builder, [5, 20], [5, 40])
+    assert read == [len(builder.layer_names)]
+
+
+def test_no_layers_are_an_error(backend: Any) -> None:
+    make_builder(backend, [PLAIN, DIFFERENT["scale"]])
+    with pytest.raises(AssertionError, match="No attention layers found in the model"):
+        make_builder(backend, [])
+
+
+def test_context_parallel_serves_sinks_where_trtllm_gen_does_all(
+    backend: Any, on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(SM100)
+    monkeypatch.setattr(backend.module, "get_dcp_world_size_and_rank", lambda sharded: (2, 0))
+    _, builder = make_builder(backend, [PLAIN, SINKS])
+    batch = replace(setup.batch([1, 1], [5, 40], TABLE), dcp_local_seq_lens=torch.tensor([3, 20], dtype=torch.int32))
+    assert builder.build(0, batch).decode.kernel.value == "trtllm-gen"
     with pytest.raises(NotImplementedError, match="BatchDCPPrefillWrapper does not support attention sinks"):
         step(builder, [5, 20], [5, 40])
 
