@@ -448,6 +448,13 @@ BOTH: list[Mutant] = [
         ("for several blocks a row alone", COLLECTED, COLLECTED.replace("__sync", "if constexpr (!SINGLE_CTA) __sync")),
         ("a warp's barrier", COLLECTED, COLLECTED.replace("__syncthreads", "__syncwarp")),
         ("a fence", COLLECTED, COLLECTED.replace("__syncthreads", "__threadfence")),
+        ("for the row's first block alone", COLLECTED, COLLECTED.replace("__sync", "if (chunk_start == 0) __sync")),
+        ("for the row's other blocks alone", COLLECTED, COLLECTED.replace("__sync", "if (chunk_start > 0) __sync")),
+        (
+            "where larger ones were found alone",
+            COLLECTED,
+            COLLECTED.replace("__sync", "if (local_gt_count > 0) __sync"),
+        ),
     ),
     *of(
         ARCH,

@@ -66,11 +66,13 @@ _EDITS = [
         ("no GPU is warned", "if current_platform.has_device_capability(100):\n        return\n    logger.warning_once", "if current_platform.is_cuda():\n        return\n    logger.warning_once"),
         ("each layer is warned of", "    logger.warning_once(\n        \"Your GPU does not", "    logger.warning(\n        \"Your GPU does not"),
         ("it is information", "    logger.warning_once(\n        \"Your GPU does not", "    logger.info_once(\n        \"Your GPU does not"),
+        ("only CUDA is warned", "has_device_capability(100):\n        return\n    logger.warning_once", "has_device_capability(100) or not current_platform.is_cuda():\n        return\n    logger.warning_once"),
+        ("the warning names another kernel", "be used leveraging the Marlin kernel. This may degrade \"\n        \"performance for compute-heavy workloads.\"\n    )\n\n\ndef prepare_fp4", "be used leveraging the CUTLASS kernel. This may degrade \"\n        \"performance for compute-heavy workloads.\"\n    )\n\n\ndef prepare_fp4"),
         ("NVFP4 experts don't warn", "    warn_if_no_native_fp4()\n\n    input_dtype", "    input_dtype"),
     ]),
     (WARNING, "vllm/model_executor/kernels/linear/nvfp4/marlin.py", [
         ("linear layers don't warn", "        warn_if_no_native_fp4()\n", ""),
-        ("linear layers aren't prepared where they warn", "        warn_if_no_native_fp4()\n        prepare", "        warn_if_no_native_fp4() or prepare"),
+        ("linear layers aren't prepared", "        warn_if_no_native_fp4()\n        prepare_fp4_layer_for_marlin(layer)\n", "        warn_if_no_native_fp4()\n"),
     ]),
     (WARNING, f"{_TENSORS}/compressed_tensors_moe_w4a4_mxfp4.py", [
         ("compressed experts don't warn", "            warn_if_no_native_fp4()\n", ""),
