@@ -10,7 +10,7 @@ import pytest
 from kit import Patchq, git
 from patchq.mutation.known import KnownStrength, known_strength
 from patchq.mutation.mutants import mutants_of
-from patchq.mutation.strength import KILLED, SURVIVED, Strength, Tried, pool
+from patchq.mutation.strength import KILLED, NOT_REACHED, SURVIVED, Strength, Tried, pool
 from patchq.project.project import Project
 
 SOURCE = b'''\
@@ -109,6 +109,19 @@ def test_a_budget_and_going_on(limited: Patchq) -> None:
     assert not done["whole"]
     assert done["not_tried"]
     assert "tries the rest" in limited.ok("test", "--mutate", "limit", "--seconds", "0.001")
+
+
+def test_no_patch_is_planned_after_the_seconds(limited: Patchq) -> None:
+    mutated(limited, "limit", "--at-most", "4")
+    project = Project.find(limited.root)
+    for seed in range(20):
+        found = mutated(limited, "--at-most", "4", "--seconds", "0.001", "--seed", str(seed))
+        late = {name for name, strength in found.items() if strength["said"] == NOT_REACHED}
+        assert len(late) == len(found) - 1
+        if "up/limit" in late:
+            assert known_strength(project, "up/limit"), "what an earlier run found stays"
+            return
+    pytest.fail("no seed takes another patch first")
 
 
 def test_a_sample_has_a_new_seed_that_is_printed_with_the_pooled_share(limited: Patchq) -> None:

@@ -28,6 +28,8 @@ from patchq.proofs.warm import Warm, warm
 from patchq.system import project_files
 
 KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
+#: What is said of a patch whose turn came after the budget's seconds.
+NOT_REACHED = "not tried: the seconds were over before its turn"
 #: What a mutant has beside five times the time of the proof: it may never end.
 SPARE_SECONDS = 60.0
 #: So many runs don't pay for a process that they are forks of.
@@ -136,18 +138,21 @@ def mutate(
     set_name, machine = project.choose_set(set_name), this_machine()
     end = time.monotonic() + budget.seconds if budget.seconds else None
     with planning(project, set_name) as whole:
-        planned = [
-            (proof, *_cells(project, whole, proof, set_name, machine, budget))
-            for proof in proofs_of(whole.stacks, patches)
-            if not proof.on
-        ]
-    order = {proof.name: number for number, (proof, *_) in enumerate(planned)}
+        proofs = [proof for proof in proofs_of(whole.stacks, patches) if not proof.on]
+    order = {proof.name: number for number, proof in enumerate(proofs)}
     if budget.seconds:
-        random.Random(budget.seed).shuffle(planned)
-    found = []
+        random.Random(budget.seed).shuffle(proofs)
+    found: list[Strength] = []
     with warm() as forks:
-        forks.unchanged = {proof.name: here for proof, here, mutants, *_ in planned if len(mutants) > _FEW}
-        for proof, here, mutants, cells, in_all in planned:
+        for proof in proofs:
+            # The first one is planned in any case: it names the mutants that the time was too short for.
+            if found and _is_over(end):
+                found.append(Strength(proof.name, proof.files, (), NOT_REACHED))
+                continue
+            with project.locked("test"):
+                here, mutants, cells, in_all = _cells(project, whole, proof, set_name, machine, budget)
+            if len(mutants) > _FEW:
+                forks.unchanged[proof.name] = here
             missing = [n for n in proof.needs if n not in machine.can]
             if missing or not proof.files:
                 said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
@@ -166,6 +171,8 @@ def _try(
     end: float | None, run_cells: Callable[..., Iterable[CellResult]], progress: Callable[[str, Tried], None],
 ) -> list[Tried] | str:  # fmt: skip
     """What became of each mutant, or why none was tried."""
+    if _is_over(end):
+        return [Tried(mutant, UNTRIED) for mutant in mutants]
     alone = run_here if isinstance(run_cells, Warm) else run_cells
     first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
@@ -179,7 +186,7 @@ def _try(
             tried.append(Tried(mutant, EQUIVALENT, equivalent[mutant.name]))
     # A few at a time, so that a budget of seconds is kept.
     for few in _by(todo, 4):
-        if end is not None and time.monotonic() >= end:
+        if _is_over(end):
             tried += [Tried(m, UNTRIED) for m in few]
             continue
         chosen = [cells[m.name] for m in few]
@@ -190,6 +197,10 @@ def _try(
             tried.append(answer)
     order = {m.name: number for number, m in enumerate(mutants)}
     return sorted(tried, key=lambda t: order[t.mutant.name])
+
+
+def _is_over(end: float | None) -> bool:
+    return end is not None and time.monotonic() >= end
 
 
 def _by(items: Sequence[Mutant], count: int) -> Iterator[Sequence[Mutant]]:
