@@ -1,12 +1,16 @@
-"""docs/evidence/serving.md from the JSON beside it: ``python tests/serving/page.py > docs/evidence/serving.md``."""
+"""docs/evidence/serving.md from the JSON beside it: ``python tests/stacks/evidence.py`` writes it."""
 
 from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "stacks"))
+from evidence import stale
 
 EVIDENCE = Path(__file__).parents[2] / "docs/evidence"
 BUILDS = ("patched", "unpatched")
@@ -80,6 +84,7 @@ def table(found: dict[str, Any]) -> str:
         f"transformers {said['transformers']}.",
         f"Wheels: vLLM `{wheels['vllm'][:16]}…`, FlashInfer `{wheels['flashinfer-python'][:16]}…`, as `verify-installed` "
         "found them, each file of them.",
+        "", f"Since then: {'; '.join(stale(found)) or 'the stacks are the same'}.",
         "", f"Transformers in BF16 is itself off by {figure(rounded['mean'])} in the mean, at most "
         f"{figure(rounded['worst'], 2)}; the likeliest token is the same for {figure(rounded['top1'])}.", "",
         "| engine [what is otherwise in the reference] | build | pass | mean | worst | same likeliest | greedy: likeliest"

@@ -2,8 +2,8 @@
 
     patchq test --mutate PATCH… --at-most 12 --json | python tests/stacks/evidence_of_mutation.py docs/evidence/mutation-vllm.json
 
-A number behind the file is another --at-most than 12, a name behind that a set that isn't the default one. Rows of patches that the answer doesn't have stay as they are;
-mutation.md beside the file is made anew of all of them.
+A number behind the file is another --at-most than 12, a name behind that another set than gb10. Rows of patches that the
+answer doesn't have stay as they are; mutation.md beside the file is made again of all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from evidence import EVIDENCE, ROOT, measured, outdated
+
 from patchq.environment.machine import this_machine
+from patchq.project.project import Project
 
 WHAT = (
     "Mutants of each patch's own lines, each followed by that patch's proof. `of` is all that there are where `sampled` "
@@ -25,13 +28,18 @@ PAGE = """\
 Mutants of each patch's own lines, each followed by that patch's proof ([how](../how-to/prove-patches.md#how-strong-is-a-proof)).
 `killed` counts mutants that the proof saw, of those that it was asked about; one that nobody could see is
 `equivalent`, with its reason in the proof's file. Where fewer were `tried` than there are, the share is of a sample,
-which the seed 0 chose. `mended since`: the proof was, and each survivor run again alone; see the JSON. This page is made of the JSON files beside it, which name each survivor and the command:
-`python tests/stacks/evidence_of_mutation.py`. A patch that isn't in it was not measured yet.
+which the seed 0 chose. `mended since`: the proof was, and each survivor run again alone; see the JSON.
 
+`lines` counts the statements that a patch adds to Python files, and those of them that its proof runs
+(`tests/stacks/lines_of_proofs.py`); lines of CUDA, C++ and CMake are not measured there, and are counted after the `+`.
+`at` is the commit that the mutants were run at, `changed since` what of patch and proof is no longer as it was then.
+
+The page is made of the JSON files beside it, which name each survivor and the command, by
+`python tests/stacks/evidence.py`. A cell that is empty was not measured yet.
 """
 HEAD = """\
-| patch | killed | | equivalent | tried |
-|---|---|---|---|---|
+| patch | killed | | equivalent | tried | lines | at | changed since |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -48,20 +56,55 @@ def row(found: dict[str, Any], seed: int, at_most: int, set_name: str) -> dict[s
             {key: m[key] for key in ("name", "path", "line", "operator", "before", "after")}
             for m in found["mutants"] if m["state"] == "survived"
         ],
+        **measured(set_name, found["patch"], found["proof"]),
     }  # fmt: skip
 
 
-def line(found: dict[str, Any]) -> str:
-    """A row of the page's table."""
-    judged = found["killed"] + found["survived"]
-    tried = found["of"] - found["not_tried"]
-    killed = f"{found['killed']} of {judged}" if judged else "–"
-    share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["said"] or "no mutants"
-    share += "; mended since" if found.get("since") else ""
-    return f"| `{found['patch']}` | {killed} | {share} | {found['equivalent'] or ''} | {tried} of {found['in_all']} |"
+def lines_run(found: dict[str, Any] | None) -> str:
+    """The cell on the lines that a proof runs; with the commit where that is another measurement than the mutants'."""
+    if not found:
+        return ""
+    python = found.get("said") or (f"{found['run']} of {found['executable']}" if found["executable"] else "")
+    return " ".join([python, f"+ {found['not_measured']}" if found["not_measured"] else ""]).strip()
 
 
-def main(target: Path, at_most: int = 12, set_name: str = "") -> None:
+def line(patch: str, found: dict[str, Any] | None, lines: dict[str, Any] | None, set_name: str) -> str:
+    """A row of the page's table, of what was found of a patch's mutants and of its lines."""
+    cells = ["", "", "", "", lines_run(lines), "", ""]
+    if found:
+        judged = found["killed"] + found["survived"]
+        share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["said"] or "no mutants"
+        cells[0] = f"{found['killed']} of {judged}" if judged else "–"
+        cells[1] = share + ("; mended since" if found.get("since") else "")
+        cells[2] = str(found["equivalent"] or "")
+        cells[3] = f"{found['of'] - found['not_tried']} of {found['in_all']}"
+        cells[5:] = [f"`{found['commit']}`", outdated(found, set_name)]
+    return f"| {' | '.join([f'`{patch}`', *cells])} |"
+
+
+def rows_of(pattern: str) -> dict[str, dict[str, Any]]:
+    """By set, the rows of all files of a name, by patch."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(EVIDENCE.glob(pattern)):
+        body = json.loads(path.read_text())
+        found.setdefault(body["set"], {}).update({row["patch"]: row for row in body["rows"]})
+    return found
+
+
+def page() -> str:
+    """The page of all that was measured, and of the patches of the two sets that weren't."""
+    mutants, lines = rows_of("mutation-*.json"), rows_of("lines-*.json")
+    project = Project.find(ROOT)
+    tables = []
+    for set_name in ("gb10", "gb10-newest"):
+        patches = {f"{stack.pin.upstream}/{name}" for stack in project.stacks(set_name) for name in stack.names}
+        killed, run = mutants.get(set_name, {}), lines.get(set_name, {})
+        found = [line(patch, killed.get(patch), run.get(patch), set_name) for patch in sorted({*patches, *killed})]
+        tables.append(f"\n## `{set_name}`\n\n{HEAD}" + "\n".join(found) + "\n")
+    return PAGE + "".join(tables)
+
+
+def main(target: Path, at_most: int = 12, set_name: str = "gb10") -> None:
     answer = json.load(sys.stdin)
     before = json.loads(target.read_text()) if target.exists() else {"rows": []}
     rows = {r["patch"]: r for r in before["rows"]}
@@ -73,15 +116,7 @@ def main(target: Path, at_most: int = 12, set_name: str = "") -> None:
         "rows": [rows[name] for name in sorted(rows)],
     }
     target.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
-    files = [json.loads(path.read_text()) for path in sorted(target.parent.glob("mutation-*.json"))]
-    sets: dict[str, list[str]] = {}
-    for file in files:
-        sets.setdefault(file.get("set", ""), []).extend(line(found) for found in file["rows"])
-    tables = [
-        (f"\n## `{name}`\n\n{HEAD}" if name else HEAD) + "\n".join(sorted(lines)) + "\n"
-        for name, lines in sorted(sets.items())
-    ]
-    (target.parent / "mutation.md").write_text(PAGE + "".join(tables))
+    (EVIDENCE / "mutation.md").write_text(page())
 
 
 if __name__ == "__main__":
