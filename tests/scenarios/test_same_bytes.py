@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -25,13 +26,14 @@ class User:
     locale: str
     seed: str
     git: str
+    backwards: bool
 
 
 USERS = [
-    User("ada", "Pacific/Kiritimati", 0o022, "C.UTF-8", "1", "[user]\nname = Ada\nemail = ada@example.org\n"),
+    User("ada", "Pacific/Kiritimati", 0o022, "C.UTF-8", "1", "[user]\nname = Ada\nemail = ada@example.org\n", False),
     User("Bürger", "America/St_Johns", 0o077, "C", "77",
          "[user]\nname = Bürger\nemail = b@example.org\n[core]\nabbrev = 20\nautocrlf = input\n"
-         "[diff]\nalgorithm = patience\nnoprefix = true\n[i18n]\ncommitEncoding = ISO-8859-1\n"),
+         "[diff]\nalgorithm = patience\nnoprefix = true\n[i18n]\ncommitEncoding = ISO-8859-1\n", True),
 ]  # fmt: skip
 
 
@@ -43,6 +45,8 @@ def at_work(user: User, project: Path, home: Path) -> dict[str, bytes]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(gone)}
     env |= {"HOME": str(home), "USER": user.name, "LOGNAME": user.name, "TZ": user.zone, "LC_ALL": user.locale,
             "PYTHONHASHSEED": user.seed, "PYTHONPATH": str(ROOT / "tools"), "TMPDIR": str(home / "tmp"), "PATCHQ_CACHE": str(home / "cache")}  # fmt: skip
+    if user.backwards:
+        env = dict(reversed(env.items()))
     (home / "tmp").mkdir()
     deep = project / "patches"
     for words in (["apply"], ["build", "--no-isolation"], ["compose"], ["bundle", str(home / "out.bundle")]):
@@ -57,6 +61,14 @@ def at_work(user: User, project: Path, home: Path) -> dict[str, bytes]:
     }
 
 
+def stack_id(files: dict[str, bytes]) -> str:
+    """The stack id that an attestation names."""
+    statement = json.loads(files["dist/default/provenance.json"])
+    found: str = statement["predicate"]["buildDefinition"]["externalParameters"]["stackId"]
+    assert len(found) == 64
+    return found
+
+
 def test_two_users_on_two_machines_make_the_same_bytes(pair: Patchq, tmp_path: Path) -> None:  # noqa: F811
     text = pair.layout.lock.read_text()
     pair.layout.lock.write_text(text + '\n[environments.default]\nimage = "base:1"\nport = 80\n')
@@ -69,6 +81,11 @@ def test_two_users_on_two_machines_make_the_same_bytes(pair: Patchq, tmp_path: P
                 os.utime(path, (1_000_000_000, 1_000_000_000))
         made.append(at_work(user, project, tmp_path / user.name / "home"))
     first, second = made
+    for folder in (".patchq", "dist", "deploy"):
+        shutil.rmtree(tmp_path / "ada/p/project" / folder)
+    again = at_work(USERS[0], tmp_path / "ada/p/project", tmp_path / "ada/again")
+    assert len({stack_id(files) for files in (first, second, again)}) == 1
+    assert [name for name in first if first[name] != again[name]] == [], "applied and built from nothing once more"
     kinds = {Path(name).suffix for name in first}
     assert {".whl", ".json", ".txt", ".yaml"} <= kinds
     assert {"bundle", "dist/default/provenance.json", "dist/default/patchq.cdx.json", "deploy/Dockerfile"} <= set(first)
