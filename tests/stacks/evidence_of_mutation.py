@@ -16,6 +16,7 @@ from typing import Any
 from evidence import EVIDENCE, ROOT, measured, outdated
 
 from patchq.environment.machine import this_machine
+from patchq.mutation.strength import NOT_REACHED
 from patchq.project.project import Project
 
 WHAT = (
@@ -108,7 +109,8 @@ def main(target: Path, at_most: int = 12, set_name: str = "gb10") -> None:
     answer = json.load(sys.stdin)
     before = json.loads(target.read_text()) if target.exists() else {"rows": []}
     rows = {r["patch"]: r for r in before["rows"]}
-    rows |= {p["patch"]: row(p, answer["seed"], at_most, set_name) for p in answer["patches"]}
+    reached = [p for p in answer["patches"] if p["said"] != NOT_REACHED]
+    rows |= {p["patch"]: row(p, answer["seed"], at_most, set_name) for p in reached}
     body = {
         "what": WHAT,
         "set": set_name,
