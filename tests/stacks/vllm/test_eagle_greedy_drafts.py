@@ -20,7 +20,7 @@ def speculator(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callab
     """The real EagleSpeculator's methods on buffers for two requests; Gumbel sampling is noted and draws token 2."""
     module = upstream_import("vllm.v1.worker.gpu.spec_decode.eagle")
 
-    def make(greedy: bool, steps: int) -> Any:
+    def make(greedy: bool, steps: int, temperature: float = 0.5) -> Any:
         made = object.__new__(module.EagleSpeculator)
         made.drawn = []
 
@@ -37,7 +37,8 @@ def speculator(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callab
         monkeypatch.setattr(module, "prepare_eagle_inputs", lambda *a: torch.tensor([0, 1]))
         made.greedy_draft, made.num_speculative_steps, made.max_model_len = greedy, steps, 99
         made.method = "eagle"
-        made.temperature, made.seeds = torch.tensor([0.5, 0.0]), torch.tensor([7, 8])
+        # As many rows as there may be requests: the third is none's.
+        made.temperature, made.seeds = torch.tensor([temperature, 0.0, 0.9]), torch.tensor([7, 8, 9])
         made.idx_mapping = torch.tensor([0, 1])
         made.draft_tokens = torch.zeros(2, steps, dtype=torch.int64)
         made.hidden_states = torch.zeros(2, 4)
@@ -64,6 +65,13 @@ def test_gumbel_steps_are_as_before(speculator: Callable[..., Any]) -> None:
     made.generate_draft(2, {}, None)
     assert made.draft_tokens[:, 1].tolist() == [2, 2]
     assert made.drawn == [([0.5, 0.0], [7, 8], [5, 10], True)]
+
+
+def test_gumbel_is_drawn_without_a_temperature_too(speculator: Callable[..., Any]) -> None:
+    made = speculator(False, 2, temperature=0.0)
+    need(made, "sample_draft")
+    made.generate_draft(2, {}, None)
+    assert made.drawn == [([0.0, 0.0], [7, 8], [5, 10], True)]
 
 
 @pytest.mark.parametrize(("greedy", "expected"), [(True, [[1], [0]]), (False, [[2], [2]])])
