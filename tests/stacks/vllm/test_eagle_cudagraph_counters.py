@@ -28,19 +28,34 @@ def clock(graphs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_log(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
     stats = need(graphs, "EagleCudaGraphStats")(10.0)
-    for reqs, size in ((1, 1), (3, 4), (9, None), (12, None), (2, 2)):
+    for reqs, size in ((1, 1), (30, 32), (9, None), (12, None), (7, None), (2, 2)):
         stats.observe(reqs, size)
-    assert (stats.num_hits, stats.num_misses, stats.max_missed_reqs) == (3, 2, 12)
+    assert (stats.num_hits, stats.num_misses, stats.max_missed_reqs) == (3, 3, 12)
     assert log == [], "not before its time"
     clock[0] = 10.0
     stats.observe(1, 1)
     (said,) = log
-    assert said.startswith("INFO Eagle CUDA graphs: 2 of 6 drafts ran eagerly, the largest with 12 requests.")
+    assert said.startswith("INFO Eagle CUDA graphs: 3 of 7 drafts ran eagerly, the largest with 12 requests.")
     stats.observe(1, 1)
     assert len(log) == 1, "once an interval"
     clock[0] = 20.0
     stats.observe(1, 1)
-    assert "2 of 8" in log[1]
+    assert len(log) == 2, "and again after the next"
+    assert "3 of 9" in log[1]
+
+
+def test_one_miss_is_enough(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
+    stats = need(graphs, "EagleCudaGraphStats")(10.0)
+    clock[0] = 9.9
+    stats.observe(5, None)
+    assert log == []
+    clock[0] = 10.1
+    stats.observe(1, 1)
+    assert len(log) == 1, "said once the interval is over"
+    assert "1 of 2 drafts ran eagerly, the largest with 5 requests" in log[0]
+    clock[0] = 20.0
+    stats.observe(1, 1)
+    assert len(log) == 1, "the interval begins with the last log"
 
 
 def test_nothing_is_said_without_misses(graphs: ModuleType, clock: list[float], log: list[str]) -> None:
@@ -65,7 +80,7 @@ def test_each_draft_is_counted(
     start: Any = torch.arange(reqs + 1)
     start.gpu, start.np, start.cpu = start, start.numpy(), start.clone()  # where vLLM 0.13 has them
     made.__dict__.update(
-        greedy_draft=True, num_speculative_steps=2, method="eagle", max_model_len=99, max_num_reqs=reqs,
+        greedy_draft=True, num_speculative_steps=2, method="eagle", max_model_len=99, max_num_reqs=reqs + 5,
         temperature=torch.zeros(reqs), seeds=zeros.clone(), idx_mapping=zeros.clone(), draft_tokens=torch.zeros(reqs, 2, dtype=torch.int64),
         hidden_states=torch.zeros(reqs, 4), kv_cache_config=None, attn_metadata_builders=[],
         input_buffers=SimpleNamespace(positions=zeros.clone(), query_start_loc=start, seq_lens=zeros),
@@ -82,7 +97,7 @@ def test_each_draft_is_counted(
     )  # fmt: skip
     sampling = SimpleNamespace(temperature=torch.zeros(reqs), seeds=zeros)
     made.propose(batch, sampling, torch.zeros(reqs, 4), None, zeros, zeros, zeros, zeros)
-    assert (stats.num_hits, stats.num_misses) == ((1, 0) if size else (0, 1))
+    assert (stats.num_hits, stats.num_misses, stats.max_missed_reqs) == ((1, 0, 0) if size else (0, 1, reqs))
     assert replayed == ([size] if size else [])
 
 
