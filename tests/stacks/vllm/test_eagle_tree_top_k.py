@@ -36,6 +36,7 @@ def calls(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
 
     def top_k(x: torch.Tensor, k: int, sorted: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         assert sorted, "the most likely draft is the first child"
+        assert x.is_contiguous(), "FlashInfer reads rows that lie one after the other"
         seen.append((*x.shape, k))
         values, indices = torch.topk(x.as_subclass(torch.Tensor), k, dim=-1)
         return values, indices
@@ -70,6 +71,20 @@ def test_which_and_what(
     ids = choose(x, 4)
     assert calls == expected
     assert torch.equal(ids.as_subclass(torch.Tensor), torch.topk(x.as_subclass(torch.Tensor), 4, dim=-1).indices)
+
+
+def test_rows_that_lie_apart_are_put_together(
+    upstream_import: Load, monkeypatch: pytest.MonkeyPatch, calls: list[tuple[int, ...]]
+) -> None:
+    module = first_of(upstream_import, *PROPOSER)
+    choose = need(module, "_top_k_ids")
+    monkeypatch.setattr(module, "has_flashinfer_top_k", lambda: True)
+    wider = logits(12000, True)
+    x = wider[:, :11000]
+    assert not x.is_contiguous()
+    ids = choose(x, 3)
+    assert calls == [(3, 11000, 3)]
+    assert torch.equal(ids.as_subclass(torch.Tensor), torch.topk(x.as_subclass(torch.Tensor), 3, dim=-1).indices)
 
 
 @dataclass
@@ -160,4 +175,17 @@ def test_whether_flashinfer_has_one(upstream_import: Load, monkeypatch: pytest.M
         monkeypatch.delattr(flashinfer, "top_k")
     found.cache_clear()
     assert found() is has
+    found.cache_clear()
+
+
+def test_a_missing_flashinfer_is_not_asked(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = upstream_import("vllm.utils.flashinfer")
+    found = need(module, "has_flashinfer_top_k")
+    monkeypatch.setattr(module, "has_flashinfer", lambda: False)
+    found.cache_clear()
+    assert found() is False
+    monkeypatch.setattr(module, "has_flashinfer", lambda: True)
+    monkeypatch.setattr(module, "_get_submodule", lambda name: None)
+    found.cache_clear()
+    assert found() is False
     found.cache_clear()
