@@ -147,16 +147,20 @@ def test_all_is_lm_head_too(parse: Callable[..., Any]) -> None:
     assert mxfp4_layers(parse, "lm_head,qkv").model_config.mxfp4_layers == "moe,qkv,lm_head"
 
 
+@pytest.mark.parametrize("kept", [False, True])
 def test_a_head_that_got_anothers_weight_stays(
-    upstream_import: Load, heads: Callable[..., Any], log: list[str]
+    upstream_import: Load, heads: Callable[..., Any], log: list[str], kept: bool
 ) -> None:
+    """Also one that is equal, and whether or not its own weight is still there."""
     head = heads()
     assert kind(head) == "Mxfp4LMHeadMethod"
+    own = head.weight if kept else None
     shared = torch.nn.Parameter(head.weight.data.clone(), requires_grad=False)
     head.tie_weights(SimpleNamespace(weight=shared))
     process(head)
     assert kind(head) == "UnquantizedEmbeddingMethod"
     assert head.weight is shared
+    assert head.weight is not own
     assert [line for line in log if "another module" in line]
     hidden = torch.ones(1, HIDDEN).bfloat16()
     assert logits_of(upstream_import, head, hidden).shape == (1, VOCABULARY)
