@@ -3,14 +3,16 @@
     python tests/serving/engine.py SPEC.json OUT.json
 
 ``SPEC.json``: ``model``, ``engine`` (arguments of ``vllm.LLM``), ``prompts`` (lists of tokens), ``passes`` (each with
-``name``, ``max_tokens``, and ``prompt_logprobs``, ``alone``, ``temperature`` where wanted), and ``capability`` where vLLM is to take
-the GPU for another, as ``sm90_flashinfer.py`` of the proofs does. An engine that can't be made is an answer too.
+``name``, ``max_tokens``, and ``prompt_logprobs``, ``alone``, ``temperature``, ``top_k``, ``top_p``, ``seed`` where
+wanted), and ``capability`` where vLLM is to take the GPU for another, as ``sm90_flashinfer.py`` of the proofs does. An
+engine that can't be made is an answer too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import os
 import sys
@@ -73,15 +75,21 @@ def run_pass(llm: Any, prompts: list[list[int]], wanted: dict[str, Any]) -> tupl
     """Rows and seconds of a pass."""
     from vllm import SamplingParams
 
-    params = SamplingParams(
-        max_tokens=wanted["max_tokens"], temperature=wanted.get("temperature", 0), seed=17, ignore_eos=True,
-        detokenize=False, logprobs=None if wanted.get("tokens_only") else 1, prompt_logprobs=1 if wanted.get("prompt_logprobs") else None,
-    )  # fmt: skip
     chosen = [prompts[i] for i in wanted.get("prompts", range(len(prompts)))]
     given = [{"prompt_token_ids": prompt} for prompt in chosen]
+    params = [
+        SamplingParams(
+            max_tokens=wanted["max_tokens"], temperature=wanted.get("temperature", 0), top_k=top_k,
+            top_p=wanted.get("top_p", 1.0), seed=wanted.get("seed", 17), ignore_eos=True, detokenize=False,
+            logprobs=None if wanted.get("tokens_only") else 1,
+            prompt_logprobs=1 if wanted.get("prompt_logprobs") else None,
+        )
+        for _, top_k in zip(given, itertools.cycle(wanted.get("top_k", [-1])))
+    ]  # fmt: skip
     start = time.monotonic()
     if wanted.get("alone"):
-        outputs = [llm.generate([one], params, use_tqdm=False)[0] for one in given]
+        pairs = zip(given, params, strict=True)
+        outputs = [llm.generate([one], its, use_tqdm=False)[0] for one, its in pairs]
     else:
         outputs = llm.generate(given, params, use_tqdm=False)
     return [row(p, o) for p, o in zip(chosen, outputs, strict=True)], time.monotonic() - start
@@ -104,6 +112,19 @@ def look(worker: Any) -> dict[str, Any]:
             found["methods"][kind] = type(method).__name__
         if hasattr(module, "get_attn_backend"):
             found["attention"] = module.get_attn_backend().get_name()
+    if worker.cache_config.kv_cache_memory_bytes is None:
+        found["accounting"] = accounting(worker)
+    return found
+
+
+def accounting(worker: Any) -> dict[str, int]:
+    """Return what vLLM measured for itself to size the KV cache, in bytes, and the blocks that it made."""
+    names = (
+        "requested_memory", "total_consumed", "peak_activation_memory", "cudagraph_memory_estimate",
+        "available_kv_cache_memory_bytes",
+    )  # fmt: skip
+    found = {name: int(getattr(worker, name)) for name in names if hasattr(worker, name)}
+    found["num_gpu_blocks"] = worker.cache_config.num_gpu_blocks
     return found
 
 

@@ -39,6 +39,8 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
             )
         else:
             kind_said = f"{kind}, no draft counted" if drafts else kind
+        if "accounting" in row:
+            kind_said += f", KV cache {row['accounting']['available_kv_cache_memory_bytes']} bytes"
         same = row["passes"].get(beside.get(kind, ""), {}).get("same_rows", "")
         cells = [name, row["build"], kind_said, figure(prompts.get("mean")), figure(prompts.get("worst"), 2),
                  figure(prompts.get("top1")), figure(greedy.get("likeliest")), same]  # fmt: skip

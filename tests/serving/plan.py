@@ -30,6 +30,7 @@ class Case:
     :ivar engine: arguments of ``vllm.LLM`` over the common ones; None leaves one of those out.
     :ivar builds: which of patched and unpatched are tried.
     :ivar beside: name of the case that its tokens are also compared with, same build.
+    :ivar exclusive: run with no other engine on the GPU.
     """
 
     name: str
@@ -42,11 +43,15 @@ class Case:
     beside: str = "marlin"
     draft: bool = False
     speculation: Mapping[str, Any] = field(default_factory=dict)
+    exclusive: bool = False
 
 
 GREEDY = {"name": "batched", "max_tokens": 48}
 #: With the logits of the made model this is neither greedy nor noise.
 SAMPLED = {**GREEDY, "temperature": 0.3}
+#: FlashInfer's sampler masks logits to the top-k only where top-p follows, and refuses seeds of requests. Its kernel
+#: skips rows without a top-k, which is every other row here.
+FILTERED = {**SAMPLED, "top_k": [50, -1], "top_p": 0.95, "seed": None}
 GRAPHS = {"enforce_eager": False, "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8]}}
 FLASHINFER = {"attention_backend": "FLASHINFER"}
 EVERY_RELEASE = (
@@ -68,6 +73,11 @@ EVERY_RELEASE = (
     Case("FP8 KV cache", {"kv_cache_dtype": "fp8"}),
     Case("Triton experts", {"moe_backend": "triton"}),
     Case("FlashInfer, taken for SM121, FP8 KV", {**FLASHINFER, "kv_cache_dtype": "fp8"}, capability=SM121),
+    Case("FlashInfer's sampler", passes=(FILTERED,), env={"VLLM_USE_FLASHINFER_SAMPLER": "1"},
+         beside="FlashInfer's sampler"),
+    # vLLM measures the free memory of the whole GPU, so no other engine may run.
+    Case("own memory accounting", {**GRAPHS, "kv_cache_memory_bytes": None, "gpu_memory_utilization": 0.5},
+         beside="CUDA graphs", exclusive=True),
 )  # fmt: skip
 #: ``--mxfp4-layers`` is there with the stacks up to v0.20.0.
 LAYERS = (

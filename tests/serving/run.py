@@ -31,6 +31,8 @@ SAYING = re.compile(
     r"(?i)\b(using .*(backend|marlin|attention|flash)|mxfp4.*backend|sinks?\b.*(drop|false|output)|mxfp4.layers|"
     r"attention backend|groups? of)"
 )
+#: What the table keeps of an engine's answer as it is.
+KEPT = ("error", "raised in", "taken_for", "chosen", "attention", "methods", "weights", "accounting", "seconds")
 
 
 def stem(text: str) -> str:
@@ -165,7 +167,7 @@ def table(
             answer = answers[case.name, build]
             held = case.truth
             row: dict[str, Any] = {"case": case.name, "build": build, "reference otherwise": list(held)}
-            for key in ("error", "raised in", "taken_for", "chosen", "attention", "methods", "weights", "seconds"):
+            for key in KEPT:
                 if answer.get(key):
                     row[key] = answer[key]
             if answer.get("counters"):
@@ -205,11 +207,14 @@ def main() -> int:
     cases = [case for case in plan.cases(given.release) if not given.only or case.name in given.only]
     todo = [(case, build) for case in cases for build in case.builds]
     # Those that FlashInfer compiles for take longest.
-    todo.sort(key=lambda pair: pair[0].capability is None)
+    todo.sort(key=lambda pair: pair[0].capability is None and "VLLM_USE_FLASHINFER_SAMPLER" not in pair[0].env)
     pythons = {"patched": given.patched, "unpatched": given.unpatched}
-    with ThreadPoolExecutor(given.jobs) as pool:
-        done = pool.map(lambda pair: serve(pair[0], pair[1], pythons[pair[1]], given), todo)
-        answers = {(case.name, build): found for (case, build), found in zip(todo, done, strict=True)}
+    answers = {}
+    for exclusive, jobs in ((False, given.jobs), (True, 1)):
+        some = [pair for pair in todo if pair[0].exclusive == exclusive]
+        with ThreadPoolExecutor(jobs) as pool:
+            done = pool.map(lambda pair: serve(pair[0], pair[1], pythons[pair[1]], given), some)
+            answers |= {(case.name, build): found for (case, build), found in zip(some, done, strict=True)}
     if given.no_reference:
         return 0
     found = truths(answers, cases, given)

@@ -129,6 +129,31 @@ def test_every_case_has_a_name_of_its_own_and_a_case_to_stand_beside() -> None:
         assert all(case.beside in names for case in cases)
 
 
+def test_no_other_engine_runs_next_to_one_that_measures_free_memory(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        '#!/bin/sh\ntest -z "$(ls "$0".running.* 2>/dev/null)" || echo "$2" >> "$0".together\n'
+        'touch "$0".running.$$\nsleep 0.2\nrm "$0".running.$$\necho "{}" > "$3"\n'
+    )
+    python.chmod(0o755)
+    (tmp_path / "model/target").mkdir(parents=True)
+    (tmp_path / "model/target/config.json").write_text('{"vocab_size": 100}')
+    command = [
+        sys.executable, str(HERE / "run.py"), str(tmp_path / "model"), str(tmp_path / "out"), "--release", "0.33.0",
+        "--patched", str(python), "--unpatched", str(python), "--jobs", "4", "--no-reference",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    together = (tmp_path / "python.together").read_text()
+    assert together
+    assert "own-memory-accounting" not in together
+
+
+def test_the_page_shows_the_size_of_a_kv_cache_that_vllm_chose() -> None:
+    found = {"case": "own memory accounting", "build": "patched", "reference otherwise": [], "passes": {"batched": {}},
+             "accounting": {"available_kv_cache_memory_bytes": 1234}}  # fmt: skip
+    assert "| batched, KV cache 1234 bytes |" in next(page.lines(found))
+
+
 def test_the_page_is_the_one_that_the_figures_make() -> None:
     assert page.page() == (page.EVIDENCE / "serving.md").read_text()
 

@@ -27,8 +27,9 @@ class LLM:
     def collective_rpc(self, ask: Any) -> list[Any]:
         raise NotImplementedError("no worker")
 
-    def generate(self, prompts: list[dict[str, list[int]]], params: SamplingParams, use_tqdm: bool) -> list[Any]:
-        return [self._one(prompt["prompt_token_ids"], params) for prompt in prompts]
+    def generate(self, prompts: list[dict[str, list[int]]], params: Any, use_tqdm: bool) -> list[Any]:
+        each = params if isinstance(params, list) else [params] * len(prompts)
+        return [self._one(prompt["prompt_token_ids"], its) for prompt, its in zip(prompts, each, strict=True)]
 
     def _one(self, prompt: list[int], params: Any) -> Any:
         tokens, new, past = list(prompt), list(prompt), None
