@@ -79,13 +79,15 @@ def table(found: dict[str, Any]) -> str:
     nccl = next(version for name, version in said.items() if name.startswith("nvidia-nccl-"))
     rounded = found["BF16 of the reference itself"]
     wheels = found["sha256 of the wheels"]["patched"]
+    checked = "as `verify-installed` found them, each file of them"
+    if "verify-installed" not in found:
+        checked = "each file compared with its row of RECORD"
     out = [
         f"## `{found['set']}`, stack `{found['stack'][:8]}`" + (", the echo" if found.get("model") else ""), "",
         f"{found['machine']['gpu']}, driver {found['machine']['driver']}; vLLM {said['vllm']}, FlashInfer "
         f"{said['flashinfer-python']}, torch {said['torch']}, triton {said['triton']}, NCCL {nccl}, "
         f"transformers {said['transformers']}.",
-        f"Wheels: vLLM `{wheels['vllm'][:16]}…`, FlashInfer `{wheels['flashinfer-python'][:16]}…`, as `verify-installed` "
-        "found them, each file of them.",
+        f"Wheels: vLLM `{wheels['vllm'][:16]}…`, FlashInfer `{wheels['flashinfer-python'][:16]}…`, {checked}.",
         "", f"Since then: {'; '.join(stale(found)) or 'the stacks are the same'}.",
         "", f"Transformers in BF16 is itself off by {figure(rounded['mean'])} in the mean, at most "
         f"{figure(rounded['worst'], 2)}; the likeliest token is the same for {figure(rounded['top1'])}.", "",
