@@ -107,6 +107,29 @@ def test_a_nested_upstream_lies_in_its_parent(nested: Patchq) -> None:
     assert "up to date" in nested.ok("apply", "--set", "whole")
 
 
+def test_proofs_of_a_copied_project_read_its_own_nested_trees(nested: Patchq, tmp_path: Path) -> None:
+    nested.ok("apply", "--set", "whole")
+    edit(nested.tree("up") / "third" / "part" / "p.txt", 3)
+    nested.ok("new", "part", "mine", "-m", "Mine\n\nWhy.\n\nProof: tests/stacks/test_mine.py", "-s")
+    proof = nested.root / "tests" / "stacks" / "test_mine.py"
+    proof.write_text(
+        "def test_it(trees):\n    text = (trees / 'up/third/part/p.txt').read_text()\n    assert 'changed' in text\n"
+    )
+    assert json.loads(nested.ok("test", "--prove", "--set", "whole", "--json"))["counts"] == {"proven": 1}
+    copied = Patchq(tmp_path / "copied")
+    shutil.copytree(nested.root, copied.root, symlinks=True)
+    links = list(copied.layout.private.glob("prove/slot*/up/third/part"))
+    assert links
+    assert all(copied.root in link.resolve().parents for link in links)
+    for link in links:
+        link.unlink()
+        link.symlink_to(nested.layout.private / "prove" / link.parts[-4] / "part")
+    (copied.root / "tests" / "stacks" / "test_mine.py").write_text(proof.read_text() + "\n\n# Again.\n")
+    assert json.loads(copied.ok("test", "--prove", "--set", "whole", "--json"))["counts"] == {"proven": 1}
+    used = [link for link in links if link.exists() and copied.root in link.resolve().parents]
+    assert used, "a link into another project is made again"
+
+
 def test_a_set_may_bump_the_nested_one(nested: Patchq) -> None:
     nested.ok("apply", "--set", "whole")
     nested.ok("apply", "--set", "bumped")

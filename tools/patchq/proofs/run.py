@@ -106,11 +106,16 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
         project.store.run("read-tree", "--reset", "-u", tip, env=env)
         for path, nested in project.lock.nested_in(upstream).items():
             link = target / path
-            if nested in variant.tips and not link.is_symlink():
-                if link.is_dir():
-                    link.rmdir()
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(root / nested)
+            # Relative, since a project that is copied or moved must read its own trees.
+            goal = os.path.relpath(root / nested, link.parent)
+            if nested not in variant.tips or (link.is_symlink() and os.readlink(link) == goal):
+                continue
+            if link.is_symlink():
+                link.unlink()
+            elif link.is_dir():
+                link.rmdir()
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(goal)
     return root
 
 
