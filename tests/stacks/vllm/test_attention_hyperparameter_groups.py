@@ -82,6 +82,15 @@ def test_a_layer_knows_whether_it_is_a_drafts(
     assert [found[name].is_draft for name in names] == [False, True, True, False]
 
 
+def test_a_layer_that_says_nothing_is_the_targets(backend: Any) -> None:
+    """Not every kind of attention layer has the tag."""
+    layers = setup.make_layers(backend.module, [TARGET, DRAFT], 8, 2, 64)
+    del layers[TARGET.name].is_draft
+    builder = setup.make_builder(backend.module, layers, 8, 2, 64)
+    assert need(builder, "draft_groups") == {1}
+    assert [group.is_draft for group in builder.groups] == [False, True]
+
+
 def test_a_builder_without_drafts_plans_all_in_a_draft_step(backend: Any) -> None:
     """A draft that carries no tag."""
     _, builder, _ = build(backend, [TARGET, WINDOW], [5], [5])
