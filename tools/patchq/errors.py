@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The user and password of an address of the web, and the password of any other.
-_SECRET = re.compile(r"(https?://)[^\s/?#]*@|(\w[\w+.-]*://[^\s/?#:@]*):[^\s/?#]*@")
+#: The user and password of an address of the web, and the password of any other. A scheme begins where no word is under
+#: way: tried at each letter of a long word, it would take the square of its length.
+_SECRET = re.compile(r"(https?://)[^\s/?#]*@|((?<![\w+.-])\w[\w+.-]*://[^\s/?#:@]*):[^\s/?#]*@")
 
 
 def without_secrets(text: str) -> str:
