@@ -23,13 +23,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "decode on CUDA cores": ("BatchDecodeWithPagedKVCacheWrapper", {"_use_tensor_cores": False}),
 }
 
+#: What a module with sinks takes beside upstream's own arguments.
+NAMES = {"_jit_additional_tensor_names": ["sink"], "_jit_additional_scalar_names": ["sm_scale"]}
+
 
 @pytest.fixture(params=CASES)
 def planned(request: pytest.FixtureRequest, upstream_import: Load) -> Planned:
     """Each wrapper, with a module that takes sinks and the scale of its logits."""
     wrapper, state = CASES[request.param]
-    names = {"_jit_additional_tensor_names": ["sink"], "_jit_additional_scalar_names": ["sm_scale"]}
-    return Planned(upstream_import, wrapper, _jit_module=1, **names, **state)
+    return Planned(upstream_import, wrapper, _jit_module=1, **NAMES, **state)
 
 
 @pytest.mark.parametrize("name", ["k_scale", "q_scale"])
@@ -71,7 +73,7 @@ def test_one_that_is_left_out_is_refused_beside_one_that_isnt(
 def test_the_scale_of_values_is_applied_afterwards(upstream_import: Load, case: str) -> None:
     """It scales the output, whatever the module sees; only ragged prefill leaves it out."""
     wrapper, state = CASES[case]
-    planned = Planned(upstream_import, wrapper, _jit_module=1, **state)
+    planned = Planned(upstream_import, wrapper, _jit_module=1, **NAMES, **state)
     try:
         planned.run(torch.zeros(8), 0.125, v_scale=0.5, q_scale=1.0)
     except ValueError as error:
