@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flashinfer_moe import FULL
-from moe_build_first import BuiltFirst
+from moe_build_first import BuiltFirst, again
 from vllm_kit import MXFP4
 
 Load = Callable[[str], ModuleType]
@@ -52,7 +52,7 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
         assert flashinfer.events == [("compile", name), ("load", name)]
         (line,) = [said for said in log if "ompil" in said]
         assert line.startswith("INFO ")
-        assert name in line
+        assert f"({name})" in line
         assert "first start only" in line
         assert str(flashinfer.jit_dir / name) in line
         assert type(method(capability)) is type(made)
@@ -62,6 +62,16 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
         assert flashinfer.events == [("compile", name), ("load", name)], (
             "a second layer, or the forward, loads it again"
         )
+
+    def test_one_rank_of_a_host_says_so(
+        self, upstream_import: Load, method: Callable[..., Any], flashinfer: SimpleNamespace, log: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        ranks = upstream_import("vllm.distributed.parallel_state")
+        monkeypatch.setattr(ranks, "is_local_first_rank", lambda: False)
+        method()
+        assert ("load", flashinfer.mxfp4) in flashinfer.events, "each rank loads it"
+        assert [said for said in log if "ompil" in said] == []
 
     @pytest.mark.parametrize(
         ("capability", "backend"),
@@ -75,10 +85,14 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
         ],
     )
     def test_other_gpus_and_backends_compile_nothing(
-        self, method: Callable[..., Any], flashinfer: SimpleNamespace, capability: tuple[int, int], backend: str
-    ) -> None:
+        self, upstream_import: Load, method: Callable[..., Any], flashinfer: SimpleNamespace,
+        capability: tuple[int, int], backend: str,
+    ) -> None:  # fmt: skip
         method()
         assert flashinfer.events != []
         flashinfer.events.clear()
+        flashinfer.asked.clear()
+        again(upstream_import)  # or it would be done already
         method(capability, backend)
         assert flashinfer.events == []
+        assert flashinfer.asked == [], "what is loaded already isn't loaded again, but it is asked for"
