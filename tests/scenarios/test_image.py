@@ -643,6 +643,11 @@ REFUSED: list[tuple[list[str], str]] = [
     (["env", "PATH=/usr/bin:/opt/venv/bin", "python3", "-m", "lib"], "interpreter"),
     (["nohup", "sh", "-c", "PATH=/opt/evil:$PATH exec lib"], "script"),
     (["setsid", "ionice", "-c", "3", "env", "-i", "PYTHONPATH=/opt/x", "python3", "-m", "lib"], "shadowed"),
+    (["env", "PYTHONPATH=/opt/a b:/opt/x", "python3", "-m", "lib"], "shadowed"),
+    (["sh", "-c", 'PYTHONPATH="/opt/none":/opt/x python3 -m lib'], "shadowed"),
+    (["sh", "-c", "PYTHONPATH=/opt/x python3 -m lib; PYTHONPATH=/opt/none true"], "shadowed"),
+    (["sh", "-c", "PYTHONPATH=$MORE:/opt/none python3 -m lib"], "shadowed"),
+    (["sh", "-c", "".join(f"PYTHONPATH=/opt/{n} true;" for n in range(9)) + "python3 -m lib"], "variable"),
 ]
 
 
@@ -659,6 +664,7 @@ def test_a_command_in_front_of_the_right_python_is_accepted(image: Made, tmp_pat
 def test_a_command_that_runs_other_code_is_refused(image: Made, tmp_path: Path, command: list[str], code: str) -> None:
     with_python(image)
     image.layers.append({"opt/evil/lib": b"#!/bin/sh\n", "opt/x/random.py": b""})
+    image.env.append("MORE=/opt/x")
     image.patchq.ok("verify-image", str(image.saved(tmp_path / "without.tar")))
     image.settings["Cmd"] = command
     assert codes(image, image.saved(tmp_path / "image.tar")) == {code}

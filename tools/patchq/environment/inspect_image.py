@@ -6,9 +6,11 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from string import Template
 
 from patchq.environment import signatures
 from patchq.environment.caches import judge_caches
@@ -29,8 +31,14 @@ LABELS = ("patchq.stack", "patchq.lock", "patchq.set")
 FOLDER = "/usr/share/patchq"
 _PYTHON = re.compile(r"python(?:3(?:\.\d+t?)?)?")
 
-#: What a command's words set that makes Python, the loader or a shell take other files.
-_STEERING = re.compile(r"(?<![\w-])(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV|PATH)=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
+#: What makes Python, the loader or a shell take other files: as a word of its own, and anywhere in a word.
+_NAME = r"(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV|PATH)"
+_ASSIGNMENT = re.compile(_NAME + r"=(.*)", re.DOTALL)
+_STEERING = re.compile(r"(?<![\w-])" + _NAME + r"=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
+#: Options that a text with several words follows: ``sh -c``, ``env -S``.
+_TEXT_OPTION = re.compile(r"-\w*[cS]|--split-string")
+#: Ways to start a program that a command may have; each is judged whole.
+_MOST_STARTS = 8
 #: Programs that take a text with several words as a command.
 _SPLITTING = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox", "env"})
 
@@ -84,8 +92,21 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     files = image.files
     _judge_labels(image, expected, findings)
     _judge_attestation(files, expected, findings)
+    starts = _starts(image)
+    if len(starts) > _MOST_STARTS:
+        findings.add(Code.VARIABLE, (), "the command", f"variables in more than {_MOST_STARTS - 1} ways")
+    seen = [_judge_start(image, expected, variables, findings) for variables in starts[:_MOST_STARTS]]
+    packages = (next((one for one in found if not one.is_right), found[0]) for found in zip(*seen, strict=True))
+    _judge_site_links(image, findings)
+    return ImageVerdict(image=image.name, packages=tuple(packages), differences=tuple(findings.found))
+
+
+def _judge_start(
+    image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings
+) -> list[Package]:  # fmt: skip
+    """Judge what the interpreters of an image import and run where they start with ``variables``."""
+    files = image.files
     home = image.env.get("HOME") or _home(files, image.user)
-    variables = {**image.env, **_assigned(image)}
     found = environments(files, set(image.folders), variables, home, image.working)
     judged = [Environment(interpreter) for interpreter in found]
     seen = [_judge_package(judged, image, expected, *pair) for pair in expected.packages.items()]
@@ -95,8 +116,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
         judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings)
     judge_variables(variables, judged, files, findings, working=image.working)
     _judge_program(image, judged, expected.packages, findings)
-    _judge_site_links(image, findings)
-    return ImageVerdict(image=image.name, packages=tuple(seen), differences=tuple(findings.found))
+    return seen
 
 
 def _judge_labels(image: Image, expected: Expected, findings: Findings) -> None:
@@ -216,7 +236,8 @@ def _judge_program(
 def _search(image: Image) -> list[str]:
     """Return the folders of ``PATH``, the command's own first; runtimes set one where an image doesn't."""
     path = image.env.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    folders = [*_assigned(image).get("PATH", "").split(":"), *path.split(":")]
+    own = [value for name, value in _assignments(image) if name == "PATH"]
+    folders = ":".join([*own, path]).split(":")
     return list(dict.fromkeys(folder for folder in folders if folder.startswith("/")))
 
 
@@ -248,15 +269,32 @@ def _split(text: str) -> list[str]:
     return words if words == [text] else [inner for word in words for inner in _split(word)]
 
 
-def _assigned(image: Image) -> dict[str, str]:
-    """Return the variables that a command sets, whichever program stands in front: by ``env``, or in a shell's text."""
-    found: dict[str, str] = {}
-    for word in image.command:
-        for name, value in _STEERING.findall(word):
-            value = value.strip("'\"")
-            # Of several values of a path each counts: which command they are for isn't told.
-            found[name] = f"{found[name]}:{value}" if name == "PATH" and name in found else value
-    return found
+def _assignments(image: Image) -> Iterator[tuple[str, str]]:
+    """Yield the variables that a command sets, whichever program stands in front: by ``env``, or in a shell's text."""
+    words = _words(image)
+    words += [word for before, word in pairwise(["", *image.command]) if not _TEXT_OPTION.fullmatch(before)]
+    found = [(match[1], match[2]) for match in map(_ASSIGNMENT.fullmatch, words) if match]
+    known = {name for name, _ in found}
+    hidden = [pair for word in image.command for pair in _STEERING.findall(word)]
+    found += [(name, value.strip("'\"")) for name, value in hidden if name not in known]
+    for name, value in found:
+        yield name, Template(value).safe_substitute(image.env)
+
+
+def _starts(image: Image) -> list[dict[str, str]]:
+    """Return the variables that programs may start with: the image's own, and with each value that its command sets.
+
+    Which program of a command a value is for isn't told, and others may be started without it.
+    """
+    values: dict[str, dict[str, None]] = {}
+    for name, value in _assignments(image):
+        values.setdefault(name, {})[value] = None
+    starts = [dict(image.env)]
+    count = max(map(len, values.values()), default=0)
+    for number in range(min(count, _MOST_STARTS)):
+        chosen = {name: list(some)[min(number, len(some) - 1)] for name, some in values.items()}
+        starts.append({**image.env, **chosen})
+    return [start for number, start in enumerate(starts) if start not in starts[:number]]
 
 
 def _judge_site_links(image: Image, findings: Findings) -> None:
