@@ -222,6 +222,18 @@ def test_others_may_take_memory_during_sleep(sleep: Callable[[int], None], integ
             sleep(3 * GIB)
 
 
+def compares_on_the_gpu(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, device: str, elements: int) -> bool:
+    """Return where Eagle compares a draft's lm_head with the target's: on the weight's own GPU, or on the CPU."""
+    weight = SimpleNamespace(is_cuda=True, device=torch.device(device), numel=lambda: elements, cpu=lambda: "cpu")
+    compared: list[Any] = []
+    monkeypatch.setattr(torch, "equal", lambda *given: compared.append(given[0]) or True)
+    draft, target = SimpleNamespace(weight=weight), SimpleNamespace(weight=weight)
+    module = upstream_import(EAGLE)
+    assert module._should_share(SimpleNamespace(has_own_lm_head=True), "has_own_lm_head", draft, target)
+    assert compared in ([weight], ["cpu"])
+    return compared == [weight]
+
+
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_eagle_compares_on_the_gpu_where_memory_is_free(
     upstream_import: Load, machine: Machine, integrated: bool, on_gpu: bool, monkeypatch: pytest.MonkeyPatch
@@ -229,13 +241,7 @@ def test_eagle_compares_on_the_gpu_where_memory_is_free(
     """Twice the number of elements has to be free. On UMA, the page cache is."""
     machine.page_cache = machine.available - 2 * GIB
     elements = (machine.available if integrated else machine.get_memory_info()[0]) // 2 + (0 if on_gpu else 1)
-    weight = SimpleNamespace(is_cuda=True, device=torch.device("cuda:0"), numel=lambda: elements, cpu=lambda: "cpu")
-    compared: list[Any] = []
-    monkeypatch.setattr(torch, "equal", lambda *given: compared.append(given[0]) or True)
-    draft, target = SimpleNamespace(weight=weight), SimpleNamespace(weight=weight)
-    module = upstream_import(EAGLE)
-    assert module._should_share(SimpleNamespace(has_own_lm_head=True), "has_own_lm_head", draft, target)
-    assert compared == [weight if on_gpu else "cpu"]
+    assert compares_on_the_gpu(upstream_import, monkeypatch, "cuda:0", elements) is on_gpu
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
@@ -244,13 +250,7 @@ def test_eagle_asks_for_the_memory_of_the_weight_s_own_gpu(
 ) -> None:
     elements = machine.second_free // 2 + (0 if on_gpu else 1)
     assert elements * 2 < machine.get_memory_info()[0]
-    weight = SimpleNamespace(is_cuda=True, device=torch.device("cuda:1"), numel=lambda: elements, cpu=lambda: "cpu")
-    compared: list[Any] = []
-    monkeypatch.setattr(torch, "equal", lambda *given: compared.append(given[0]) or True)
-    draft, target = SimpleNamespace(weight=weight), SimpleNamespace(weight=weight)
-    module = upstream_import(EAGLE)
-    assert module._should_share(SimpleNamespace(has_own_lm_head=True), "has_own_lm_head", draft, target)
-    assert compared == [weight if on_gpu else "cpu"]
+    assert compares_on_the_gpu(upstream_import, monkeypatch, "cuda:1", elements) is on_gpu
 
 
 def test_an_instance_that_consumes_nothing_starts(machine: Machine) -> None:
