@@ -81,7 +81,7 @@ def measurement_ledger(data: bytes) -> None:
 
 
 def targets(data: bytes) -> None:
-    measurements.parse_targets(data, WHERE)
+    measurements.parse_goals(data, WHERE)
 
 
 def state(data: bytes) -> None:

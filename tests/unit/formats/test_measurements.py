@@ -1,4 +1,4 @@
-"""Measurements: files of the field's tools, the ledger, the bandwidth bound."""
+"""Measurements: files of the field's tools, the ledger, goals and bounds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 
 from patchq.errors import FormatError
 from patchq.formats.measurements import (
-    BF16,
-    CONFIGS,
-    GPT_OSS_120B,
-    MXFP4,
+    Bound,
+    Goals,
     Measurement,
+    Target,
     add,
-    bound,
-    bytes_per_token,
     differ_in_one,
     parse,
-    parse_targets,
+    parse_goals,
     read_file,
 )
 
@@ -101,7 +98,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 def test_targets() -> None:
-    (found,) = parse_targets(b'[[target]]\nmachine = "GB10"\ntest = "tg32"\nvalue = 52\nwhy = "because"\n', "file")
+    (found,) = parse_goals(b'[[target]]\nmachine = "GB10"\ntest = "tg32"\nvalue = 52\nwhy = "because"\n', "file").targets
     assert (found.machine, found.test, found.value, found.depth) == ("GB10", "tg32", 52.0, 0)
     for bad in (
         b"x = 1",
@@ -111,7 +108,7 @@ def test_targets() -> None:
         b"\xff",
     ):
         with pytest.raises(FormatError):
-            parse_targets(bad, "file")
+            parse_goals(bad, "file")
 
 
 def measurement(**changes: Any) -> Measurement:
@@ -144,14 +141,22 @@ def test_a_gain_is_told_only_between_stacks_that_differ_in_one_patch() -> None:
     assert found == [("vllm/two", 40.0, 45.0), ("vllm/three", 45.0, 50.0)]
 
 
-def test_the_bound_is_the_models_own_bytes() -> None:
-    # Written out: 36 layers of 4 experts of 3 matrices of 2880 x 2880, a router, qkv and o; the head once.
-    experts = 36 * 4 * 3 * 2880 * 2880 * MXFP4 / 8
-    rest = (36 * (2880 * 128 + 2880 * 5120 + 4096 * 2880) + 201088 * 2880) * BF16 / 8
-    assert bytes_per_token(GPT_OSS_120B, CONFIGS["MXFP4 experts"]) == pytest.approx(experts + rest)
-    # At depth 1000, 18 layers see all of it and 18 see 128: keys and values of 8 heads of 64, 2 bytes each.
-    more = bytes_per_token(GPT_OSS_120B, CONFIGS["MXFP4 experts"], 1000) - experts - rest
-    assert more == pytest.approx(18 * (1000 + 128) * 2 * 8 * 64 * 2)
-    speeds = [bound(GPT_OSS_120B, bits, 273e9) for bits in CONFIGS.values()]
-    assert speeds[0] == pytest.approx(273e9 / (experts + rest))
-    assert speeds == sorted(speeds)
+def test_goals_are_the_projects_own() -> None:
+    data = b"""
+    [[target]]
+    machine = "GB10"
+    test = "tg32"
+    value = 52
+    [[bound]]
+    machine = "GB10"
+    config = "MXFP4 experts"
+    value = 47.5
+    depth = 4096
+    """
+    goals = parse_goals(data, "targets.toml")
+    assert goals.targets == (Target(machine="GB10", test="tg32", value=52.0),)
+    assert goals.bounds == (Bound(machine="GB10", config="MXFP4 experts", value=47.5, depth=4096),)
+    assert parse_goals(b"", "targets.toml") == Goals()
+    for damaged in (b"[[goal]]", b"[[bound]]\nmachine = 3\nconfig = ''\nvalue = 1", b"[[bound]]\nvalue = 1"):
+        with pytest.raises(FormatError):
+            parse_goals(damaged, "targets.toml")

@@ -45,7 +45,7 @@ VERBS = {
     "check": ("check", "Check the hygiene of all stacks."),
     "test": ("test", "Run the proofs of the patches."),
     "drift": ("drift", "Find what applies but changed meaning."),
-    "bench": ("bench", "Measurements, each tied to the build that it was measured on."),
+    "bench": ("bench", "Record measurements, each tied to the measured build."),
     "report": ("report", "The evidence: the last results of the proofs, and as a page or JSON all else that is known."),
     "build": ("build", "Build wheels of the applied stacks into dist/SET."),
     "bundle": ("bundle", "Write all that a site without a network needs into one file."),

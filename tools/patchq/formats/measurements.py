@@ -1,4 +1,4 @@
-"""Measurements: what the field's tools write, as readings; the ledger of them; and what memory bandwidth allows.
+"""Measurements: readings of benchmark tools, the ledger of them, and the goals and limits they are compared with.
 
 Pure: text to frozen dataclasses and back. Read are the JSON of ``vllm bench serve`` and ``throughput``, the JSON of
 ``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in Markdown (``llama-bench``) or in columns
@@ -256,63 +256,12 @@ def add(data: bytes, new: Iterable[Measurement]) -> bytes:
     return jsonlines.add(data, (m.line() for m in new))
 
 
-# What memory bandwidth allows
+# Goals and limits
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A mixture-of-experts model, as far as decoding one token reads it.
-
-    Every second layer attends to at most ``window`` tokens.
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    intermediate: int
-    experts: int
-    active: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    window: int
-
-
-#: From the model's published configuration.
-GPT_OSS_120B = Shape("gpt-oss-120b", 36, 2880, 2880, 128, 4, 64, 8, 64, 201088, 128)
-MXFP4, BF16, FP8 = 4.25, 16.0, 8.0
-#: Bytes a second, of the machines that bounds are told for.
-BANDWIDTH = {"GB10": 273e9}
-#: What a configuration keeps in how many bits: attention's projections, the head, the KV cache.
-CONFIGS: Mapping[str, tuple[float, float, float]] = {
-    "MXFP4 experts": (BF16, BF16, BF16),
-    "QKV/O too": (MXFP4, BF16, BF16),
-    "lm_head too": (MXFP4, MXFP4, BF16),
-    "FP8 KV too": (MXFP4, MXFP4, FP8),
-}
-
-
-def bytes_per_token(shape: Shape, config: tuple[float, float, float], depth: int = 0) -> float:
-    """Bytes that decoding one token after ``depth`` others has to read at least: weights in use, and the KV cache."""
-    projection, head, cache = config
-    experts = shape.active * 3 * shape.hidden * shape.intermediate * MXFP4
-    router = shape.hidden * shape.experts * BF16
-    width = shape.heads * shape.head_dim
-    attention = shape.hidden * (2 * width + 2 * shape.kv_heads * shape.head_dim) * projection
-    tokens = depth * (shape.layers - shape.layers // 2) + min(depth, shape.window) * (shape.layers // 2)
-    kv = 2 * shape.kv_heads * shape.head_dim * tokens * cache
-    return (shape.layers * (experts + router + attention) + shape.vocabulary * shape.hidden * head + kv) / 8
-
-
-def bound(shape: Shape, config: tuple[float, float, float], bandwidth: float, depth: int = 0) -> float:
-    """Tokens a second that no batch of one can pass on a memory of ``bandwidth`` bytes a second."""
-    return bandwidth / bytes_per_token(shape, config, depth)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A speed to reach, in tokens a second."""
+    """A speed to reach, in tokens per second."""
 
     machine: str
     test: str
@@ -321,23 +270,54 @@ class Target:
     why: str = ""
 
 
-def parse_targets(data: bytes, where: str) -> list[Target]:
-    """The targets of a TOML file, ``[[target]]`` each.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A speed that a machine can't exceed, in tokens per second, for one request after ``depth`` tokens.
 
-    :raises FormatError: if it isn't one.
+    :ivar config: the model and precisions that the bound holds for.
+    :ivar why: what limits it, such as memory bandwidth.
+    """
+
+    machine: str
+    config: str
+    value: float
+    depth: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goals:
+    """The targets and bounds of ``measurements/targets.toml``."""
+
+    targets: tuple[Target, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+
+
+def parse_goals(data: bytes, where: str) -> Goals:
+    """Read a TOML file with tables ``[[target]]`` and ``[[bound]]``.
+
+    :raises FormatError: if it is malformed.
     """
     try:
         raw = toml.loads(data)
-        if raw.keys() - {"target"}:
-            raise ValueError(f"unknown tables {', '.join(sorted(raw.keys() - {'target'}))}")
-        found = [Target(**{**t, "value": float(t["value"])}) for t in raw.get("target", [])]
+        if unknown := raw.keys() - {"target", "bound"}:
+            raise ValueError(f"unknown tables {', '.join(sorted(unknown))}")
+        targets = tuple(Target(**{**table, "value": float(table["value"])}) for table in raw.get("target", []))
+        bounds = tuple(Bound(**{**table, "value": float(table["value"])}) for table in raw.get("bound", []))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        raise FormatError(f"{where}: {error}", hint=f"mend {where}") from None
-    for t in found:
-        if not all(isinstance(text, str) for text in (t.machine, t.test, t.why)) or not isinstance(t.depth, int):
-            raise FormatError(f"{where}: a target has a field of the wrong type", hint=f"mend {where}")
-        _check(Reading(t.test, t.depth, t.value, engine=t.machine, config=t.why), where)
-    return found
+        raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
+    for target in targets:
+        _check_goal(target, target.test, where)
+    for bound in bounds:
+        _check_goal(bound, bound.config, where)
+    return Goals(targets=targets, bounds=bounds)
+
+
+def _check_goal(goal: Target | Bound, name: str, where: str) -> None:
+    texts = (goal.machine, name, goal.why)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(goal.depth, int):
+        raise FormatError(f"{where}: a table has a field of the wrong type", hint=f"edit {where}")
+    _check(Reading(name, goal.depth, goal.value, engine=goal.machine, config=goal.why), where)
 
 
 def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:

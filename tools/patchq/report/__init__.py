@@ -1,3 +1,3 @@
-"""A project's state and measurements as one model, to look at."""
+"""The state of a project and its measurements as one model, shown as page, JSON and Markdown."""
 
-__all__ = ["ahead", "bench", "evidence", "graph", "page"]
+__all__ = ["ahead", "bench", "evidence", "page"]

@@ -1,4 +1,4 @@
-"""What each pinned release costs the set's stack: the first thing that a report answers."""
+"""Cost of each newer pinned release for the patches of a set."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE
 from patchq.carry.tally import many, say_counts
 from patchq.formats.ledger import CARRIED, WRITTEN, Drop
 
-#: The outcome of a patch that the ledger drops.
+#: Outcome of a patch that the ledger drops.
 DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A patch on a ref: an outcome of the ledger or the forecast, ``carried`` where the ref's stack has it,
-    ``dropped`` where the ledger drops it, or empty.
+    """A patch on a ref.
 
-    :ivar file: what says so; ``line`` of it, from 1, or 0.
-    :ivar paths: the files that stop it; ``since``: the ref at which it was first found upstream.
-    :ivar dropped: the decision, where the outcome is ``dropped``.
+    :ivar outcome: from the ledger or the forecast; ``carried`` if the ref's stack has the patch, ``dropped`` if the
+        ledger drops it, empty if neither has anything.
+    :ivar file: source of the outcome; ``line`` counts from 1, 0 means the whole file.
+    :ivar paths: files in conflict.
+    :ivar since: first ref at which upstream has the patch.
+    :ivar dropped: the decision, if the outcome is ``dropped``.
     """
 
     outcome: str
@@ -32,13 +34,14 @@ class Cell:
     dropped: Drop | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """What a release comes to for the stack of a set.
+    """Cost of one release for the stack of a set.
 
-    :ivar needs: the patches that need review, with their conflicting files; ``retire``: those that upstream has, with
-        the ref since which, and that may be dropped; ``unknown``: those that no forecast or rebase was made for.
-    :ivar dropped: the patches that the ledger drops.
+    :ivar needs: patches that need review, each with its conflicting files.
+    :ivar retire: patches that upstream has, each with the first ref that has it.
+    :ivar unknown: patches without a forecast or a rebase.
+    :ivar dropped: patches that the ledger drops.
     """
 
     upstream: str
@@ -56,35 +59,56 @@ class Ahead:
 
     @property
     def said(self) -> str:
-        """Return it in a line."""
+        """Return the counts in one line."""
+        applied = "lands" if len(self.lands) == 1 else "land"
         parts = [
-            (len(self.retire), "upstream has"), (len(self.lands), "land" if len(self.lands) != 1 else "lands"),
-            (len(self.dropped), "dropped"), (len(self.unknown), "not looked at"),
-        ]  # fmt: skip
-        return say_counts(parts, len(self.needs), [many(len(self.files), "file")] if self.files else [])
+            (len(self.retire), "upstream has"),
+            (len(self.lands), applied),
+            (len(self.dropped), "dropped"),
+            (len(self.unknown), "not looked at"),
+        ]
+        files = [many(len(self.files), "file")] if self.files else []
+        return say_counts(parts, len(self.needs), files)
 
 
 def count(
-    upstream: str, refs: Sequence[str], rows: Mapping[str, Sequence[Cell]], ahead: Mapping[str, Sequence[str]]
+    upstream: str,
+    refs: Sequence[str],
+    rows: Mapping[str, Sequence[Cell]],
+    ahead: Mapping[str, Sequence[str]],
 ) -> list[Ahead]:
-    """Count what each ref that is ahead comes to.
+    """Count the outcomes on each newer ref.
 
     :param rows: by patch, a cell for each ref of ``refs``.
     :param ahead: the patches to count, by ref.
     """
     found = []
-    for n, ref in enumerate(refs):
-        cells = {f"{upstream}/{name}": rows[name][n] for name in ahead.get(ref, ())}
-        if not cells:
-            continue
-        found.append(
-            Ahead(
-                upstream, ref,
-                tuple(p for p, c in cells.items() if c.outcome in (*CARRIED, WRITTEN)),
-                tuple((p, c.paths) for p, c in cells.items() if c.outcome in (CONFLICT, OBSOLETE)),
-                tuple((p, c.since) for p, c in cells.items() if c.outcome == ABSORBED),
-                tuple(p for p, c in cells.items() if not c.outcome),
-                tuple(replace(c.dropped, patch=p) for p, c in cells.items() if c.dropped),
-            )
-        )  # fmt: skip
+    for column, ref in enumerate(refs):
+        cells = {f"{upstream}/{name}": rows[name][column] for name in ahead.get(ref, ())}
+        if cells:
+            found.append(_count_one(upstream, ref, cells))
     return found
+
+
+def _count_one(upstream: str, ref: str, cells: Mapping[str, Cell]) -> Ahead:
+    lands, needs, retire, unknown, dropped = [], [], [], [], []
+    for patch, cell in cells.items():
+        if cell.outcome in (*CARRIED, WRITTEN):
+            lands.append(patch)
+        if cell.outcome in (CONFLICT, OBSOLETE):
+            needs.append((patch, cell.paths))
+        if cell.outcome == ABSORBED:
+            retire.append((patch, cell.since))
+        if not cell.outcome:
+            unknown.append(patch)
+        if cell.dropped:
+            dropped.append(replace(cell.dropped, patch=patch))
+    return Ahead(
+        upstream=upstream,
+        ref=ref,
+        lands=tuple(lands),
+        needs=tuple(needs),
+        retire=tuple(retire),
+        unknown=tuple(unknown),
+        dropped=tuple(dropped),
+    )

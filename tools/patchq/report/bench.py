@@ -1,4 +1,4 @@
-"""``bench``: measurements, each tied to the file that it came from and to the build that was measured."""
+"""Import measurements, each tied to its result file and to the measured build."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from patchq.errors import UserError
 from patchq.formats.jsonlines import Problem
 from patchq.formats.measurements import (
     MAX_FILE,
+    Goals,
     Measurement,
-    Target,
     add,
     check,
     parse,
-    parse_targets,
+    parse_goals,
     read_file,
 )
+from patchq.names import sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.system import fsio, project_files
@@ -32,75 +33,99 @@ FOLDER = "measurements"
 
 
 def ledger_file(project: Project) -> Path:
-    """The ledger of measurements."""
+    """Return the path of the ledger of measurements."""
     return project.layout.root / FOLDER / "ledger.jsonl"
 
 
 def read_measurements(project: Project) -> tuple[list[Measurement], list[Problem]]:
-    """All measurements, and the ledger's damaged lines."""
+    """Return all measurements, and the damaged lines of the ledger."""
     return parse(project_files.read(project.layout.root, ledger_file(project)) or b"")
 
 
-def read_targets(project: Project) -> list[Target]:
-    """What is to be reached, from ``measurements/targets.toml`` where there is one."""
+def read_goals(project: Project) -> Goals:
+    """Read ``measurements/targets.toml``; without the file there are no goals."""
     path = project.layout.root / FOLDER / "targets.toml"
     data = project_files.read(project.layout.root, path)
-    return parse_targets(data, str(path)) if data is not None else []
+    return parse_goals(data, str(path)) if data is not None else Goals()
 
 
 def import_files(
-    project: Project, paths: Sequence[Path], *, machine: str, python: str = "", expected: str = "",
-    reported: str = "", engine: str = "", config: str = "",
-) -> list[Measurement]:  # fmt: skip
-    """Take files' readings into the ledger, and the files beside it.
+    project: Project,
+    paths: Sequence[Path],
+    *,
+    machine: str,
+    python: str = "",
+    expected: str = "",
+    reported: str = "",
+    engine: str = "",
+    config: str = "",
+) -> list[Measurement]:
+    """Add the readings of result files to the ledger, and copy the files next to it.
 
-    A measurement is of a patched build: the environment of ``python`` is looked at now, as by ``verify-installed``.
-    What somebody else reports is told as that.
+    A measurement belongs to a patched build: the environment of ``python`` is verified first. Figures reported by
+    others are marked as such.
 
-    :param expected: the stack id that the measurement claims; empty for the environment's.
-    :param reported: who says so; then no environment is looked at.
-    :param engine: where the files don't say it.
-    :raises UserError: if the environment is not the patched build that it should be, or neither is given.
-    :raises FormatError: for a file that isn't known.
+    :param expected: stack id that was measured; empty for the environment's.
+    :param reported: source of the figures; then no environment is verified.
+    :param engine: used where the files name none; likewise ``config``.
+    :raises UserError: if the environment is not the expected patched build, or if not exactly one of ``python`` and
+        ``reported`` is given.
+    :raises FormatError: for a file of an unknown format.
     """
     if bool(python) == bool(reported):
         raise UserError(
-            "a measurement is of a build, or reported by somebody",
-            hint="--python PATH of the environment that was measured, or --reported WHO",
+            "a measurement needs either a build or a source",
+            hint="--python PATH of the measured environment, or --reported WHO",
         )
     stack_id, patches = _build(python, expected) if python else ("", ())
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with project.locked("bench"):
-        change = Change("bench", f"bench import {' '.join(p.name for p in paths)}")
-        known = {replace(m, time="") for m in read_measurements(project)[0]}
+        change = Change("bench", f"bench import {' '.join(path.name for path in paths)}")
+        known = {replace(measurement, time="") for measurement in read_measurements(project)[0]}
         new: list[Measurement] = []
         for path in paths:
             data = _read(path)
             digest = hashlib.sha256(data).hexdigest()
-            name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-.")[-80:] or "file"
-            place = f"{FOLDER}/files/{digest[:12]}-{name}"
-            found = [
-                Measurement(
-                    machine, r.engine or engine, r.model, r.test, r.depth, r.value, r.spread, r.samples,
-                    r.config or config, place, digest, r.place, now, stack_id, patches, reported,
+            copy = f"{FOLDER}/files/{digest[:12]}-{_safe_name(path)}"
+            fresh = []
+            for reading in read_file(data, str(path)):
+                measurement = Measurement(
+                    machine=machine,
+                    engine=reading.engine or engine,
+                    model=reading.model,
+                    test=reading.test,
+                    depth=reading.depth,
+                    value=reading.value,
+                    spread=reading.spread,
+                    samples=reading.samples,
+                    config=reading.config or config,
+                    file=copy,
+                    sha256=digest,
+                    place=reading.place,
+                    time=now,
+                    stack_id=stack_id,
+                    patches=patches,
+                    reported=reported,
                 )
-                for r in read_file(data, str(path))
-            ]  # fmt: skip
-            for measurement in found:
                 check(measurement, str(path))
-            fresh = [m for m in found if replace(m, time="") not in known]
+                if replace(measurement, time="") not in known:
+                    fresh.append(measurement)
             if fresh:
-                change.files[place] = data
+                change.files[copy] = data
             new += fresh
         if new:
-            path = ledger_file(project)
-            change.files[f"{FOLDER}/ledger.jsonl"] = add(project_files.read(project.layout.root, path) or b"", new)
+            ledger = project_files.read(project.layout.root, ledger_file(project)) or b""
+            change.files[f"{FOLDER}/ledger.jsonl"] = add(ledger, new)
             project.journal.perform(change)
     return new
 
 
+def _safe_name(path: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.name).strip("-.")[-80:] or "file"
+
+
 def _read(path: Path) -> bytes:
-    """A results file: what is no file, a pipe say, is not waited for, and what is too large is not read."""
+    """Read a results file. Refuse pipes, which may block, and files that are too large."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UserError(f"{path} is no plain file", hint="name the file that the tool wrote")
@@ -110,15 +135,17 @@ def _read(path: Path) -> bytes:
 
 
 def _build(python: str, expected: str) -> tuple[str, tuple[str, ...]]:
-    """The stack that an environment runs, and its patches."""
+    """Return the stack id and the patches that an environment runs."""
     found = verify(python, {}, expected)
     if not found.ok:
-        every = [*(one for package in found.packages for one in package.differences), *found.differences]
+        every = list(found.differences)
+        for package in found.packages:
+            every += package.differences
         codes = sorted({one.code.value for one in every if one.level is Level.PROBLEM})
-        said = ", ".join(codes)
+        why = ", ".join(codes) or "it has no patched package"
         raise UserError(
-            f"{found.python} does not run the patched build: {said or 'it has no patched package'}",
-            hint="`patchq verify-installed --python PATH` says more; figures of another build are not taken",
+            f"{found.python} does not run the patched build: {why}",
+            hint=f"`patchq verify-installed --python {sh(python)}` prints the details",
         )
-    patches = sorted({patch for package in found.packages for patch in package.patches})
-    return found.packages[0].stack_id, tuple(patches)
+    patches = {patch for package in found.packages for patch in package.patches}
+    return found.packages[0].stack_id, tuple(sorted(patches))

@@ -1,4 +1,4 @@
-"""The report as a page that needs nothing but itself, and as Markdown for a job's summary, from one model."""
+"""The report as a self-contained HTML page, and as Markdown for a job summary, from one model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -18,108 +18,142 @@ from patchq.formats.measurements import Measurement
 from patchq.formats.render import FOLDER, raw, render
 from patchq.report.ahead import DROPPED
 from patchq.report.evidence import Evidence, Matrix
-from patchq.report.graph import draw
 
-#: Of the ledger, so many lines are on the page.
+#: Lines of the ledger that the page shows.
 MOST_LINES = 400
-#: Past so many refs a matrix is wider than a screen, and scrolls.
+#: A matrix with more refs is wider than a screen, and scrolls.
 MOST_REFS = 9
+#: By CSS class, the outcomes that it colours.
 _TONES = {
-    "k": ("clean", "offset", WRITTEN, "proven", "passed"), "g": ("merged", "replayed", "resolved", "not run"),
-    "h": ("absorbed",), "x": ("conflict", "obsolete", "failed", "not proven"), "o": (DROPPED,),
-}  # fmt: skip
-_TONE = {word: tone for tone, words in _TONES.items() for word in words}
+    "k": ("clean", "offset", WRITTEN, "proven", "passed"),
+    "g": ("merged", "replayed", "resolved", "not run"),
+    "h": ("absorbed",),
+    "x": ("conflict", "obsolete", "failed", "not proven"),
+    "o": (DROPPED,),
+}
+_TONE = {outcome: tone for tone, outcomes in _TONES.items() for outcome in outcomes}
+
+#: Sizes of the charts in pixels.
+_BAR_AREA, _VALUE_AREA, _ROW, _CHARACTER = 520, 200, 24, 7
 
 
 def html(evidence: Evidence, root: Path, folder: Path) -> str:
-    """The page.
+    """Return the page.
 
-    :param root: the project's folder; ``folder`` is where the page is to lie, which links are relative to.
+    :param root: the project's folder.
+    :param folder: the folder that the page is written to; links are relative to it.
     """
 
     def link(path: str) -> str:
         return quote(Path(os.path.relpath(root / path, folder)).as_posix())
 
     script = (FOLDER / "report" / "report.js").read_text()
-    cells = [_cells(m, link) for m in evidence.matrices]
+    style = (FOLDER / "report" / "report.css").read_text()
+    cells = [_cells(matrix, link) for matrix in evidence.matrices]
+    statuses = Counter(patch.info.status.split(" ")[0] for patch in evidence.patches)
+    ledger = sorted(evidence.ledger, key=lambda line: line.attempt.time, reverse=True)
     return render(
-        "report/report.html.j2", e=evidence, matrices=evidence.matrices, link=link, url=_url,
-        tone=lambda word: _TONE.get(word, ""), moved=say_moved,
-        short=lambda ref: ref[:12] if re.fullmatch("[0-9a-f]{40}", ref) else ref,
-        stops=lambda cells: any(_TONE.get(c.outcome) == "x" for c in cells),
-        graph=draw(evidence.patches), charts=_charts(evidence), totals=[_totals(m) for m in evidence.matrices],
-        anchors={p.name: anchor(p.name) for p in evidence.patches}, most_refs=MOST_REFS,
-        strengths=any(p.strength for p in evidence.patches),
-        statuses=sorted(Counter(p.info.status.split(" ")[0] for p in evidence.patches).items()),
-        ledger_lines=sorted(evidence.ledger, key=lambda x: x.attempt.time, reverse=True)[:MOST_LINES],
-        css=raw((FOLDER / "report" / "report.css").read_text()), js=raw(script), cells_json=raw(_json(cells)),
+        "report/report.html.j2",
+        e=evidence,
+        matrices=evidence.matrices,
+        link=link,
+        url=_url,
+        tone=lambda outcome: _TONE.get(outcome, ""),
+        moved=say_moved,
+        short=_short,
+        stops=_has_stop,
+        charts=_charts(evidence),
+        totals=[_totals(matrix) for matrix in evidence.matrices],
+        anchors={patch.name: anchor(patch.name) for patch in evidence.patches},
+        most_refs=MOST_REFS,
+        strengths=any(patch.strength for patch in evidence.patches),
+        statuses=sorted(statuses.items()),
+        ledger_lines=ledger[:MOST_LINES],
+        css=raw(style),
+        js=raw(script),
+        cells_json=raw(_json(cells)),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )  # fmt: skip
+    )
 
 
 def markdown(evidence: Evidence) -> str:
-    """A summary for a job: GitHub's ``$GITHUB_STEP_SUMMARY``, for one."""
-    newest = {f"{m.upstream}/{name}": f"{m.refs[-1]}: {row[-1].outcome or 'not looked'}"
-              for m in evidence.matrices for name, row in m.rows.items()}  # fmt: skip
+    """Return a summary for a CI job, such as GitHub's ``$GITHUB_STEP_SUMMARY``."""
+    newest = {}
+    for matrix in evidence.matrices:
+        for name, row in matrix.rows.items():
+            outcome = row[-1].outcome or "not looked"
+            newest[f"{matrix.upstream}/{name}"] = f"{matrix.refs[-1]}: {outcome}"
     return render("report/summary.md.j2", e=evidence, newest=newest)
 
 
+def _short(ref: str) -> str:
+    is_commit = re.fullmatch("[0-9a-f]{40}", ref)
+    return ref[:12] if is_commit else ref
+
+
+def _has_stop(cells: Sequence[object]) -> bool:
+    return any(_TONE.get(getattr(cell, "outcome", "")) == "x" for cell in cells)
+
+
 def _url(status: str) -> str:
-    """The address in an ``Upstream-Status:``; only such as a browser may open."""
+    """Return the web address in an ``Upstream-Status:``, or an empty text; other schemes are ignored."""
     match = re.search(r"https?://[^\s\[\]\"'<>]+", status)
     return match[0] if match else ""
 
 
 def _json(value: object) -> str:
-    """JSON that can stand in a script element, whatever it says."""
+    """Return JSON that can't end the script element that holds it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = re.sub("[<>&]", lambda m: f"\\u{ord(m[0]):04x}", text)
-    return re.sub(r"[^ -~]", lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text)
+    text = re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(r"[^ -~]", _escape_unprintable, text)
+
+
+def _escape_unprintable(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]
 
 
 def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
-    """What the cells of a matrix say, for the dialog: by row and column, only where there is something."""
-    texts: dict[str, int] = {"": 0}  # the same words stand in many cells
-    rows = [
-        {
-            n: [
-                texts.setdefault(c.evidence, len(texts)),
-                texts.setdefault(link(c.file) if c.file else "", len(texts)),
-                c.line,
-            ]
-            for n, c in enumerate(cells)
-            if c.evidence or c.file
-        }
-        for cells in matrix.rows.values()
-    ]
+    """Return the data of the dialog for a matrix's cells. Repeated texts are stored once, in ``s``."""
+    texts: dict[str, int] = {"": 0}
+    rows = []
+    for cells in matrix.rows.values():
+        row = {}
+        for column, cell in enumerate(cells):
+            if cell.evidence or cell.file:
+                evidence = texts.setdefault(cell.evidence, len(texts))
+                file = texts.setdefault(link(cell.file) if cell.file else "", len(texts))
+                row[column] = [evidence, file, cell.line]
+        rows.append(row)
     return {"u": matrix.upstream, "n": list(matrix.rows), "r": list(matrix.refs), "e": rows, "s": list(texts)}
 
 
 def anchor(name: str) -> str:
-    """The fragment of a patch's row."""
+    """Return the fragment of a patch's row."""
     return "p-" + re.sub(r"[^A-Za-z0-9_]+", "-", name)
 
 
 def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
-    """What the columns of a matrix come to: words, tone, and a count a ref; only rows that count something."""
-    counts = [
-        Counter(_TONE.get(cells[n].outcome, "") for cells in matrix.rows.values()) for n in range(len(matrix.refs))
-    ]
+    """Return the rows that sum up a matrix: label, tone, and a count for each ref. Rows of zeros are left out."""
+    counts = []
+    for column in range(len(matrix.refs)):
+        counts.append(Counter(_TONE.get(cells[column].outcome, "") for cells in matrix.rows.values()))
     rows = [
-        ("land", "k", [c["k"] + c["g"] for c in counts]),
-        ("stop", "x", [c["x"] for c in counts]),
-        ("upstream has", "h", [c["h"] for c in counts]),
-        (DROPPED, "o", [c["o"] for c in counts]),
-        ("not looked at", "", [c[""] for c in counts]),
+        ("land", "k", [count["k"] + count["g"] for count in counts]),
+        ("stop", "x", [count["x"] for count in counts]),
+        ("upstream has", "h", [count["h"] for count in counts]),
+        (DROPPED, "o", [count["o"] for count in counts]),
+        ("not looked at", "", [count[""] for count in counts]),
     ]
     return [row for row in rows if any(row[2]) or row[1] == "x"]
 
 
-# Drawings
+# Charts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
+    """A measurement; ``low`` and ``high`` are the ends of its spread. Positions are in pixels."""
+
     label: str
     y: int
     w: float
@@ -130,15 +164,19 @@ class Bar:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
+    """A dashed vertical line at ``x`` pixels."""
+
     x: float
     value: str
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
+    """The bars of one test on one machine."""
+
     title: str
     bars: tuple[Bar, ...]
     limits: tuple[Limit, ...]
@@ -148,36 +186,59 @@ class Chart:
 
 
 def _charts(evidence: Evidence) -> list[Chart]:
-    """Bars of each machine's tests, the fastest first; decoding beside what its memory allows."""
-    keys = sorted({(m.machine, m.test, m.depth) for m in evidence.measurements}, key=lambda k: (k[0], k[2], k[1]))
-    found = []
-    for key in keys:
-        limits = dict(evidence.bounds.get(key[0], {})) if key[1].startswith("tg") and not key[2] else {}
-        words = {
-            f"{value:.1f}": f"what the memory allows one request with {name}"
-            for name, value in reversed(limits.items())
-        }
-        words |= {
-            f"{t.value:.1f}": f"to reach: {t.why}" for t in evidence.targets if (t.machine, t.test, t.depth) == key
-        }
-        found.append(_chart([m for m in evidence.measurements if (m.machine, m.test, m.depth) == key], words))
-    return found
+    """Return a chart for each machine, test and depth; the fastest measurement comes first."""
+    tests: dict[tuple[str, int, str], list[Measurement]] = {}
+    for measurement in evidence.measurements:
+        key = (measurement.machine, measurement.depth, measurement.test)
+        tests.setdefault(key, []).append(measurement)
+    return [_chart(measurements, _limits(evidence, measurements[0])) for _, measurements in sorted(tests.items())]
 
 
-def _chart(measurements: list[Measurement], words: Mapping[str, str]) -> Chart:
+def _limits(evidence: Evidence, test: Measurement) -> dict[str, str]:
+    """Return the bounds and targets of a measurement's test, as values with their labels."""
+    labels: dict[str, str] = {}
+    if test.test.startswith("tg"):
+        for bound in evidence.bounds:
+            if (bound.machine, bound.depth) == (test.machine, test.depth):
+                # The first of several configurations with the same bound is named.
+                labels.setdefault(f"{bound.value:.1f}", f"upper bound for one request with {bound.config}")
+    for target in evidence.targets:
+        if (target.machine, target.test, target.depth) == (test.machine, test.test, test.depth):
+            labels[f"{target.value:.1f}"] = f"target: {target.why}"
+    return labels
+
+
+def _chart(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> Chart:
     first = measurements[0]
-    limits = sorted(words.items(), key=lambda item: float(item[0]))
-    top = max([m.value + m.spread for m in measurements] + [float(value) for value, _ in limits])
-    labels = [" ".join(filter(None, (m.engine, m.config))) for m in measurements]
-    left = max(len(label) for label in labels) * 7 + 10
-    scale = 520 / top
+    longest = max(m.value + m.spread for m in measurements)
+    scale = _BAR_AREA / max(longest, *(float(value) for value in labels), 0.0)
+    left = max(len(_bar_label(m)) for m in measurements) * _CHARACTER + 10
     bars = []
-    for row, (label, m) in enumerate(sorted(zip(labels, measurements, strict=True), key=lambda item: -item[1].value)):
-        low, high = (left + scale * (m.value + sign * m.spread) for sign in (-1, 1))
-        bars.append(
-            Bar(label, 6 + row * 24, round(scale * m.value, 1), f"{m.value:.2f}", bool(m.reported), bool(m.spread),
-                round(low, 1), round(high, 1))
-        )  # fmt: skip
-    title = f"{first.machine}: {first.test}" + (f" after {first.depth} tokens" if first.depth else "") + ", t/s"
-    drawn = tuple(Limit(round(left + scale * float(value), 1), value, name) for value, name in limits)
-    return Chart(title, tuple(bars), drawn, left, left + 720, 12 + 24 * len(bars))
+    for row, m in enumerate(sorted(measurements, key=lambda m: -m.value)):
+        bar = Bar(
+            label=_bar_label(m),
+            y=6 + row * _ROW,
+            w=round(scale * m.value, 1),
+            value=f"{m.value:.2f}",
+            reported=bool(m.reported),
+            spread=bool(m.spread),
+            low=round(left + scale * (m.value - m.spread), 1),
+            high=round(left + scale * (m.value + m.spread), 1),
+        )
+        bars.append(bar)
+    limits = []
+    for value, label in sorted(labels.items(), key=lambda item: float(item[0])):
+        limits.append(Limit(x=round(left + scale * float(value), 1), value=value, label=label))
+    depth = f" after {first.depth} tokens" if first.depth else ""
+    return Chart(
+        title=f"{first.machine}: {first.test}{depth}, t/s",
+        bars=tuple(bars),
+        limits=tuple(limits),
+        left=left,
+        width=left + _BAR_AREA + _VALUE_AREA,
+        height=12 + _ROW * len(bars),
+    )
+
+
+def _bar_label(measurement: Measurement) -> str:
+    return " ".join(word for word in (measurement.engine, measurement.config) if word)

@@ -1,93 +1,122 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
 
+if TYPE_CHECKING:
+    from patchq.formats.measurements import Measurement, Target
+
 
 @click.group("bench")
 def command() -> None:
-    """Measurements, each tied to the build that it was measured on."""
+    """Record measurements, each tied to the measured build."""
 
 
 @command.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--machine", required=True, metavar="NAME", help="What it ran on: GB10, for one.")
-@click.option("--python", default="", metavar="PATH", help="The interpreter of the environment that was measured.")
-@click.option("--stack", "expected", default="", metavar="ID", help="The stack id that it must be, or its beginning.")
-@click.option("--reported", default="", metavar="WHO", help="Not measured by you: who says so.")
-@click.option("--engine", default="", metavar="NAME", help="The engine, where the file doesn't say it.")
-@click.option("--config", default="", metavar="TEXT", help="What was switched on, where the file doesn't say it.")
+@click.option("--machine", required=True, metavar="NAME", help="Machine that was measured, such as GB10.")
+@click.option("--python", default="", metavar="PATH", help="Interpreter of the measured environment.")
+@click.option("--stack", "expected", default="", metavar="ID", help="Stack id that was measured, or its beginning.")
+@click.option("--reported", default="", metavar="WHO", help="Source of figures that you didn't measure.")
+@click.option("--engine", default="", metavar="NAME", help="Engine, if the file names none.")
+@click.option("--config", default="", metavar="TEXT", help="Configuration, if the file names none.")
 @json_option
 def import_(
-    files: tuple[Path, ...], machine: str, python: str, expected: str, reported: str, engine: str, config: str,
+    files: tuple[Path, ...],
+    machine: str,
+    python: str,
+    expected: str,
+    reported: str,
+    engine: str,
+    config: str,
     as_json: bool,
-) -> None:  # fmt: skip
-    """Take results into the ledger.
+) -> None:
+    """Add result files to the ledger.
 
-    JSON of vllm bench serve and throughput, llama-bench's JSON and Markdown, llama-benchy's tables. Refused where
-    the environment is not the patched build.
+    Reads the JSON of vllm bench serve and throughput, the JSON and Markdown of llama-bench, and the tables of
+    llama-benchy. Refuses an environment that does not run the patched build.
     """
     from patchq.report.bench import import_files
 
-    project = open_project(as_json)
     found = import_files(
-        project, files, machine=machine, python=python, expected=expected, reported=reported, engine=engine,
+        open_project(as_json),
+        files,
+        machine=machine,
+        python=python,
+        expected=expected,
+        reported=reported,
+        engine=engine,
         config=config,
-    )  # fmt: skip
+    )
     if as_json:
         emit("bench-import", {"measurements": [asdict(m) for m in found]})
         return
     for m in found:
-        echo(f"{m.test}{f' @ d{m.depth}' if m.depth else ''}: {m.value:g} t/s, {m.file} {m.place}")
+        echo(f"{m.test}{_at(m.depth)}: {m.value:g} t/s, {m.file} {m.place}")
     echo(f"{len(found)} measurements" + (f" of stack {found[0].stack_id[:8]}" if found and python else ""))
 
 
 @command.command("show")
-@click.option("--machine", default="", metavar="NAME", help="Of this machine alone.")
-@click.option("--test", default="", metavar="TEST", help="Of this test alone: tg32.")
+@click.option("--machine", default="", metavar="NAME", help="Machine to show; default: all.")
+@click.option("--test", default="", metavar="TEST", help="Test to show, such as tg32; default: all.")
 @json_option
 def show(machine: str, test: str, as_json: bool) -> None:
-    """What was measured and reported, beside what memory bandwidth allows."""
-    from patchq.formats.measurements import BANDWIDTH, CONFIGS, GPT_OSS_120B, bound, differ_in_one
-    from patchq.report.bench import read_measurements, read_targets
+    """Show measured and reported speeds, targets and bounds."""
+    from patchq.formats.measurements import differ_in_one
+    from patchq.report.bench import read_goals, read_measurements
 
     project = open_project(as_json)
     measurements, problems = read_measurements(project)
     chosen = [m for m in measurements if machine in ("", m.machine) and test in ("", m.test)]
-    bounds = {
-        name: {
-            config: {depth: bound(GPT_OSS_120B, bits, speed, depth) for depth in (0, 4096, 32768)}
-            for config, bits in CONFIGS.items()
-        }
-        for name, speed in BANDWIDTH.items()
-        if machine in ("", name)
-    }
+    goals = read_goals(project)
+    bounds = [bound for bound in goals.bounds if machine in ("", bound.machine)]
+    targets = [t for t in goals.targets if machine in ("", t.machine) and test in ("", t.test)]
     gains = differ_in_one(chosen)
-    targets = [t for t in read_targets(project) if machine in ("", t.machine) and test in ("", t.test)]
     if as_json:
         pairs = [{"patch": patch, "without": asdict(a), "with": asdict(b)} for patch, a, b in gains]
-        emit("bench", {"measurements": [asdict(m) for m in chosen], "bounds": bounds, "gains": pairs,
-                       "targets": [asdict(t) for t in targets],
-                       "problems": [asdict(p) for p in problems]})  # fmt: skip
+        body = {
+            "measurements": [asdict(m) for m in chosen],
+            "bounds": [asdict(bound) for bound in bounds],
+            "gains": pairs,
+            "targets": [asdict(target) for target in targets],
+            "problems": [asdict(problem) for problem in problems],
+        }
+        emit("bench", body)
         return
     for key in sorted({(m.machine, m.test, m.depth) for m in chosen}):
-        echo(f"{key[0]} {key[1]}" + (f" @ d{key[2]}" if key[2] else ""), bold=True)
-        for t in (t for t in targets if (t.machine, t.test, t.depth) == key):
-            echo(f"  {t.value:>9.2f}  to reach ({t.why})")
-        for m in sorted((m for m in chosen if (m.machine, m.test, m.depth) == key), key=lambda m: -m.value):
-            spread = f" ± {m.spread:g}" if m.spread else ""
-            origin = f"reported: {m.reported}" if m.reported else f"stack {m.stack_id[:8]}"
-            echo(f"  {m.value:>9.2f}{spread}  {' '.join(filter(None, (m.engine, m.config)))} ({origin})")
-    for name, configs in bounds.items():
-        echo(f"{name}, {GPT_OSS_120B.name}: what {BANDWIDTH[name] / 1e9:g} GB/s allow, one request", bold=True)
-        for config, depths in configs.items():
-            echo(f"  {config}: " + ", ".join(f"{v:.1f} t/s at {d}" for d, v in depths.items()))
+        _show_test(key, chosen, targets)
+    for name in dict.fromkeys(bound.machine for bound in bounds):
+        echo(f"{name}: upper bounds for one request", bold=True)
+        for bound in bounds:
+            if bound.machine == name:
+                why = f" ({bound.why})" if bound.why else ""
+                echo(f"  {bound.value:>9.2f}  {bound.config}{_at(bound.depth)}{why}")
     for patch, before, after in gains:
         echo(f"{patch}: {after.test} {before.value:g} -> {after.value:g} t/s")
     for problem in problems:
         echo(f"measurements/ledger.jsonl:{problem.number}: {problem.said}", fg="red", err=True)
+
+
+def _at(depth: int) -> str:
+    return f" @ d{depth}" if depth else ""
+
+
+def _show_test(key: tuple[str, str, int], measurements: Sequence[Measurement], targets: Sequence[Target]) -> None:
+    machine, test, depth = key
+    echo(f"{machine} {test}{_at(depth)}", bold=True)
+    for target in targets:
+        if (target.machine, target.test, target.depth) == key:
+            echo(f"  {target.value:>9.2f}  target ({target.why})")
+    for m in sorted(measurements, key=lambda m: -m.value):
+        if (m.machine, m.test, m.depth) == key:
+            spread = f" ± {m.spread:g}" if m.spread else ""
+            origin = f"reported: {m.reported}" if m.reported else f"stack {m.stack_id[:8]}"
+            name = " ".join(word for word in (m.engine, m.config) if word)
+            echo(f"  {m.value:>9.2f}{spread}  {name} ({origin})")
