@@ -142,7 +142,10 @@ def test_dependencies_are_listed(page_of: Path, stack: Patchq, browser: Browser,
     found = replace(evidence, stacks=(replace(evidence.stacks[0], patches=patches),))
     target.write_text(html(found, stack.root, tmp_path))
     rows = browser.open(target).locator("#deps tbody tr").all_inner_texts()
-    assert [row.split() for row in rows] == [["up/second", "up/first", "–"], ["up/third", "up/first,", "up/second", "–"]]
+    assert [row.split() for row in rows] == [
+        ["up/second", "up/first", "–"],
+        ["up/third", "up/first,", "up/second", "–"],
+    ]
 
 
 def test_every_cell_opens_its_evidence_by_keyboard(page_of: Path, browser: Browser) -> None:
