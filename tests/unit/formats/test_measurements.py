@@ -98,7 +98,9 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 def test_targets() -> None:
-    (found,) = parse_goals(b'[[target]]\nmachine = "GB10"\ntest = "tg32"\nvalue = 52\nwhy = "because"\n', "file").targets
+    (found,) = parse_goals(
+        b'[[target]]\nmachine = "GB10"\ntest = "tg32"\nvalue = 52\nwhy = "because"\n', "file"
+    ).targets
     assert (found.machine, found.test, found.value, found.depth) == ("GB10", "tg32", 52.0, 0)
     for bad in (
         b"x = 1",
