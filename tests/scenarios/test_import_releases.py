@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -166,6 +167,32 @@ def test_a_patch_that_only_the_stack_is_in_the_way_of(pinned: Patchq, served: ty
     found = tried(pinned, DIFF.replace("20", "5").replace("19", "4").replace("21", "6"), tmp_path)
     assert "it applies on 1.10 without the stack's patches" in found["detail"]
     assert found["elsewhere"] is None
+    assert not served.asked
+
+
+def test_downloads_are_limited(pinned: Patchq, served: type[Index], tmp_path: Path) -> None:
+    size = len(served.files["p-2.0.tar.gz"])
+    found = tried(pinned, DIFF, tmp_path, "--most-download", str(3 * size))["elsewhere"]
+    names = served.asked[: found["tried"]]
+    assert found["downloaded"]["used"] == sum(len(served.files[f"p-{name}.tar.gz"]) for name in names) <= 3 * size
+    assert 2 <= found["tried"] <= 3
+    assert found["downloaded"]["untried"]
+    said = pinned.fails(3, "import", "p", str(tmp_path / "x.patch"), "--dry-run", "--most-download", "1000")
+    assert re.search(r"were not tried: \d+ bytes were downloaded, and no more than 1000 bytes may be", said)
+    assert "--most-download SIZE raises that" in said
+    # Downloaded files are kept, so that the next search gets further.
+    later = tried(pinned, DIFF, tmp_path, "--most-download", str(3 * size))["elsewhere"]
+    assert later["tried"] > found["tried"]
+    assert "is no size" in pinned.fails(2, "import", "p", "-", "--dry-run", "--most-download", "some")
+
+
+def test_pinned_refs_are_tried_without_the_index(pinned: Patchq, served: type[Index], tmp_path: Path) -> None:
+    for version in ("1.5", "1.10"):
+        pinned.ok("pin", "p", "--archive", f"p=={version}", "--ref", version)
+        pinned.ok("fetch")
+    served.asked.clear()
+    found = tried(pinned, DIFF, tmp_path, "--offline")["elsewhere"]
+    assert (found["newest"], found["oldest"], found["tried"], found["of"]) == ("1.5", "1.5", 1, 1)
     assert not served.asked
 
 

@@ -81,7 +81,7 @@ def say_size(size: int) -> str:
     return f"{size / (1 << shift):.1f}".removesuffix(".0") + f" {unit}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
     """The releases that a patch applies on, of those that were tried.
 

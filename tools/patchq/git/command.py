@@ -106,13 +106,11 @@ class Command:
         settings: Sequence[tuple[str, str]] = (),
         timeout: float | None = None,
         ok_codes: Sequence[int] = range(256),
-        most_file: int | None = None,
         most_said: int | None = None,
     ) -> runner.Done:
         """What ``git *args`` answers, whatever its exit code.
 
         :param config: ``key=value``; ``settings`` are the same, but not to be seen in a list of processes.
-        :param most_file: bytes past which no file that it writes can grow.
         :param most_said: bytes of each end of what it complains of that are kept.
         :raises runner.CommandError: for another exit code than ``ok_codes``.
         """
@@ -120,9 +118,14 @@ class Command:
         every = {**pinned(settings), **self.place(), **(env or {})}
         try:
             return runner.run(
-                argv, cwd=self.folder, data=data, env=every, timeout=timeout, ok_codes=ok_codes, most_file=most_file,
+                argv,
+                cwd=self.folder,
+                data=data,
+                env=every,
+                timeout=timeout,
+                ok_codes=ok_codes,
                 most_said=most_said,
-            )  # fmt: skip
+            )
         except runner.CommandError as error:
             if _LOST.search(error.said):
                 error.hint = MEND

@@ -5,14 +5,12 @@ Refs come from a lock or a command line, and are checked; where a fetched one go
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote
 
 from patchq.errors import SourceError
 from patchq.git.command import Outside
@@ -20,7 +18,6 @@ from patchq.git.owners import stranger, trusting
 from patchq.git.repository import Foreign, Git
 from patchq.names import BlobId, CommitId
 from patchq.system import fsio, runner
-from patchq.system.allowance import Allowance, Exhausted
 from patchq.system.paths import check_ref, ref_component
 
 #: A URL in a lock is data: no transport that runs a command (``ext::``).
@@ -163,17 +160,6 @@ def tags(url: str, *, timeout: float) -> list[str]:
     return [name.removeprefix("refs/tags/") for _, name in (line.split("\t") for line in out)]
 
 
-def tag_commits(url: str, *, timeout: float) -> dict[str, CommitId]:
-    """The commits of a remote's tags, by the tags' names.
-
-    :raises Unreachable: if the host doesn't answer.
-    """
-    out = _ls_remote(url, options=("--tags",), timeout=timeout)
-    found = (line.split("\t") for line in out)
-    # What an annotated tag is of comes after the tag itself.
-    return {name.removeprefix("refs/tags/").removesuffix("^{}"): CommitId(commit) for commit, name in found}
-
-
 def default_branch(url: str, *, timeout: float) -> str:
     """The branch that a remote's ``HEAD`` is.
 
@@ -270,85 +256,33 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
 _PARTIAL = "partial"
 
 
-def _fetch_partial(
-    repository: Git, url: str, *specs: str, options: Sequence[str] = (), config: Sequence[str] = (),
-    allowance: Allowance | None = None,
-) -> str:  # fmt: skip
-    """Fetch without files, but for those that the specs name; returns what git said if it failed.
-
-    :raises Exhausted: if that is more than may be downloaded.
-    """
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *_serve(url), *options)
+def _fetch_partial(repository: Git, url: str, *specs: str, config: Sequence[str] = ()) -> str:
+    """Fetch refs or objects without files, except files that ``specs`` names; return git's message if it fails."""
+    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *_serve(url))
     place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))
-    packs = repository.folder / "objects" / "pack"
-    before, most = _size(packs), None
-    if allowance:
-        allowance.need()
-        most = allowance.left
     done = repository.ask(
-        *argv, "--stdin", _PARTIAL, data="".join(f"{spec}\n" for spec in specs).encode(), env=SAFE_TRANSPORTS,
-        settings=(*_reach(url), *place), config=("fetch.unpackLimit=1", *config), most_file=most,
+        *argv,
+        "--stdin",
+        _PARTIAL,
+        data="".join(f"{spec}\n" for spec in specs).encode(),
+        env=SAFE_TRANSPORTS,
+        settings=(*_reach(url), *place),
+        config=("fetch.unpackLimit=1", *config),
         most_said=_SAID,
-    )  # fmt: skip
-    said = done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
-    used = _size(packs) - before
-    for rest in packs.glob("tmp_*") if done.returncode else ():
-        rest.unlink()  # git leaves what it couldn't finish
-    if allowance:
-        # It is counted as the packs that it is kept as.
-        allowance.take(used)
-        if done.returncode and (os.strerror(errno.EFBIG) in said or used + _BLOCK > (most or 0)):
-            raise Exhausted(f"{url} sends more than the {most} bytes that may still come", hint="allow more")
-    return said if done.returncode else ""
+    )
+    if not done.returncode:
+        return ""
+    for rest in (repository.folder / "objects" / "pack").glob("tmp_*"):
+        rest.unlink()  # git keeps the pack of a failed fetch
+    return done.stderr.decode("utf-8", "replace").strip() or f"git ended with {done.returncode}"
 
 
-#: How exactly it is seen that a pack was as large as it could be.
-_BLOCK = 4096
+def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
+    """Fetch files that a repository without files lacks, by their ids.
 
-
-def _size(packs: Path) -> int:
-    """Bytes of all packs, those too that are not whole."""
-    return sum(path.stat().st_size for pattern in ("*.pack", "tmp_pack_*") for path in packs.glob(pattern))
-
-
-def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId], allowance: Allowance | None = None) -> None:
-    """Bring files that a history without them lacks, by their ids.
-
-    :raises Exhausted: if that is more than may be downloaded.
-    :raises SourceError: if the host doesn't give them.
+    :raises SourceError: if the host doesn't send them.
     """
-    # A host that is told of a commit takes it that its files are here: it is told of none.
+    # A host that is told of a commit assumes that its files are here.
     config = ("fetch.negotiationAlgorithm=noop",)
-    if said := _fetch_partial(repository, url, *blobs, config=config, allowance=allowance):
+    if said := _fetch_partial(repository, url, *blobs, config=config):
         raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {said}", hint="`patchq fetch`")
-
-
-#: Where commits without history are kept, by their tags.
-_RELEASES = "refs/releases"
-
-
-def fetch_trees(repository: Git, url: str, tag: str, allowance: Allowance) -> None:
-    """Bring a tag's commit and its trees, without its history, and without files where the host can leave them out.
-
-    :raises Exhausted: if that is more than may be downloaded.
-    :raises SourceError: if the host doesn't give them.
-    """
-    check_ref(tag, "a tag")
-    ref = f"{_RELEASES}/{ref_component(tag)}"
-    if said := _fetch_partial(repository, url, f"+refs/tags/{tag}:{ref}", options=("--depth=1",), allowance=allowance):
-        raise SourceError(f"{url} doesn't give {tag}: {said}", hint="is it there still?")
-    if not repository.ref_or_none(ref):
-        repository.run("update-ref", "-d", ref)
-        raise SourceError(f"{tag} is a tag of no commit", hint="it is no release")
-
-
-def kept_trees(repository: Git) -> dict[str, CommitId | None]:
-    """The commits that :func:`fetch_trees` has brought, by their tags' names; None for one that has been lost.
-
-    :raises CommandError: if it is no repository any more.
-    """
-    refs = list(repository.refs(_RELEASES))
-    data = "".join(f"{ref}^{{commit}}\n" for ref in refs).encode()
-    out = repository.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if refs else []
-    names = (unquote(ref.rpartition("/")[2]) for ref in refs)
-    return {name: None if " " in c else CommitId(c) for name, c in zip(names, out, strict=True)}

@@ -68,7 +68,6 @@ def run(
     timeout: float | None = None,
     ok_codes: Sequence[int] = (0,),
     inherit: bool = True,
-    most_file: int | None = None,
     most_said: int | None = None,
 ) -> Done:
     """Run ``argv`` and return its output as bytes.
@@ -76,7 +75,6 @@ def run(
     :param timeout: seconds; past it the command is killed and counts as failed with code 124.
     :param ok_codes: exit codes that are answers, not failures.
     :param inherit: False for a command that isn't to hold the project's lock.
-    :param most_file: bytes past which no file that it writes can grow: it fails then, as on a full disk.
     :param most_said: bytes of the beginning and of the end of its standard error that are kept; else all.
     :raises CommandError: for any other exit code, or a program that isn't there (127) or can't be run (126).
     """
@@ -84,7 +82,7 @@ def run(
     try:
         with ends.reading() if ends else nullcontext(subprocess.PIPE) as stderr:
             done = subprocess.run(
-                [*(_limited(most_file) if most_file is not None else ()), *argv],
+                argv,
                 cwd=cwd,
                 input=data if data is not None else b"",
                 stdout=subprocess.PIPE,
@@ -141,15 +139,6 @@ class _Ends:
             os.close(target)
             # A child of the child may hold it open, and say nothing: it isn't waited for.
             reader.join(1)
-
-
-def _limited(most_file: int) -> list[str]:
-    """What is put before a command; ``ulimit`` counts in 512 bytes, and can't raise what patchq was given itself."""
-    import resource
-
-    own, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    most_file = min(most_file, own if own != resource.RLIM_INFINITY else 1 << 62)
-    return ["sh", "-c", 'trap "" XFSZ && ulimit -f "$0" && exec "$@"', str(most_file // 512)]
 
 
 #: Seconds between two looks at a command that is watched, and its exit code if it was ended for what was seen.

@@ -1,0 +1,153 @@
+"""Run the mutants of the second list, which were written from the patches alone, and record each first result.
+
+    python tests/stacks/blind.py --set gb10 [PATCH…]
+    PATCHQ_SET=gb10-newest python tests/stacks/blind.py --set gb10-newest
+    python tests/stacks/blind.py --page
+
+Results are appended to ``docs/evidence/blind-SET.jsonl``, a line for each mutant. A mutant that has a result is not run
+again, so an interrupted run resumes, and a repaired proof can't change its first score. ``--page`` writes
+``docs/evidence/blind.md`` from these files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import math
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import blind_gb10
+import blind_gb10_newest
+from by_hand_vllm import ByHand
+from test_by_hand import ROOT, content_of, whole_of
+
+from patchq.environment.machine import this_machine
+from patchq.proofs.judge import ERROR, FAILED
+from patchq.proofs.plan import Cell, proofs_of, result_key
+from patchq.proofs.prove import run_cells_kept
+from patchq.proofs.warm import warm
+
+EVIDENCE = ROOT / "docs" / "evidence"
+MUTANTS = {"gb10": blind_gb10.MUTANTS, "gb10-newest": blind_gb10_newest.MUTANTS}
+#: Seconds for one mutant. A proof that takes longer counts as failed, as it would in CI.
+LIMIT = 300.0
+PAGE = """\
+# The second list of mutants
+
+Semantic mutants of each patch, written from the patches alone by readers who saw neither the proofs nor the first list
+(`tests/stacks/blind_gb10.py`, `blind_gb10_newest.py`), and run once. `killed` is the first result of each; proofs were
+repaired afterwards, without a second run that would count. The survivors are named below each table.
+
+"""
+
+
+def results_file(set_name: str) -> Path:
+    """Return the file that holds a set's results."""
+    return EVIDENCE / f"blind-{set_name}.jsonl"
+
+
+def results(set_name: str) -> list[dict[str, Any]]:
+    """Return the results that a set has so far."""
+    path = results_file(set_name)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def run(set_name: str, patches: list[str]) -> None:
+    """Run the mutants of ``patches``, or of all patches, that have no result yet."""
+    known = {(row["patch"], row["mutant"]) for row in results(set_name)}
+    waiting: dict[str, list[ByHand]] = collections.defaultdict(list)
+    for mutant in MUTANTS[set_name]:
+        if (mutant.patch, mutant.name) not in known and (not patches or mutant.patch in patches):
+            waiting[mutant.patch].append(mutant)
+    for patch, mutants in waiting.items():
+        run_patch(set_name, patch, mutants)
+
+
+def run_patch(set_name: str, patch: str, mutants: list[ByHand]) -> None:
+    """Run the mutants of one patch and append their results."""
+    whole, machine = whole_of(set_name), this_machine()
+    project = whole.project
+    proof = proofs_of(whole.stacks, [patch])[0]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    with warm() as forks:
+        key = result_key(project, proof, whole.variant, machine)
+        forks.unchanged[patch] = Cell(proof, whole.variant, key, whole.set_name)
+        for mutant in mutants:
+            changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
+            (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
+            key = result_key(project, proof, variant, machine)
+            cell = Cell(proof, variant, key, whole.set_name, LIMIT)
+            started = time.monotonic()
+            found = run_cells_kept(project, [cell], machine, False, forks, lambda _: None)[key]
+            row = {
+                "patch": patch,
+                "mutant": mutant.name,
+                "killed": found.state in (FAILED, ERROR),
+                "state": found.state,
+                "said": found.said.partition("\n")[0][:200],
+                "seconds": round(time.monotonic() - started, 1),
+                "commit": commit.strip()[:10],
+            }
+            with results_file(set_name).open("a") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            print(row["state"], row["seconds"], patch, mutant.name, flush=True)
+
+
+def interval(killed: int, tried: int) -> tuple[float, float]:
+    """Return the Wilson score interval of a share, 95 %."""
+    z = 1.96
+    share = killed / tried
+    middle = share + z * z / (2 * tried)
+    width = z * math.sqrt(share * (1 - share) / tried + z * z / (4 * tried * tried))
+    scale = 1 + z * z / tried
+    return (middle - width) / scale, (middle + width) / scale
+
+
+def page() -> str:
+    """Return the page of all results."""
+    parts = [PAGE]
+    for set_name, mutants in MUTANTS.items():
+        rows = results(set_name)
+        parts.append(f"## `{set_name}`\n\n")
+        if not rows:
+            parts.append("Not run yet.\n\n")
+            continue
+        killed = sum(row["killed"] for row in rows)
+        low, high = interval(killed, len(rows))
+        parts.append(
+            f"{killed} of {len(rows)} killed: {100 * killed / len(rows):.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})."
+            f" {len(mutants)} were written.\n\n| patch | killed | |\n|---|---|---|\n"
+        )
+        by_patch: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
+        for row in rows:
+            by_patch[row["patch"]].append(row)
+        for patch, tried in sorted(by_patch.items()):
+            count = sum(row["killed"] for row in tried)
+            parts.append(f"| `{patch}` | {count} of {len(tried)} | {100 * count / len(tried):.0f} % |\n")
+        survivors = [row for row in rows if not row["killed"]]
+        parts.append("\nSurvivors:\n\n" if survivors else "\n")
+        parts += [f"- `{row['patch']}`: {row['mutant']}\n" for row in survivors]
+        parts.append("\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+def main() -> None:
+    """Run the list, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("patches", nargs="*", metavar="PATCH", help="patches to run; default: all of the set")
+    parser.add_argument("--set", dest="set_name", choices=sorted(MUTANTS), default="gb10", help="set of the list")
+    parser.add_argument("--page", action="store_true", help="write docs/evidence/blind.md")
+    options = parser.parse_args()
+    if options.page:
+        (EVIDENCE / "blind.md").write_text(page())
+    else:
+        run(options.set_name, options.patches)
+
+
+if __name__ == "__main__":
+    main()
