@@ -88,7 +88,7 @@ class Search:
             yield (oldest + end) // 2
 
     def _towards(self, patch: int) -> Iterator[int]:
-        """Yield candidates for a patch that fits none: first its origin and the pin's neighbours, then the most similar."""
+        """Yield candidates for a patch that fits none: its origin, the pin's neighbours, then the most similar."""
         made = self.made[patch]
         if made is not None:
             yield from (made, made + 1)
