@@ -37,8 +37,8 @@ from pathlib import Path
 
 import whole_commits
 
-from patchq.carry.absorbed import IDENTICAL, FileSight, blocks, judge, look
 from patchq.formats import diff
+from patchq.merge.blocks import IDENTICAL, FileSight, blocks, judge, look
 from patchq.sources import index
 
 TUNING = {

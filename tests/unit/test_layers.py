@@ -26,7 +26,10 @@ FLOORS = [
     {"sources"},
     {"project"},
     {"stacks", "environment"},
-    {"store", "adopt", "carry", "drift", "proofs", "build", "mutation", "kernels"},
+    {"store", "drift", "proofs", "build", "mutation", "kernels", "merge"},
+    {"upstream"},
+    {"adopt", "forecast"},
+    {"rebase"},
     {"report", "contribute"},
     {"cli"},
 ]
@@ -49,7 +52,7 @@ PACKAGES = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
 
 
 def module_of(path: Path) -> str:
-    """``carry.rebase``; a package's own file is the package."""
+    """``rebase.run``; a package's own file is the package."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 

@@ -18,7 +18,6 @@ from patchq.adopt.diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
 from patchq.adopt.found import Downloaded, Elsewhere, Found, Reading
 from patchq.adopt.tagged import Tagged
-from patchq.carry.history import at_hand
 from patchq.errors import PatchqError, SourceError
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, scratch
@@ -29,6 +28,7 @@ from patchq.sources import index
 from patchq.sources.archive import import_release
 from patchq.sources.pins import have_base, is_local_archive
 from patchq.system.allowance import Allowance, Exhausted
+from patchq.upstream.history import at_hand
 
 if TYPE_CHECKING:
     from packaging.version import Version

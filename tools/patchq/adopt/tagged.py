@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from patchq.carry.history import History
 from patchq.errors import SourceError
 from patchq.formats.diff import GITLINK
 from patchq.formats.lock import Pin
@@ -25,6 +24,7 @@ from patchq.sources.folders import is_repository, local_folder
 from patchq.sources.pins import REACH_TIMEOUT
 from patchq.system.allowance import Allowance
 from patchq.system.runner import CommandError
+from patchq.upstream.history import History
 
 if TYPE_CHECKING:
     from packaging.version import Version
