@@ -43,7 +43,7 @@ MODULES = {
         "proofs.run", "stacks.export",
     },
     "what the user names": {
-        "rebase.candidates", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
+        "rebase.resolve", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
     },
     "patchq's own package, or an installed one": {"kernels.left", "project.own", "project.scaffold", "report.page"},
     "the null device": {"cli.__init__", "cli.terminal"},

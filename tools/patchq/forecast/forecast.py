@@ -21,7 +21,6 @@ from patchq.formats.ledger import Drop, line_map
 from patchq.formats.lock import Pin
 from patchq.git.repository import scratch
 from patchq.merge import rerere
-from patchq.merge.blocks import UpstreamCommit
 from patchq.merge.patches import REPLAYED, STOPS, Patch, read_patches
 from patchq.merge.target import Column
 from patchq.merge.threeway import carry, carry_each, look_at
@@ -30,11 +29,11 @@ from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of, version_of
 from patchq.sources.pins import Fetcher, Hosts
 from patchq.stacks.siblings import Difference, differences
-from patchq.upstream.between import on_the_way
 from patchq.upstream.commits import Landed
 from patchq.upstream.history import History, at_hand
 from patchq.upstream.match import Asked, once_more, sights, verdict
-from patchq.upstream.releases import Releases
+from patchq.upstream.releases import Releases, on_the_way
+from patchq.upstream.status import UpstreamCommit
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patchq.formats.ledger import FileOffset
-from patchq.merge.blocks import UpstreamCommit
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileConflict
+from patchq.upstream.status import UpstreamCommit
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Cell:
     :ivar files: those that conflict, or are gone.
     :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
     :ivar said: why it stops, where its files don't show it.
-    :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.merge.blocks`.
+    :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.upstream.match`.
     :ivar known: the ref's own stack has it.
     :ivar commits: upstream's, that the evidence rests on, where its history is at hand.
     :ivar unproved: a recorded resolution resolves it, and it has no proof that could say whether that is right.

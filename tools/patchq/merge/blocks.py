@@ -1,10 +1,10 @@
-"""Is a patch already upstream? Graded, with what was found where; never a yes on a guess.
+"""Blocks of a patch, and whether upstream made the same change; never a yes on a guess.
 
-The unit is the block: lines removed and lines added in one place, without context. A block is there if upstream
-itself made that change after the base: its added lines stand together more often than they did, its removed ones
-less often. Blank lines and indentation don't count, so that what moved or was reindented is found; what stood in
-the file all along never is. A block that isn't unlike all else (a line or two, or what is there twice) needs a
-neighbour of its own as well: the same line may have come for another reason.
+A block is lines removed and lines added in one place, without context. It is there if upstream itself made that
+change after the base: its added lines stand together more often than they did, its removed ones less often. Blank
+lines and indentation don't count, so that what moved or was reindented is found; what stood in the file all along
+never is. A block that isn't unlike all else (a line or two, or what is there twice) needs a neighbour of its own as
+well: the same line may have come for another reason.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from patchq.formats import diff
-from patchq.names import CommitId
 
-IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
 #: Lines of some letters from which a block that is there once is told apart from all else by itself.
 _DISTINCT_LINES, _LETTERS = 3, 4
 #: Such lines from which on most of them are a sign, too.
 _LONG = 5
-#: The share of a change from which on it is shown as edited, and the one that must be left when it has landed
-#: and later versions went over it.
-_HALF, _LEFT = 0.5, 0.75
+#: The share of such a block's lines that upstream must have added for it to be upstream's, edited.
+_MOST = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +178,12 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
     """The same of a long addition most of whose lines upstream added: it has them edited."""
     words = {line: word_of(line) for line in telling(block.added)}
-    if len(words) < _LONG or sum(word in now for word in words.values()) < _LEFT * len(words):
+    if len(words) < _LONG or sum(word in now for word in words.values()) < _MOST * len(words):
         return False
     old, new, result = text_of(base()), text_of(now), text_of(merged)
     own = [line for line in words if not old.count(line)]
     there = [line for line in own if new.count(line) and result.count(line) > new.count(line)]
-    return len(own) >= _LONG and len(there) >= _LEFT * len(own)
+    return len(own) >= _LONG and len(there) >= _MOST * len(own)
 
 
 def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple[str, str]) -> bytes:
@@ -240,136 +237,3 @@ def _counted(times: int, before: int, after: int) -> int:
     """How many of a line's changes are there; where it stands for other reasons too, all or none."""
     more = max(0, min(times, after - before))
     return more if not before or more == times else 0
-
-
-@dataclass(frozen=True, slots=True)
-class FileSight:
-    """What was seen of one file's part of a patch.
-
-    :ivar where: the label of the version at which it was first seen; empty where it never was.
-    :ivar share: which part of its lines upstream has at the last version.
-    :ivar reverted: it was there, and is not any more.
-    """
-
-    path: str
-    grade: str
-    where: str
-    share: float
-    reverted: bool = False
-
-
-def look(
-    path: str,
-    hunks: Sequence[diff.Hunk],
-    patched: bytes | None,
-    base: bytes | None,
-    versions: Sequence[tuple[str, bytes | None]],
-) -> FileSight:
-    """Look for one file's part of a patch in upstream's versions of it.
-
-    :param patched: the file as the patch leaves it; None where the patch removes it.
-    :param base: the file as upstream had it when the patch was written.
-    :param versions: upstream's later versions with what to call them, oldest first, the last one the target.
-    """
-    target = versions[-1][1]
-    if patched is None or base is None or not hunks:
-        # A file that comes or goes, or has no lines: only the very same result is a sign.
-        same = [label for label, content in versions if content == patched]
-        if target == patched and base != patched:
-            return FileSight(path, IDENTICAL, same[0], 1.0)
-        if patched is None or target is None or base is not None:
-            return FileSight(path, ABSENT, same[0] if same else "", 0.0, bool(same))
-    before, now = text_of(base), text_of(target)
-    parts = blocks(hunks)
-    if not parts:
-        return FileSight(path, ABSENT, "", 0.0)
-    left = share(parts, before, now)
-    words = {word_of(line) for block in parts for line in block.added}
-    for label, content in versions:
-        if content is None or not all(word in content for word in words):
-            continue  # not all lines can be there
-        if content == patched and content != base:
-            grade = IDENTICAL
-        elif all(is_there(block, before, text_of(content), parts.count(block)) for block in parts):
-            grade = CONTAINED
-        else:
-            continue
-        if content is target or content == target or left > _LEFT:
-            return FileSight(path, grade, label, left)
-        return FileSight(path, EDITED if left > 0 else ABSENT, label, left, True)
-    return FileSight(path, EDITED if left >= _HALF else ABSENT, "", left)
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamCommit:
-    """What a verdict rests on: a commit of upstream's. ``did``: ``landed``, ``changed on``, ``reverted``,
-    or ``gone``, of which it can't be told whether it was taken back or rewritten.
-
-    Where no commits are at hand ``commit`` is empty: it is a release, or with a ``subject`` the stack's own patch of
-    that name, which came with the release.
-
-    :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
-    """
-
-    did: str
-    commit: CommitId
-    subject: str
-    pull_request: str
-    release: str
-
-    @property
-    def said(self) -> str:
-        """Commit, pull request and release."""
-        about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
-        words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
-        return name + (f" ({words})" if words else "") if name else words
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts.
-
-    :ivar past: what upstream's history says of it; ``by_history``: as one commit with the patch's own id.
-    """
-
-    grade: str
-    where: str
-    files: tuple[FileSight, ...]
-    past: str = ""
-    by_history: bool = False
-    commits: tuple[UpstreamCommit, ...] = ()
-
-    @property
-    def retirable(self) -> bool:
-        """Whether it is there in full; else a person has to say."""
-        return self.grade in (IDENTICAL, CONTAINED)
-
-    @property
-    def said(self) -> str:
-        """The evidence, in words."""
-        words = []
-        for f in self.files:
-            if f.reverted:
-                words.append(f"{f.path}: was there at {f.where}, and is not any more")
-            elif f.grade in (IDENTICAL, CONTAINED):
-                words.append(f"{f.path}: {f.grade} since {f.where}")
-            else:
-                words.append(f"{f.path}: {round(100 * f.share)} % of its lines are there")
-        return "; ".join([*words, self.past] if self.past else words)
-
-
-def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
-    """A patch from its files: all of them must be there.
-
-    :param labels: of the versions, oldest first.
-    """
-    if not files:
-        return Sight(ABSENT, "", ())
-    order = (IDENTICAL, CONTAINED, EDITED, ABSENT)
-    worst = max((f.grade for f in files), key=order.index)
-    if worst == ABSENT and any(f.grade != ABSENT or f.reverted for f in files):
-        # Part of it landed, or all did and was taken back: that is worth a look, and no more.
-        worst = EDITED
-    seen = [f.where for f in files if f.where]
-    where = max(seen, key=list(labels).index) if worst in (IDENTICAL, CONTAINED) and seen else ""
-    return Sight(worst, where, tuple(files))

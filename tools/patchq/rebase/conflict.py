@@ -14,10 +14,9 @@ from patchq.git.transport import fetch_history
 from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
-from patchq.rebase import candidates, stops
-from patchq.rebase.checks import commits_of, dropped_by
-from patchq.rebase.resolve import stopped
-from patchq.rebase.state import Progress, Stop, load, stop_worktree
+from patchq.rebase import stops
+from patchq.rebase.resolve import at_refs, commits_of, dropped_by, recorded_files
+from patchq.rebase.state import Progress, Stop, load, stop_worktree, stopped
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.deps import dependents
 from patchq.system import runner
@@ -298,14 +297,14 @@ def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[S
     paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
     sides = project.store.texts({s.path: s.entry for s in stops.stop_stages(stop) if s.number == 2})
     resolve = f"patchq resolve {progress.upstream}"
-    recorded = candidates.recorded(project, progress, stop) if paths else {}
+    recorded = recorded_files(project, progress, stop) if paths else {}
     if recorded:
         part = "" if set(recorded) == set(paths) else f"; {len(paths) - len(recorded)} are left"
         said = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
         yield Suggestion("recorded", said, _diff(sides, recorded), f"{resolve} --recorded")
     if not paths:
         return
-    for ref, tree in candidates.at_refs(project, progress, stop):
+    for ref, tree in at_refs(project, progress, stop):
         after = project.store.texts(project.store.list_tree(tree, paths))
         said = f"the patch as {progress.upstream} {ref} has it lands here"
         yield Suggestion(ref, said, _diff(sides, after), f"{resolve} --ref {sh(ref)}")

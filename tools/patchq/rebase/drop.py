@@ -13,7 +13,6 @@ from patchq.forecast.plan import Planner
 from patchq.forecast.summary import Cell
 from patchq.formats import ledger as ledgers
 from patchq.formats.header import Header
-from patchq.merge.blocks import UpstreamCommit
 from patchq.merge.patches import ABSORBED
 from patchq.names import ProofRequest
 from patchq.project.journal import Change
@@ -23,6 +22,7 @@ from patchq.project.stack import ledger_path
 from patchq.rebase.stops import base_of, on_evidence_alone, proof_word
 from patchq.system import project_files
 from patchq.upstream.history import at_hand
+from patchq.upstream.status import UpstreamCommit
 
 #: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
 Prove = Callable[[ProofRequest], tuple[str, str]]

@@ -11,10 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from patchq import __version__
-from patchq.errors import BuildError, EditedTreeError, UserError
+from patchq.errors import UserError
 from patchq.forecast.plan import Planner
 from patchq.formats import ledger as ledgers
 from patchq.formats.lock import Pin, Upstream
@@ -26,32 +25,29 @@ from patchq.merge import rerere
 from patchq.merge.patches import STOPS, Landing, Patch, read_patches, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, carry
-from patchq.merge.upstream_lines import DroppedLine
-from patchq.names import CommitId, TreeId, sh
+from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
 from patchq.project.stack import State, ledger_path, load_stack, pin_key
 from patchq.rebase import stops
-from patchq.rebase.candidates import Candidate
-from patchq.rebase.checks import FAILED, UPSTREAM_LINES, Check, Wish, dropped_by, judge
 from patchq.rebase.state import (
     ABORTING,
     CARRYING,
     FINISHING,
     Progress,
     Result,
-    Settled,
     Step,
-    Stop,
     load,
+    ready_stop,
+    resolution_path,
     result,
     save,
     state_path,
     stop_worktree,
     take,
 )
-from patchq.rebase.stops import Prove, Taken
+from patchq.rebase.stops import Prove
 from patchq.rebase.switch import name_for
 from patchq.stacks.export import write_stack
 from patchq.stacks.reconcile import Entry
@@ -109,142 +105,6 @@ def start(
         return _run(project, progress, prove)
 
 
-def resume(
-    project: Project,
-    upstream: str,
-    *,
-    prove: Prove,
-    wish: Wish | None = None,
-    include: Sequence[str] = (),
-    retire: bool = False,
-    how: str = "",
-) -> Result:
-    """Take what the worktree holds of the stopped patch, and go on.
-
-    The conflicting paths, the patch's own paths and what was staged are taken. What else was
-    changed there is named, kept as a commit, and left out.
-
-    :param wish: what the checks may skip or accept.
-    :param include: more paths to take.
-    :param retire: retire this patch instead: the user says that upstream has it, or does without it, and the proof
-        agrees.
-    :param how: what to write into the ledger of the resolution.
-    :raises ConflictError: if files still hold conflict markers.
-    :raises BuildError: if a check or the proof refuses it.
-    :raises UserError: if nothing is left of the patch, lines of upstream's would go, or ``retire`` has no evidence.
-    """
-    wish = wish or Wish()
-    with project.locked("rebase"):
-        progress = load(project, upstream)
-        stop = _stop(progress)
-        if stop is None:
-            return _end(project, progress, prove)
-        worktree = stop_worktree(project, progress)
-        if retire:
-            step = stops.retire_on_word(project, progress, stop, prove, how)
-            return _go_on(project, progress, step, worktree.snapshot(pass_over=True), prove)
-        taken = stops.take_own(project, progress, stop, worktree, include)
-        step = stops.resolved(project, progress, stop, worktree, taken, how)
-        candidate = Candidate(taken.tree, how, stops.unmerged(worktree))
-        checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
-        dropped = dropped_by(project, progress, stop, CommitId(step.commit))
-        _refuse(progress, stop, checks, dropped, wish, worktree.path)
-        return settle(project, progress, stop, step_of(step, checks, dropped), taken, prove)
-
-
-def _refuse(
-    progress: Progress, stop: Stop, checks: Sequence[Check], dropped: Sequence[DroppedLine], wish: Wish, path: Path
-) -> None:
-    """:raises PatchqError: for the check that refuses a resolution."""
-    name = f"{progress.upstream}/{stop.patch}"
-    for check in checks:
-        if check.state != FAILED:
-            continue
-        if check.name == UPSTREAM_LINES:
-            left = [line for line in dropped if not line.is_one_of(wish.dropped)]
-            options = " ".join(f"--drop-upstream-line {sh(line.name)}" for line in left)
-            raise UserError(
-                f"{name}: {check.said}",
-                hint=f"put them back in {path}; or, where that is meant, "
-                f"`patchq rebase {progress.upstream} --continue {options}`",
-            )
-        raise BuildError(
-            f"{name} is resolved, but refused: {check.name}: {check.said}",
-            hint=f"fix it in {path}, then `patchq rebase {progress.upstream} --continue`; `--no-proof` runs no proof",
-        )
-
-
-def step_of(step: Step, checks: Sequence[Check], dropped: Sequence[DroppedLine]) -> Step:
-    """Return a step with what the checks found: how the proof went, and the lines of upstream's that go."""
-    proofs = [check for check in checks if check.name == "passes with"]
-    word = stops.proof_word(proofs[0].state, proofs[0].said) if proofs else ""
-    return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
-
-
-def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: Taken, prove: Prove) -> Result:
-    """Record how a stop was resolved, and go on."""
-    recorded = rerere.record(
-        project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
-        stops.conflicting(project, stop, step.commit), project.layout, progress.upstream,
-    )  # fmt: skip
-    files: dict[str, bytes | None] = {
-        path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
-    }
-    # A resolution that records nothing is an operation, too: `undo` comes back to it.
-    files[_last_resolution(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
-    worktree = stop_worktree(project, progress)
-    note = "; ".join(
-        filter(None, [stops.put_aside(project, worktree, taken), stops.keep_commits(project, progress, worktree)])
-    )
-    if note:
-        project.say(f"{stop.patch}: {note}")
-    project.journal.perform(Change("rebase", f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files))
-    progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(taken.tree)))
-    result = _go_on(project, progress, step, taken.tree, prove)
-    return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
-
-
-_RESOLUTION = "resolution of "
-
-
-def _last_resolution(project: Project, upstream: str) -> str:
-    return f"{project.layout.private.name}/rebase/{upstream}.resolved"
-
-
-def undo_resolution(project: Project) -> tuple[str, str] | None:
-    """Take back the last operation, if it is a resolution of a rebase under way: go back to that stop.
-
-    The worktree then holds the resolution, as the user had it.
-
-    :returns: the operation's summary, and the worktree's folder; None if the last operation is another.
-    :raises EditedTreeError: if the worktree holds edits of the stop that came after it.
-    """
-    last = project.journal.last()
-    summary = str(last[1]["summary"]) if last else ""
-    upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
-    if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
-        return None
-    progress = load(project, upstream)
-    if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
-        return None
-    worktree = stop_worktree(project, progress)
-    if worktree.exists and progress.stop and progress.stop.ready:
-        held = worktree.snapshot(pass_over=True)
-        if held != progress.files:
-            raise EditedTreeError(
-                f"{upstream}: the worktree holds edits of {progress.stop.patch}, which stopped after {patch}; "
-                "nothing was undone",
-                hint=f"`git -C {sh(worktree.path)} stash -u` sets them aside",
-            )
-    settled = progress.settled.pop()
-    del progress.done[settled.steps :]
-    progress.stop = replace(settled.stop, ready=False, resolution=settled.tree)
-    save(project, progress)
-    project.journal.undo()
-    stops.park(project, progress)
-    return summary, str(worktree.path)
-
-
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
     """Drop the stopped patch: leave it out of the new stack, and go on.
 
@@ -252,12 +112,12 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
     """
     with project.locked("rebase"):
         progress = load(project, upstream)
-        stop = _stop(progress)
+        stop = ready_stop(progress)
         if stop is None:
-            return _end(project, progress, prove)
+            return go_on_after_kill(project, progress, prove)
         files = stop_worktree(project, progress).snapshot(pass_over=True)
         note = stops.keep_files(project, progress, stop, files)
-        result = _go_on(project, progress, stops.skipped(stop, how), files, prove)
+        result = go_on(project, progress, stops.skipped(stop, how), files, prove)
         return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
 
 
@@ -296,7 +156,7 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
             return result(project, progress, "stopped")
 
 
-def _go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
+def go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
     """Take a step for the stopped patch; ``files`` is what the worktree holds."""
     progress.files, progress.stop = str(files), None
     take(project, progress, step)
@@ -344,11 +204,6 @@ def _land(
     return True
 
 
-def _stop(progress: Progress) -> Stop | None:
-    """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
-    return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
-
-
 def _over(project: Project, progress: Progress) -> Result | None:
     """End what a kill left almost ended: a rebase that is through, or given up."""
     if progress.phase == FINISHING:
@@ -359,7 +214,7 @@ def _over(project: Project, progress: Progress) -> Result | None:
     return None
 
 
-def _end(project: Project, progress: Progress, prove: Prove) -> Result:
+def go_on_after_kill(project: Project, progress: Progress, prove: Prove) -> Result:
     """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
     if over := _over(project, progress):
         return over
@@ -488,7 +343,7 @@ def _clean_up(project: Project, progress: Progress) -> None:
     now = project.store.ref_or_none(branch)
     if now:
         project.store.update_refs([(branch, now, None)])
-    fsio.remove(project.layout.root / _last_resolution(project, progress.upstream))
+    fsio.remove(project.layout.root / resolution_path(project, progress.upstream))
     fsio.remove(state_path(project, progress.upstream))
 
 

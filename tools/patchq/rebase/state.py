@@ -175,6 +175,24 @@ def tally_result(found: Result) -> RefTally:
     return tally(found.onto, cells, names)
 
 
+def ready_stop(progress: Progress) -> Stop | None:
+    """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
+    return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
+
+
+def stopped(progress: Progress) -> Stop:
+    """Return the patch that waits for the user.
+
+    :raises UserError: if none does.
+    """
+    if stop := ready_stop(progress):
+        return stop
+    raise UserError(
+        f"the rebase of {progress.upstream} was interrupted; no patch waits yet",
+        hint=f"`patchq rebase {progress.upstream} --continue`",
+    )
+
+
 def take(project: Project, progress: Progress, step: Step) -> None:
     """Add a step, and tell it as it is taken."""
     progress.done.append(step)
@@ -191,6 +209,11 @@ def stop_worktree(project: Project, progress: Progress) -> Worktree:
 def state_path(project: Project, upstream: str) -> Path:
     """Where the state of an upstream's rebase is, while one is under way."""
     return project.layout.private / "rebase" / f"{upstream}.json"
+
+
+def resolution_path(project: Project, upstream: str) -> str:
+    """Path, within the project, of the file that names the last resolution of a rebase under way."""
+    return f"{project.layout.private.name}/rebase/{upstream}.resolved"
 
 
 def save(project: Project, progress: Progress) -> None:

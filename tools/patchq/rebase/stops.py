@@ -21,7 +21,6 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import scratch
 from patchq.git.worktree import Worktree, branch_of
 from patchq.merge import rerere
-from patchq.merge.blocks import Sight
 from patchq.merge.patches import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, look_at
@@ -33,11 +32,10 @@ from patchq.project.stack import load_stack
 from patchq.rebase.state import Progress, Step, Stop, save, stop_worktree
 from patchq.sources.pins import Base, Fetcher
 from patchq.system import fsio
-from patchq.upstream.between import on_the_way
 from patchq.upstream.commits import Landed
 from patchq.upstream.history import at_hand
-from patchq.upstream.match import Asked, once_more, sights, verdict
-from patchq.upstream.releases import Releases
+from patchq.upstream.match import Asked, Sight, once_more, sights, verdict
+from patchq.upstream.releases import Releases, on_the_way
 
 RESOLVED = "resolved"
 #: What is said of a path that is as it was parked, without markers.

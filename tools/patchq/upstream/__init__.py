@@ -1,9 +1,9 @@
 """Find out whether upstream has a patch, from its trees, its history or its releases."""
 
 __all__ = [
-    "between",
     "commits",
     "history",
     "match",
     "releases",
+    "status",
 ]

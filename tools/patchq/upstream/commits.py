@@ -18,11 +18,11 @@ from patchq.formats import diff
 from patchq.git.diffs import Against, PathChange
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git
-from patchq.merge.blocks import Block, UpstreamCommit, blocks
+from patchq.merge.blocks import Block, blocks
 from patchq.merge.patches import Patch
 from patchq.names import BlobId, CommitId
 from patchq.system import runner
-from patchq.upstream._status import Fate, File, Steps, Verdict, Version, judge
+from patchq.upstream.status import Fate, File, Steps, UpstreamCommit, Verdict, Version, judge
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 

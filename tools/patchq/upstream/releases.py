@@ -12,22 +12,61 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from patchq.errors import SourceError
 from patchq.formats import diff
+from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Objects, flat_trees
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
-from patchq.merge.blocks import Block, Text, UpstreamCommit, blocks, telling, text_of, word_of
+from patchq.merge.blocks import Block, Text, blocks, telling, text_of, word_of
 from patchq.merge.patches import Patch
 from patchq.merge.target import Column
 from patchq.names import BlobId, CommitId, TreeId, show_path
-from patchq.upstream._status import MOVED, Fate, File, Steps, Verdict, Version, judge
+from patchq.project.project import Project
+from patchq.project.refs import pins_between, version_of
+from patchq.sources.pins import Fetcher
+from patchq.upstream.status import MOVED, Fate, File, Steps, UpstreamCommit, Verdict, Version, judge
 
 #: Lines of a block from which on they don't stand in a new file by chance.
 _LONG = 5
 #: Bytes of files that are kept from one patch to the next.
 _MEMORY = 32 << 20
 _NONE: Mapping[bytes, Sequence[Block]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release on the way, and the commit in the store that has its files."""
+
+    ref: str
+    commit: CommitId
+
+
+def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[Release]:
+    """The releases between two pins that are pinned and in the store, oldest first; none where a pin is no release.
+
+    Others that the store may have aren't taken: git searches each for renamed files, which costs a rebase of our own
+    stack a sixth of its time.
+
+    :param known: refs that are looked at anyway, with their commits; those between the two are taken.
+    """
+    ends = version_of(old.ref), version_of(new.ref)
+    if ends[0] is None or ends[1] is None:
+        return []
+    here = dict(known)
+    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
+    for pin in pins_between(project.lock.upstreams[old.upstream], old, new):
+        try:
+            here[pin.ref] = fetcher.fetch([pin])[0].commit
+        except SourceError:
+            here.pop(pin.ref, None)
+    found = {}
+    for ref, commit in here.items():
+        version = version_of(ref)
+        if version is not None and ends[0] < version < ends[1]:
+            found[version] = Release(ref, commit)
+    return [found[version] for version in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ def command(
     """
     from patchq.errors import UserError
     from patchq.proofs.prove import prove_at
-    from patchq.rebase import run
-    from patchq.rebase.checks import Wish
+    from patchq.rebase import resolve, run
+    from patchq.rebase.resolve import Wish
     from patchq.rebase.state import under_way
 
     if sum((bool(ref), resume, skip, abort)) != 1:
@@ -77,7 +77,7 @@ def command(
         )  # fmt: skip
     elif resume:
         wish = Wish(proofs=not no_proof, dropped=dropped)
-        found = run.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
+        found = resolve.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
     else:
         found = run.skip(project, name, prove=prove, how=how) if skip else run.abort(project, name)
     if as_json:

@@ -53,8 +53,7 @@ def command(
     is named. Exit code 3 if it is refused for a conflict or the rebase stops again, 5 if a check refuses it.
     """
     from patchq.proofs.prove import prove_at
-    from patchq.rebase.checks import UPSTREAM_LINES, Wish
-    from patchq.rebase.resolve import Source, resolve
+    from patchq.rebase.resolve import UPSTREAM_LINES, Source, Wish, resolve
 
     if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
         raise click.UsageError("one of --from, --recorded, --ref and --merger")

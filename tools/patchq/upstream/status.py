@@ -15,9 +15,9 @@ from functools import cached_property
 
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
-from patchq.merge.blocks import Block, Text, UpstreamCommit, blocks_both, is_there, telling, text_of
+from patchq.merge.blocks import Block, Text, blocks_both, is_there, telling, text_of
 from patchq.merge.patches import Patch
-from patchq.names import show_path
+from patchq.names import CommitId, show_path
 
 #: The share of a patch's lines from which on it counts as reverted when they are.
 _BACK = 0.25
@@ -36,6 +36,31 @@ def _few(words: Sequence[str]) -> str:
     """Some of them, and how many more there are."""
     more = f" and {len(words) - 3} more" if len(words) > 3 else ""
     return ", ".join(words[:3]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCommit:
+    """What a verdict rests on: a commit of upstream's. ``did``: ``landed``, ``changed on``, ``reverted``,
+    or ``gone``, of which it can't be told whether it was taken back or rewritten.
+
+    Where no commits are at hand ``commit`` is empty: it is a release, or with a ``subject`` the stack's own patch of
+    that name, which came with the release.
+
+    :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
+    """
+
+    did: str
+    commit: CommitId
+    subject: str
+    pull_request: str
+    release: str
+
+    @property
+    def said(self) -> str:
+        """Commit, pull request and release."""
+        about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
+        words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
+        return name + (f" ({words})" if words else "") if name else words
 
 
 @dataclass(frozen=True, slots=True)
