@@ -37,9 +37,10 @@ from pathlib import Path
 
 import whole_commits
 
-from patchq.carry.absorbed import IDENTICAL, FileSight, blocks, judge, look
 from patchq.formats import diff
+from patchq.merge.blocks import blocks
 from patchq.sources import index
+from patchq.upstream.match import IDENTICAL, FileSight, judge, look
 
 TUNING = {
     "flashinfer-python": [

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from carrying import copy_project, git, rebase
-from patchq.carry.forecast import forecast
-from patchq.carry.landing import STOPS
+from patchq.forecast.forecast import forecast
+from patchq.merge.patches import STOPS
 from patchq.project.project import Project
 from patchq.stacks.apply import apply, carried_stacks
 from patchq.stacks.edit import new
@@ -52,7 +52,7 @@ def fill_up(project: Project, upstream: str, ref: str, count: int) -> None:
 FORECAST = """
 import resource, sys
 from pathlib import Path
-from patchq.carry.forecast import forecast
+from patchq.forecast.forecast import forecast
 from patchq.project.project import Project
 project = Project.find(Path(sys.argv[1]), wait=600)
 own = project.lock.sets[project.choose_set("")][sys.argv[2]]

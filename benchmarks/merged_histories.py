@@ -28,14 +28,14 @@ from pathlib import Path
 
 from whole_commits import HALF, Bench, hunks_of, number_of, taken_back, takes_back
 
-from patchq.carry.history import History
-from patchq.carry.landed import Landed, Line, SideBranches
-from patchq.carry.landing import ABSORBED, read_patches
-from patchq.carry.looking import sight, verdict, with_past
-from patchq.carry.merging import carry, look_at
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git, scratch
+from patchq.merge.patches import ABSORBED, read_patches
+from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
+from patchq.upstream.commits import Landed, Line, SideBranches
+from patchq.upstream.history import History
+from patchq.upstream.match import sight, verdict, with_past
 
 UPSTREAM, NOT_UPSTREAM = "picked", ("near", "reverted", "later", "taken back")
 

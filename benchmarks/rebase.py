@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from carrying import copy_project, git, rebase
-from patchq.carry.forecast import forecast
+from patchq.forecast.forecast import forecast
 from patchq.project.project import Project
 from patchq.stacks.apply import carried_stacks
 from patchq.system.paths import ref_to_folder

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from patchq.carry.upstream_lines import dropped_lines
 from patchq.git.diffs import PathChange
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git, scratch
+from patchq.merge.upstream_lines import dropped_lines
 from patchq.names import BlobId, CommitId
 
 _PICKED = re.compile(r"cherry picked from commit ([0-9a-f]{7,40})")

@@ -30,16 +30,16 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from patchq.carry.column import Column
-from patchq.carry.landed import Landed, Line, SideBranches
-from patchq.carry.landing import ABSORBED, Patch, read_patches
-from patchq.carry.looking import sight, verdict, with_past
-from patchq.carry.merging import carry, look_at
-from patchq.carry.releases import Releases
 from patchq.formats.header import Ident
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git, scratch
+from patchq.merge.patches import ABSORBED, Patch, read_patches
+from patchq.merge.target import Column
+from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
+from patchq.upstream.commits import Landed, Line, SideBranches
+from patchq.upstream.match import sight, verdict, with_past
+from patchq.upstream.releases import Releases
 
 NOBODY = Ident("n", "n@n", 946684800, "+0000")
 UPSTREAM = ("as-is", "squashed", "split")

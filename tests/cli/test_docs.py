@@ -89,7 +89,7 @@ def test_links_between_pages_resolve() -> None:
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/explanation/architecture.md"])
 def test_modules_and_packages_that_a_page_names_exist(page: str) -> None:
-    """From the project's root, or within the package: ``tests/kit.py``, ``carry/column.py``, `` `stacks/` ``."""
+    """From the project's root, or within the package: ``tests/kit.py``, ``merge/target.py``, `` `stacks/` ``."""
     text = (ROOT / page).read_text()
     named = set(re.findall(r"[\w.][\w./-]*\.py\b", text)) | set(re.findall(r"`(\w[\w./-]*/)`", text))
     assert named

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patchq.carry.landing import STOPS, Landing, Patch, read_patches
-from patchq.carry.merging import carry
 from patchq.errors import SourceError
 from patchq.git.repository import Git, scratch
+from patchq.merge.patches import STOPS, Landing, Patch, read_patches
+from patchq.merge.threeway import carry
 from patchq.names import CommitId
 from patchq.system import runner
 

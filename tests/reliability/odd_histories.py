@@ -22,9 +22,9 @@ from pathlib import Path
 
 import carrying
 from carrying import Tally, ort
-from patchq.carry.landing import STOPS, Landing, Patch, read_patches
-from patchq.carry.merging import carry
 from patchq.git.repository import Git
+from patchq.merge.patches import STOPS, Landing, Patch, read_patches
+from patchq.merge.threeway import carry
 from patchq.names import CommitId
 
 #: Path to mode and content; of a submodule the content is its commit.

@@ -16,13 +16,13 @@ from pathlib import Path
 from kit import ROOT
 from patchq.adopt import diffs, mails, monkey, recipe, shell
 from patchq.adopt.scripts import find_moves
-from patchq.carry import rerere
 from patchq.errors import PatchqError, UserError
 from patchq.formats import diff, header, ledger, lock, lockedit, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
 from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git, init_store
+from patchq.merge import rerere
 from patchq.names import BlobId
 from patchq.project import stack
 from patchq.sources import archive as archives

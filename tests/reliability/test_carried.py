@@ -16,10 +16,10 @@ import histories
 import odd_histories
 from extent import LONG, record
 from kit import git
-from patchq.carry.landing import STOPS, read_patches, write_commits
-from patchq.carry.merging import carry
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git, scratch
+from patchq.merge.patches import STOPS, read_patches, write_commits
+from patchq.merge.threeway import carry
 from patchq.names import CommitId
 
 #: A real one, of `long_form.py --history`.

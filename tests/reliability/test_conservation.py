@@ -17,10 +17,10 @@ from extent import LONG, record
 from kit import git, seal
 from patchq.adopt import adopt, gather
 from patchq.build import wheel
-from patchq.carry import rebase, stops
 from patchq.formats.series import Series
 from patchq.git.worktree import Worktree
 from patchq.project.journal import Journal
+from patchq.rebase import stops
 from patchq.stacks import edit, export, reconcile
 
 #: Cases of each verb, in the short form and for each seed of the long form.
@@ -155,7 +155,7 @@ FAULTS: list[tuple[str, str, object, str, Callable[..., Any]]] = [
     ("other files of a conflict are left out silently", "rebase --continue", stops, "take_own", leave_out_silently),
     ("a conflict's files are not kept", "rebase --continue", stops, "put_aside", lambda *_: ""),
     ("resolve takes only the conflicting file", "resolve", stops, "take_own", only_what_conflicted),
-    ("ignored files go with the worktree", "rebase --continue", rebase.stops, "keep_ignored", lambda *_: ""),
+    ("ignored files go with the worktree", "rebase --continue", stops, "keep_ignored", lambda *_: ""),
     ("undo throws edits away", "undo", Journal, "undo", undo_without_edits),
     ("drop names no patch", "drop", edit, "drop", drop_without_a_name),
     ("move loses a patch", "move", Series, "with_names", lose_the_last_patch),

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kit import Patchq, commit_files, edit, git, numbered
-from patchq.carry.history import History, fetched
-from patchq.carry.landed import Landed, Line
-from patchq.carry.landing import read_patches
 from patchq.git.repository import partial_repository, scratch
 from patchq.git.transport import fetch_history
+from patchq.merge.patches import read_patches
 from patchq.names import BlobId
+from patchq.upstream.commits import Landed, Line
+from patchq.upstream.history import History, fetched
 
 
 def lines(count: int, changed: dict[int, bytes]) -> bytes:

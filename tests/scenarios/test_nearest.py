@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit import Patchq, commit_files, edit, git, numbered, release, with_lines
-from patchq.carry.rerere import conflict_id
+from patchq.merge.rerere import conflict_id
 
 
 def told(patchq: Patchq, *args: str) -> dict[str, Any]:

@@ -1,14 +1,16 @@
-"""Imports go down the floors only, packages keep to each other's faces, and one place each has the doors."""
+"""Layers, cycles, private modules, public APIs and sizes of the packages; the only importers of some libraries."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import importlib
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,9 @@ import pytest
 import patchq
 
 PACKAGE = Path(patchq.__file__).parent
-#: docs/explanation/architecture.md shows this table. A package imports those of lower floors, and of its own
-#: floor those that don't import it back.
-FLOORS = [
+#: docs/explanation/architecture.md shows this table. A package may import packages of lower layers, and those of its
+#: own layer as long as no cycle comes of it.
+LAYERS = [
     {"errors", "names", "__init__"},
     {"system"},
     {"formats"},
@@ -26,14 +28,19 @@ FLOORS = [
     {"sources"},
     {"project"},
     {"stacks", "environment"},
-    {"store", "adopt", "carry", "drift", "proofs", "build", "mutation", "kernels"},
+    {"store", "drift", "proofs", "build", "mutation", "kernels", "merge"},
+    {"upstream"},
+    {"adopt", "forecast"},
+    {"rebase"},
     {"report", "contribute"},
     {"cli"},
 ]
-#: What stands beside the packages: data that everything may name, and names that are public.
+#: Modules outside the packages: data that every module may use, and entry points.
 ALONE = {"__init__", "__main__", "errors", "names", "testing"}
-#: Names that only one place may import.
-DOORS = {
+#: Entry points: they import any layer, and no module imports them.
+ENTRY_POINTS = {"__main__", "testing"}
+#: Libraries that only one module or package may import.
+ONLY_IMPORTERS = {
     "git": {"git.person"},  # GitPython
     "subprocess": {"system.runner", "proofs.plugin"},
     "click": {"cli"},
@@ -44,112 +51,172 @@ DOORS = {
     "tomllib": {"formats.toml"},
     "tomli": {"formats.toml"},
 }
-FILES = sorted(PACKAGE.rglob("*.py"))
-PACKAGES = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
+#: Modules of a package, `__init__` apart.
+MOST_MODULES = 12
+#: Packages that have more. Lower a number whenever a package gets smaller; never raise one.
+LARGER = {"adopt": 18, "build": 17, "environment": 21, "formats": 21, "git": 18, "stacks": 15}
+#: Public modules that no other package imports, by package. Lower a number whenever one becomes private.
+UNUSED = {
+    "adopt": 14, "build": 6, "contribute": 4, "drift": 5, "environment": 11, "formats": 3, "git": 3, "kernels": 6,
+    "mutation": 4, "project": 1, "proofs": 3, "report": 1, "sources": 2, "stacks": 2, "store": 1,
+}  # fmt: skip
+PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
-def module_of(path: Path) -> str:
-    """``carry.rebase``; a package's own file is the package."""
-    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+@dataclass(frozen=True)
+class Import:
+    """An import of a patchq module, and the name taken from it; no name for the module as a whole."""
+
+    by: str
+    module: str
+    name: str
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     return module.split(".")[0]
 
 
-@functools.cache
-def imports(path: Path) -> list[tuple[str, str]]:
-    """What a file imports, as (module, name); no name for ``import module``."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+def module_of(path: Path) -> str:
+    """``rebase.run``; a package's ``__init__.py`` is the package."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+#: Syntax trees by module.
+MODULES = {module_of(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def layer_of(module: str) -> int:
+    return next(number for number, packages in enumerate(LAYERS, 1) if package_of(module) in packages)
+
+
+def imports_of(module: str) -> Iterator[tuple[str, str]]:
+    """Yield each import of a module, inside functions too, as (module, name); no name for ``import module``."""
+    for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.Import):
-            found += [(alias.name, "") for alias in node.names]
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found += [(node.module, alias.name) for alias in node.names]
-    return found
+            yield from ((node.module, alias.name) for alias in node.names)
 
 
-def own(path: Path) -> list[tuple[str, str]]:
-    """The modules of patchq that a file imports, with the name taken of each; no name for the module as a whole."""
-    found = []
-    for module, name in imports(path):
-        parts = module.split(".")
-        if parts[0] != "patchq":
+def own_imports() -> Iterator[Import]:
+    """Yield the imports between patchq's modules."""
+    for by in MODULES:
+        for module, name in imports_of(by):
+            first, _, rest = module.partition(".")
+            if first != "patchq":
+                continue
+            whole = f"{rest}.{name}".removeprefix(".")
+            yield Import(by, whole, "") if whole in MODULES else Import(by, rest or "__init__", name)
+
+
+IMPORTS = list(own_imports())
+BETWEEN = [i for i in IMPORTS if package_of(i.by) != package_of(i.module)]
+
+
+def modules_outside_packages() -> Iterator[str]:
+    alone = {module for module in MODULES if "." not in module} - set(PACKAGES) - {"__init__"}
+    yield from (f"{module} is in no package" for module in sorted(alone - ALONE))
+    named = {package for packages in LAYERS for package in packages} | ENTRY_POINTS
+    yield from (f"{package} is in no layer" for package in sorted({*ALONE, *PACKAGES} - named))
+    yield from (f"{package} is in a layer, and doesn't exist" for package in sorted(named - {*ALONE, *PACKAGES}))
+
+
+def imports_of_upper_layers() -> Iterator[str]:
+    for found in IMPORTS:
+        if found.by not in ENTRY_POINTS and layer_of(found.module) > layer_of(found.by):
+            yield f"{found.by} imports {found.module} of an upper layer"
+
+
+def cycles() -> Iterator[str]:
+    packages: dict[str, set[str]] = {}
+    modules: dict[str, set[str]] = {}
+    for found in BETWEEN:
+        packages.setdefault(package_of(found.by), set()).add(package_of(found.module))
+    for found in IMPORTS:
+        if found.by != found.module:
+            modules.setdefault(found.by, set()).add(found.module)
+    for graph in (packages, modules):
+        if cycle := find_cycle(graph):
+            yield f"these import each other: {' -> '.join(cycle)}"
+
+
+def find_cycle(graph: Mapping[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def private_imports() -> Iterator[str]:
+    for found in BETWEEN:
+        if "._" in found.module or (found.name.startswith("_") and not found.name.startswith("__")):
+            yield f"{found.by} imports {found.module} {found.name}".rstrip() + ", which is private"
+
+
+def public_apis() -> Iterator[str]:
+    """Check that each ``__init__.py`` is a docstring and the list of the public modules."""
+    for package in sorted(set(PACKAGES) - {"cli"}):
+        body = MODULES[package].body
+        if [type(node) for node in body] != [ast.Expr, ast.Assign] or not ast.get_docstring(MODULES[package]):
+            yield f"{package}/__init__.py has more than a docstring and __all__"
             continue
-        if (PACKAGE.joinpath(*parts[1:], name).with_suffix(".py")).exists() or (
-            len(parts) == 1 and (PACKAGE / name).is_dir()
-        ):
-            found.append((".".join([*parts[1:], name]), ""))
-        else:
-            found.append((".".join(parts[1:]) or "__init__", name))
-    return found
+        public = {name for name in modules_in(package) if not name.startswith("_")}
+        listed = ast.literal_eval(body[1].value)  # type: ignore[attr-defined]
+        if list(listed) != sorted(public):
+            yield f"{package}.__all__ is not the sorted list of its public modules"
+        if not listed:
+            yield f"{package} has no public module"
+        used = {found.module for found in BETWEEN}
+        unused = [name for name in sorted(public) if f"{package}.{name}" not in used]
+        if len(unused) != UNUSED.get(package, 0):
+            yield (
+                f"{package}: {len(unused)} public modules are used by no other package, not {UNUSED.get(package, 0)}: "
+                f"{', '.join(unused)}"
+            )
 
 
-def floor(room: str) -> int:
-    return next(i for i, rooms in enumerate(FLOORS) if room in rooms)
+def modules_in(package: str) -> list[str]:
+    return [module.removeprefix(f"{package}.") for module in MODULES if module.startswith(f"{package}.")]
 
 
-def test_every_module_is_in_a_package() -> None:
-    assert {module_of(p) for p in FILES if p.parent == PACKAGE} - {"__init__"} <= ALONE
-    assert {room for rooms in FLOORS for room in rooms} == (ALONE | set(PACKAGES)) - {"__main__", "testing"}
+def sizes() -> Iterator[str]:
+    for package in sorted(set(PACKAGES)):
+        count = len([module for module in modules_in(package) if "." not in module and module != "commands"])
+        if package in LARGER and count != LARGER[package]:
+            yield f"{package} has {count} modules, and LARGER says {LARGER[package]}"
+        elif package not in LARGER and count > MOST_MODULES:
+            yield f"{package} has {count} modules, more than {MOST_MODULES}"
+    yield from (f"LARGER lists {package} needlessly" for package, count in LARGER.items() if count <= MOST_MODULES)
 
 
-def test_the_architecture_page_shows_the_floors() -> None:
+def imports_of_libraries() -> Iterator[str]:
+    for module in MODULES:
+        libraries = {package_of(name) for name, _ in imports_of(module)} & ONLY_IMPORTERS.keys()
+        for library in sorted(libraries):
+            if not {module, package_of(module)} & ONLY_IMPORTERS[library]:
+                yield f"{module} imports {library}"
+
+
+def test_packages_keep_to_their_layers() -> None:
+    """Check all rules at once, and report everything that breaks one."""
+    checks = [
+        modules_outside_packages, imports_of_upper_layers, cycles, private_imports, public_apis, sizes,
+        imports_of_libraries,
+    ]  # fmt: skip
+    broken = [line for check in checks for line in check()]
+    assert not broken, "\n".join(["", *broken])
+
+
+def test_the_architecture_page_shows_the_layers() -> None:
     page = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
     rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page.read_text(), re.MULTILINE)
     shown = [(int(number), set(re.findall(r"`(\w+)/?`", names))) for number, names in rows]
-    assert shown == [(number, rooms - {"__init__"}) for number, rooms in enumerate(FLOORS, 1)]
+    assert shown == [(number, packages - {"__init__"}) for number, packages in enumerate(LAYERS, 1)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_go_down(path: Path) -> None:
-    room = room_of(module_of(path))
-    if room in ("__main__", "testing"):
-        return
-    for other, _ in own(path):
-        assert floor(room_of(other)) <= floor(room), f"{module_of(path)} imports {other}, which lies above it"
-
-
-def test_no_two_packages_import_each_other() -> None:
-    edges = {(room_of(module_of(p)), room_of(other)) for p in FILES for other, _ in own(p)}
-    assert not {(a, b) for a, b in edges if a < b and (b, a) in edges}
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_packages_keep_to_each_others_faces(path: Path) -> None:
-    room = room_of(module_of(path))
-    for module, name in own(path):
-        if room_of(module) == room or "." not in module:
-            continue
-        package, leaf = module.split(".", 1)
-        face = importlib.import_module(f"patchq.{package}")
-        assert leaf in face.__all__, f"{module_of(path)} imports {module}, which is not on its package's face"
-        assert not name.startswith("_"), f"{module_of(path)} imports {module}.{name}"
-
-
-@pytest.mark.parametrize("package", sorted(set(PACKAGES) - {"cli"}))
-def test_a_face_computes_nothing(package: str) -> None:
-    """A docstring, and the modules that others may use."""
-    path = PACKAGE / package / "__init__.py"
-    docstring, names = ast.parse(path.read_text()).body
-    assert isinstance(docstring, ast.Expr)
-    assert isinstance(names, ast.Assign)
-    face = importlib.import_module(f"patchq.{package}")
-    assert face.__doc__
-    there = {p.stem for p in path.parent.glob("*.py")} - {"__init__"}
-    assert {n for n in there if not n.startswith("_")} == set(face.__all__)
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_one_door_each(path: Path) -> None:
-    for name, allowed in DOORS.items():
-        if name in {module.split(".")[0] for module, _ in imports(path)}:
-            assert {module_of(path), room_of(module_of(path))} & allowed, f"{module_of(path)} imports {name}"
-
-
-#: Imports each module that it is given in a process of its own, which nothing of patchq was imported in, and
-#: tells what is there then. One interpreter forks them: it has others' modules already, and the bytecode that
-#: the first one made serves all.
+#: Import each given module in a process of its own that has nothing of patchq, and print the modules that it then
+#: has. One interpreter forks them, with the libraries already imported and one bytecode cache for all.
 IMPORT_EACH = """
 import importlib, json, os, sys, traceback
 others = {"click", "griffe", "identify", "jinja2", "markdown_it", "packaging", "pypi_simple", "requests", "rich",
@@ -180,31 +247,23 @@ for name in json.load(sys.stdin):
 assert not any(m.split(".")[0] == "patchq" for m in sys.modules)
 json.dump(told, sys.stdout)
 """
-IMPORTED = [p for p in FILES if p.name not in ("__main__.py", "testing.py")]
 
 
-def import_name(path: Path) -> str:
-    module = module_of(path)
-    return "patchq" if module == "__init__" else f"patchq.{module}"
-
-
-@pytest.fixture(scope="module")
-def after_import(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str] | str]:
-    """Of each module's import: the modules of patchq that it brings, or how it failed."""
-    names = json.dumps([import_name(path) for path in IMPORTED])
-    argv = [sys.executable, "-c", IMPORT_EACH, str(tmp_path_factory.mktemp("bytecode"))]
-    done = subprocess.run(argv, input=names, capture_output=True, text=True, check=True)
-    told: dict[str, list[str] | str] = json.loads(done.stdout)
-    return told
-
-
-@pytest.mark.parametrize("path", IMPORTED, ids=module_of)
-def test_importing_a_module_imports_nothing_above_it(path: Path, after_import: dict[str, list[str] | str]) -> None:
-    """As it happens, not as it is written: each module in a process of its own."""
-    loaded = after_import[import_name(path)]
-    assert isinstance(loaded, list), loaded
-    for other in loaded:
-        assert floor(room_of(other.removeprefix("patchq."))) <= floor(room_of(module_of(path))), other
+def test_importing_a_module_imports_no_upper_layer(tmp_path: Path) -> None:
+    """Import each module in a process of its own: what it imports then, not only what its source names."""
+    names = {"patchq" if m == "__init__" else f"patchq.{m}": m for m in MODULES if m not in ENTRY_POINTS}
+    argv = [sys.executable, "-c", IMPORT_EACH, str(tmp_path / "bytecode")]
+    done = subprocess.run(argv, input=json.dumps(list(names)), capture_output=True, text=True, check=True)
+    imported: dict[str, list[str] | str] = json.loads(done.stdout)
+    broken = []
+    for name, module in names.items():
+        found = imported[name]
+        if isinstance(found, str):
+            broken.append(f"{module} can't be imported: {found}")
+            continue
+        upper = [other for other in found if layer_of(other.removeprefix("patchq.")) > layer_of(module)]
+        broken += [f"importing {module} imports {other}" for other in upper]
+    assert not broken, "\n".join(["", *broken])
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])

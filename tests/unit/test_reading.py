@@ -30,7 +30,7 @@ PACKAGES = {
 #: Modules that open other files.
 MODULES = {
     "state below .patchq": {
-        "build.reference", "carry.state", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift.known",
+        "build.reference", "rebase.state", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift.known",
         "kernels.cache", "mutation.known", "project.journal", "project.private", "project.stack", "proofs.prove",
         "store.heal",
     },
@@ -39,11 +39,11 @@ MODULES = {
         "sources.archive", "sources.index", "sources.partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {
-        "carry.rerere", "contribute.proposal", "kernels.compiling", "proofs.compilations", "proofs.forked",
+        "merge.rerere", "contribute.proposal", "kernels.compiling", "proofs.compilations", "proofs.forked",
         "proofs.run", "stacks.export",
     },
     "what the user names": {
-        "carry.candidates", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
+        "rebase.resolve", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
     },
     "patchq's own package, or an installed one": {"kernels.left", "project.own", "project.scaffold", "report.page"},
     "the null device": {"cli.__init__", "cli.terminal"},

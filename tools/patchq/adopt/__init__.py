@@ -19,5 +19,4 @@ __all__ = [
     "scripts",
     "shell",
     "stgit",
-    "tagged",
 ]

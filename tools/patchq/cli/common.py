@@ -40,8 +40,8 @@ def stopped_upstream(project: Project, name: str | None) -> str:
 
     :raises UserError: if there is none, or more than one.
     """
-    from patchq.carry.state import under_way
     from patchq.errors import UserError
+    from patchq.rebase.state import under_way
 
     if name:
         return name

@@ -12,22 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from patchq.carry import rebase
-from patchq.carry.landing import ABSORBED
-from patchq.carry.state import Result, Step
-from patchq.carry.stops import Prove
-from patchq.carry.tally import tally_result
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import Ident
 from patchq.formats.ledger import NOT_CARRIED_YET
 from patchq.formats.render import render
 from patchq.git import person
+from patchq.merge.patches import ABSORBED
 from patchq.names import sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import newest_release, older_first, pin_at
 from patchq.proofs.judge import Verdict
 from patchq.proofs.verdicts import by_patch
+from patchq.rebase import run
+from patchq.rebase.state import Result, Step, tally_result
+from patchq.rebase.stops import Prove
 from patchq.sources.forge import Forge, Pull
 from patchq.stacks.rangediff import CHANGED, compare
 from patchq.system import fsio, project_files
@@ -137,7 +136,7 @@ def follow(
     if pull and pull.state != "open":
         return Followed(upstream, pin.ref, ref, "closed", branch, pull.url)
     before = _own_files(project, upstream)
-    done = rebase.start(project, upstream, ref, prove=prove, set_name=set_name, retire=True, leave_out=True)
+    done = run.start(project, upstream, ref, prove=prove, set_name=set_name, retire=True, leave_out=True)
     if done.state == "nothing":
         return Followed(upstream, pin.ref, ref, "there", branch, pull.url if pull else "")
     try:

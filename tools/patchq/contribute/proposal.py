@@ -7,12 +7,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.carry.landing import STOPS
-from patchq.carry.overlap import Touch
 from patchq.contribute.duplicates import Duplicates, Searched
 from patchq.contribute.gates import NOT_RUN, Gate
+from patchq.forecast.overlap import Touch
 from patchq.formats.header import without_trailers
 from patchq.git.repository import Git
+from patchq.merge.patches import STOPS
 from patchq.names import CommitId
 from patchq.proofs.judge import Verdict
 from patchq.proofs.upstream_tests import LATE, FileResult

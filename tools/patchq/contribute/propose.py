@@ -9,17 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.carry.landing import ABSORBED, STOPS, Landing, Patch, read_patches
-from patchq.carry.landing import write_commits as write
-from patchq.carry.looking import sight, verdict
-from patchq.carry.merging import carry, look_at
-from patchq.carry.overlap import Touch, by_commits, by_releases
 from patchq.contribute.duplicates import Duplicates, Searched, find_duplicates
 from patchq.contribute.gates import Gate, run_gates
 from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref, repository_of
 from patchq.contribute.selection import PROPOSABLE, Plan, alone, place
 from patchq.contribute.trials import Branch, prove, run_brought, run_upstreams
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
+from patchq.forecast.overlap import Touch, by_commits, by_releases
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header, Ident, mail_safe, with_trailer, without_ours
@@ -29,6 +25,9 @@ from patchq.git.diffs import PathChange
 from patchq.git.objects import CommitInfo, TreeEntry, blob_id
 from patchq.git.repository import bare_repository, scratch
 from patchq.git.transport import fetch_history
+from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch, read_patches
+from patchq.merge.patches import write_commits as write
+from patchq.merge.threeway import carry, look_at
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import older_first
@@ -41,6 +40,7 @@ from patchq.stacks.deps import closure
 from patchq.stacks.export import slug
 from patchq.stacks.views import read_ledgers, touched
 from patchq.system.paths import check_inside, check_name
+from patchq.upstream.match import sight, verdict
 
 
 def propose(

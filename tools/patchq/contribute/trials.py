@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from patchq.carry.landing import write_commits as write
 from patchq.contribute.gates import FAILED
 from patchq.contribute.proposal import Member, TestRun
 from patchq.contribute.selection import Plan, set_with
 from patchq.errors import BuildError
 from patchq.git.diffs import PathChange
+from patchq.merge.patches import write_commits as write
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.proofs.judge import NOT_RUN, Verdict, state_of

@@ -13,15 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Bytes ``start`` to ``end`` of a file become ``new``; ``operator`` says what that breaks."""
-
-    start: int
-    end: int
-    new: bytes
-    operator: str
+from patchq.mutation._edit import Edit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cmake_parser import CMakeParseError, parse_raw
 
-from patchq.mutation.mutants import Edit
+from patchq.mutation._edit import Edit
 
 _OTHER = {
     "AND": "OR", "OR": "AND", "ON": "OFF", "OFF": "ON", "TRUE": "FALSE", "FALSE": "TRUE", "STREQUAL": "STRLESS",

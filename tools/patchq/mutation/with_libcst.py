@@ -8,7 +8,7 @@ from itertools import pairwise
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider
 
-from patchq.mutation.mutants import Edit
+from patchq.mutation._edit import Edit
 
 _COMPARED = {
     cst.LessThan: "<=", cst.LessThanEqual: "<", cst.GreaterThan: ">=", cst.GreaterThanEqual: ">",

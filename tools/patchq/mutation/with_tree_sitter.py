@@ -7,7 +7,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from patchq.mutation.mutants import Edit
+from patchq.mutation._edit import Edit
 
 _OTHER = {
     b"<": b"<=", b"<=": b"<", b">": b">=", b">=": b">", b"==": b"!=", b"!=": b"==", b"&&": b"||", b"||": b"&&",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE
-from patchq.carry.tally import many, say_counts
+from patchq.forecast.summary import many, say_counts
 from patchq.formats.ledger import CARRIED, WRITTEN, Drop
+from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
 
 #: Outcome of a patch that the ledger drops.
 DROPPED = "dropped"

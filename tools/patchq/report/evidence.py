@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from patchq.carry.forecast import forecast
-from patchq.carry.landing import ABSORBED, CONFLICT, OBSOLETE
-from patchq.carry.source import refs_up_to
-from patchq.carry.tally import Cell as ForecastCell
 from patchq.errors import PatchqError
+from patchq.forecast.forecast import forecast
+from patchq.forecast.plan import refs_up_to
+from patchq.forecast.summary import Cell as ForecastCell
 from patchq.formats.ledger import WRITTEN, Attempt, Cost, Drop, Ledger, costs, find_drop, parse, say_moved
 from patchq.formats.measurements import Bound, Measurement, Target, differ_in_one
+from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
 from patchq.mutation.known import KnownStrength, known_strength
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first

@@ -38,7 +38,7 @@ def _shared(
 
 def _upstream_lines(project: Project, plans: dict[tuple[str, str], Plan], accepted: tuple[str, ...]) -> list[Finding]:
     """Find lines that upstream added and carried patches drop, without those that the user accepts."""
-    from patchq.carry.upstream_lines import accept_dropped, dropped_in_stacks, show_dropped
+    from patchq.merge.upstream_lines import accept_dropped, dropped_in_stacks, show_dropped
     from patchq.stacks.check import Finding
 
     left = accept_dropped(project, dropped_in_stacks(project, plans), accepted)

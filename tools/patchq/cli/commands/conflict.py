@@ -11,7 +11,7 @@ from patchq.cli.terminal import echo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from patchq.carry.brief import Brief
+    from patchq.rebase.conflict import Brief
 
 
 @click.command("conflict")
@@ -24,7 +24,7 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
     What it is for, the three sides with the lines that collide, upstream's commits that made them where history is at
     hand, who depends on it, resolutions that are there already, and how its proof is run.
     """
-    from patchq.carry.brief import brief
+    from patchq.rebase.conflict import brief
 
     project = open_project(as_json)
     found = brief(project, stopped_upstream(project, name), fetch=fetch)

@@ -21,8 +21,8 @@ def command(
 
     From git, by commit; from the release archive where the git host can't be reached.
     """
-    from patchq.carry.history import fetch as fetch_history
     from patchq.store.pinning import fetch
+    from patchq.upstream.history import fetch as fetch_history
 
     project = open_project(as_json)
     bases = fetch(project, names, set_name=set_name, every=every, source=source or "", offline=offline)

@@ -13,9 +13,9 @@ from patchq.names import sh
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
-    from patchq.carry.blame import Culprit
-    from patchq.carry.forecast import Forecast
-    from patchq.carry.tally import Cell
+    from patchq.forecast.blame import Culprit
+    from patchq.forecast.forecast import Forecast
+    from patchq.forecast.summary import Cell
 
 #: What a cell is called in the matrix; other outcomes by their own words.
 _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed": "replays"}
@@ -42,7 +42,7 @@ def command(
     resolution replays, what the ledger drops, what needs review. Nothing is moved. Without NAME, each upstream of the
     set that has patches.
     """
-    from patchq.carry.forecast import forecast
+    from patchq.forecast.forecast import forecast
 
     project = open_project(as_json)
     if name is None and as_json:
@@ -66,8 +66,8 @@ def command(
 
 def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Culprit], str]:
     """The commits that broke patches, or why there are none."""
-    from patchq.carry.blame import blame
     from patchq.errors import SourceError
+    from patchq.forecast.blame import blame
 
     culprits: list[Culprit] = []
     breaks = found.breaks()
@@ -161,7 +161,7 @@ def _show_why(found: Forecast) -> None:
 
 def _next(found: Forecast) -> str:
     """What to type next: the last ref that needs fewest people, and how to see more."""
-    from patchq.carry.source import NOT_YET
+    from patchq.forecast.plan import NOT_YET
 
     tally, source = found.tally(found.cheapest), found.source(found.cheapest)
     if any(why.startswith(NOT_YET) for why in source.absent.values()):

@@ -34,7 +34,7 @@ def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json:
         before, dots, after = story.partition("..")
         if not (before and dots and after) or cost or patch or as_json:
             raise click.UsageError("--story takes two sets, FROM..TO, and no other option")
-        from patchq.carry.story import tell
+        from patchq.report.story import tell
 
         echo(tell(project, before, after, names), nl=False)
         return

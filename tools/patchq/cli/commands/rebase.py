@@ -6,12 +6,11 @@ from functools import partial
 
 import click
 
-from patchq.carry.state import Result, Step, Stop
-from patchq.carry.tally import tally_result
 from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
 from patchq.names import sh
+from patchq.rebase.state import Result, Step, Stop, tally_result
 
 
 @click.command("rebase")
@@ -56,11 +55,11 @@ def command(
     Stops at each patch that doesn't land, in a worktree beside the applied one. Nothing of the old ref changes.
     Exit code 3 at a stop.
     """
-    from patchq.carry import rebase
-    from patchq.carry.checks import Wish
-    from patchq.carry.state import under_way
     from patchq.errors import UserError
     from patchq.proofs.prove import prove_at
+    from patchq.rebase import resolve, run
+    from patchq.rebase.resolve import Wish
+    from patchq.rebase.state import under_way
 
     if sum((bool(ref), resume, skip, abort)) != 1:
         raise click.UsageError("one of --onto REF, --continue, --skip and --abort")
@@ -72,15 +71,15 @@ def command(
     prove = partial(prove_at, project)
     told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
     if ref:
-        found = rebase.start(
+        found = run.start(
             project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out,
             only=only, from_ref=from_ref,
         )  # fmt: skip
     elif resume:
         wish = Wish(proofs=not no_proof, dropped=dropped)
-        found = rebase.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
+        found = resolve.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
     else:
-        found = rebase.skip(project, name, prove=prove, how=how) if skip else rebase.abort(project, name)
+        found = run.skip(project, name, prove=prove, how=how) if skip else run.abort(project, name)
     if as_json:
         emit("rebase", asdict(found))
     else:

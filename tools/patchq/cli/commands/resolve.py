@@ -52,9 +52,8 @@ def command(
     compiles, and the proof passes with it and fails without. Otherwise all stays as it was. A proof that can't run here
     is named. Exit code 3 if it is refused for a conflict or the rebase stops again, 5 if a check refuses it.
     """
-    from patchq.carry.checks import UPSTREAM_LINES, Wish
-    from patchq.carry.resolving import Source, resolve
     from patchq.proofs.prove import prove_at
+    from patchq.rebase.resolve import UPSTREAM_LINES, Source, Wish, resolve
 
     if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
         raise click.UsageError("one of --from, --recorded, --ref and --merger")

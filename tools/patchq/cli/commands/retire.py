@@ -26,10 +26,10 @@ def command(
     enough, and the ledger keeps it. --evidence writes a table in Markdown: patch, what upstream has, commit, release,
     proof; without PATCH of all that upstream has.
     """
-    from patchq.carry.retire import gather, retire, table
     from patchq.errors import UserError
     from patchq.project.stack import find_patch
     from patchq.proofs.prove import prove_at
+    from patchq.rebase.drop import gather, retire, table
 
     project = open_project(as_json)
     if not patches and not evidence:

@@ -10,7 +10,7 @@ from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
-    from patchq.carry.state import Result
+    from patchq.rebase.state import Result
 
 
 @click.command("status")
@@ -47,7 +47,7 @@ def _rebases(project: Project) -> list[Result]:
     """The rebases under way; what reads them is imported where there are some."""
     if not any((project.layout.private / "rebase").glob("*.json")):
         return []
-    from patchq.carry.state import under_way
+    from patchq.rebase.state import under_way
 
     return under_way(project)
 

@@ -12,7 +12,7 @@ from patchq.names import CommitId, sh
 @json_option
 def command(pending: bool, as_json: bool) -> None:
     """Take back the last operation of patchq."""
-    from patchq.carry.rebase import undo_resolution
+    from patchq.rebase.resolve import undo_resolution
 
     project = open_project(as_json)
     kept: list[str] = []

@@ -20,7 +20,7 @@ def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_
     That is the sets that rebases made it from, with the pins and stacks that no other set has. Nothing goes that git's
     history doesn't have as it is.
     """
-    from patchq.carry.successor import use
+    from patchq.rebase.switch import use
 
     found = use(open_project(as_json), set_name, name=name, keep=keep, replaces=replaces)
     if as_json:

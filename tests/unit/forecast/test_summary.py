@@ -1,0 +1,29 @@
+"""What a ref costs, in a line."""
+
+from __future__ import annotations
+
+from patchq.forecast.summary import Cell, tally
+from patchq.merge.patches import FileConflict
+
+
+def cell(name: str, outcome: str, *files: FileConflict, known: bool = False, unproved: bool = False) -> Cell:
+    return Cell(f"up/{name}", "v2", outcome, files, known=known, unproved=unproved)
+
+
+def test_each_patch_is_counted_once_and_only_work_is_work() -> None:
+    cells = [
+        *(cell(f"has-{n}", "absorbed", FileConflict("x", (1, 2))) for n in range(12)),
+        *(cell(f"again-{n}", "replayed", FileConflict("x")) for n in range(3)),
+        cell("one", "conflict", FileConflict("a", (1, 9)), FileConflict("b")),
+        cell("two", "obsolete", FileConflict("b")),
+    ]
+    found = tally("v2", cells)
+    assert found.said == "12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)"
+    assert found.needs == ("up/one", "up/two")
+
+
+def test_what_is_there_lands_or_replays_unproved() -> None:
+    cells = [cell("there", "conflict", FileConflict("a"), known=True), cell("moved", "offset")]
+    assert tally("v2", cells).said == "1 there already, 1 lands, none needs review"
+    cells.append(cell("again", "replayed", FileConflict("a"), unproved=True))
+    assert tally("v2", cells).said == "1 there already, 1 lands, 1 needs review (1 hunk, 1 file)"

@@ -1,0 +1,279 @@
+"""``forecast``: what carrying a stack onto other refs would come to, patch by ref, in memory.
+
+No worktree, branch or stack moves; the store gains objects, and the bases that it lacked, as by `fetch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from patchq.drift.shared import Shared, Stacked, shared_beside
+from patchq.environment.machine import this_machine
+from patchq.errors import UserError
+from patchq.forecast.plan import Plan, Planner
+from patchq.forecast.summary import Cell, RefTally
+from patchq.forecast.summary import tally as count
+from patchq.formats.header import parse_trailers
+from patchq.formats.ledger import Drop, line_map
+from patchq.formats.lock import Pin
+from patchq.git.repository import scratch
+from patchq.merge import rerere
+from patchq.merge.patches import REPLAYED, STOPS, Patch, read_patches
+from patchq.merge.target import Column
+from patchq.merge.threeway import carry, carry_each, look_at
+from patchq.names import BlobId, CommitId
+from patchq.project.project import Project
+from patchq.project.refs import newest, pin_at, releases_of, version_of
+from patchq.sources.pins import Fetcher, Hosts
+from patchq.stacks.siblings import Difference, differences
+from patchq.upstream.commits import Landed
+from patchq.upstream.history import History, at_hand
+from patchq.upstream.match import Asked, once_more, sights, verdict
+from patchq.upstream.releases import Releases, on_the_way
+from patchq.upstream.status import UpstreamCommit
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where a ref's patches come from: the stack of ``from_ref``, and ``why`` that one.
+
+    :ivar absent: patches that are not carried, and why not; ``dropped``: those of them that the ledger drops.
+    """
+
+    ref: str
+    from_ref: str
+    why: str
+    absent: Mapping[str, str]
+    dropped: tuple[Drop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The matrix of one upstream's stack, refs as they were asked for, patches in the order of the series.
+
+    :ivar from_ref: the stack that the first ref's patches come from; ``sources`` has each ref's.
+    :ivar rows: all patches of the set's stack and of those that others come from.
+    """
+
+    upstream: str
+    from_ref: str
+    refs: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    sources: tuple[From, ...] = ()
+    rows: tuple[str, ...] = ()
+    #: What each ref asks of the set's other pins that they aren't, where the lock doesn't mean it.
+    siblings: tuple[Difference, ...] = ()
+    #: Where patches would change one definition, if that was asked for.
+    shared: tuple[Shared, ...] = ()
+
+    def of(self, ref: str) -> list[Cell]:
+        """A ref's cells."""
+        return [c for c in self.cells if c.ref == ref]
+
+    def source(self, ref: str) -> From:
+        """Where a ref's patches come from."""
+        return next(s for s in self.sources if s.ref == ref)
+
+    def tally(self, ref: str) -> RefTally:
+        """What a ref comes to."""
+        return count(ref, self.of(ref), [f"{self.upstream}/{drop.patch}" for drop in self.source(ref).dropped])
+
+    def stops(self, ref: str) -> int:
+        """Return how many patches need review there."""
+        return len(self.tally(ref).needs)
+
+    @property
+    def cheapest(self) -> str:
+        """The ref with the fewest stops; of several, the last one asked for."""
+        return min(reversed(self.refs), key=self.stops)
+
+    def breaks(self) -> dict[str, str]:
+        """Return the first ref, in the order asked for, at which each patch needs review, if it does anywhere."""
+        found: dict[str, str] = {}
+        for ref in self.refs:
+            for name in self.tally(ref).needs:
+                found.setdefault(name, ref)
+        return found
+
+
+def forecast(
+    project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", ahead: bool = False,
+    set_name: str = "", from_ref: str = "", shared: bool = False,
+) -> Forecast:  # fmt: skip
+    """Carry an upstream's stack onto each ref, from the nearest one that is pinned.
+
+    A patch that conflicts is left out, and those after it are carried without it.
+
+    :param refs: pinned refs, refs of the git host where it can be reached, or releases of the pin's
+        archive: ``v0.14.0`` or ``0.14.0``.
+    :param releases: a specifier such as ``>=0.14``: all such releases that have a source archive.
+    :param ahead: also onto what is newest upstream: its default branch, or its newest release.
+    :param from_ref: carry this pinned ref's stack, as if the refs had none of their own.
+    :param shared: also look where two patches, or one and one of a sibling's, would change one definition.
+    :raises UserError: if there is no ref, or one can't be found, or ``from_ref`` has no stack.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("forecast"), at_hand(project, upstream) as history:
+        planner = Planner(project, upstream, set_name, history, asked=from_ref, alone=bool(from_ref))
+        pin = planner.own.pin
+        last = newest(project, pin)[0] if ahead else None
+        wanted = [*refs, *(releases_of(pin, releases) if releases else ()), *([last.ref] if last else ())]
+        wanted = list(dict.fromkeys(wanted))
+        if not wanted:
+            raise UserError("no ref to forecast", hint="`--onto REF`, `--newest`, or `--releases '>=1.2'`")
+        known, hosts = {last.ref: last} if last else {}, Hosts()
+        with ThreadPoolExecutor(8) as pool:  # it waits for the index
+            pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref, hosts), wanted))
+        fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
+        bases = [base.commit for base in fetcher.fetch(pins)]
+        apart = [d for p, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, p, base)]
+        plans = [planner.plan(p, newest=bool(last and p.ref == last.ref)) for p in pins]
+        cells: list[Cell] = []
+        stacked: list[Stacked] = []
+        for numbers in _alike(plans):
+            alike = [plans[n] for n in numbers]
+            found, landed = _carried(project, upstream, history, alike, [bases[n] for n in numbers], shared)
+            cells += found
+            stacked += landed
+        stacked.sort(key=lambda s: wanted.index(s.ref))
+        definitions = shared_beside(project, stacked, set_name)
+    rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
+    cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
+    sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent, p.dropped) for p in plans)
+    return Forecast(
+        upstream, sources[0].from_ref, tuple(wanted), tuple(cells), sources, rows, tuple(apart), tuple(definitions)
+    )
+
+
+def _stacked(plan: Plan, column: Column) -> Stacked:
+    """The patches that a ref gets, as what each changes there."""
+    contents = column.contents  # it has another once a patch was looked for
+
+    def read(blobs: Sequence[BlobId]) -> Mapping[BlobId, bytes]:
+        lacking = [blob for blob in blobs if blob not in contents]
+        return contents | column.git.read_blobs(lacking)
+
+    landed = [(patch, column.landings[number]) for number, patch in enumerate(column.patches)]
+    there = [(p.name, p.commit.message, landing.changes) for p, landing in landed if landing.outcome not in STOPS]
+    return Stacked(plan.onto.upstream, plan.onto.ref, there, read)
+
+
+def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Difference]:
+    """What a ref asks of the other pins that it would be put beside."""
+    return [d for d in differences(project, set_name, {pin.upstream: base}, instead=pin) if not d.meant]
+
+
+def _alike(plans: Sequence[Plan]) -> list[list[int]]:
+    """The numbers of the plans that carry the same commits, together."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, plan in enumerate(plans):
+        key = (plan.from_ref, *plan.known, "", *(plan.commits[name].commit for name in plan.order))
+        groups.setdefault(key, []).append(number)
+    return list(groups.values())
+
+
+def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
+    """The patches of the set's stack, then what only other refs' stacks have."""
+    return dict.fromkeys([*own, *(name for plan in plans for name in (*plan.order, *plan.absent))])
+
+
+def _carried(
+    project: Project, upstream: str, history: History | None, plans: Sequence[Plan], bases: Sequence[CommitId],
+    shared: bool,
+) -> tuple[list[Cell], list[Stacked]]:  # fmt: skip
+    """The cells of refs onto which the same patches are carried, and if ``shared`` what lands on each."""
+    plan = plans[0]
+    patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
+    if not patches:
+        return [], []
+    recorded = rerere.Recorded(project.store, project.layout, upstream)
+    columns = (carry if shared else carry_each)(project.store, patches, bases, plan.base, recorded)
+    pasts = [history.past(p.source.pin, p.onto, patches) if history else None for p in plans]
+    for n, past in enumerate(pasts):
+        if taken := once_more(patches, columns[n], past):
+            (columns[n],) = carry(project.store, patches, [bases[n]], plan.base, recorded, taken)
+    stacked = list(map(_stacked, plans, columns)) if shared else []
+    (tree,) = project.store.tree_of([plan.base])
+    first = Column(project.store, tree, patches)
+    versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
+    found = []
+    with _ways(project, plans, bases, patches, first, versions, pasts) as ways:
+        for number in range(len(patches)):
+            found += _cells(upstream, plan, number, first, ways)
+    return found, stacked
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """To a ref: upstream's releases up to it, oldest first, itself the last; ``asked`` says when a patch came."""
+
+    versions: Sequence[tuple[str, Column]]
+    asked: Asked
+
+
+@contextmanager
+def _ways(
+    project: Project, plans: Sequence[Plan], bases: Sequence[CommitId], patches: Sequence[Patch], first: Column,
+    versions: Sequence[tuple[str, Column]], pasts: Sequence[Landed | None],
+) -> Iterator[list[_Way]]:  # fmt: skip
+    """The ways to the refs onto which the same patches are carried; where none of them stops, nothing is read."""
+    if not any(landing.outcome in STOPS for _, column in versions for landing in column.landings.values()):
+        yield [_Way([version], Asked(past, None)) for version, past in zip(versions, pasts, strict=True)]
+        return
+    known = {p.onto.ref: commit for p, commit in zip(plans, bases, strict=True)}
+    between = [on_the_way(project, p.source.pin, p.onto, known) for p in plans]
+    columns = dict(zip(bases, (column for _, column in versions), strict=True))
+    more = list(dict.fromkeys(r.commit for way in between for r in way if r.commit not in columns))
+    columns.update(
+        zip(more, look_at(project.store, patches, more, plans[0].base, read=False) if more else (), strict=True)
+    )
+    with scratch(project.store) as git:
+        found = []
+        for n, (way, past) in enumerate(zip(between, pasts, strict=True)):
+            releases = [(r.ref, columns[r.commit]) for r in way]
+            # Refs that are no releases come in the order in which they were asked for.
+            before = [v for v in versions[:n] if version_of(v[0]) is None]
+            ask = None if past else Releases(git, first, [*releases, versions[n]], patches)
+            found.append(_Way([*releases, *before, versions[n]], Asked(past, ask)))
+        yield found
+
+
+def _cells(upstream: str, plan: Plan, number: int, base: Column, ways: Sequence[_Way]) -> list[Cell]:
+    """The cells of a patch; where it stops, it is looked for in the versions up to there."""
+    patch = base.patches[number]
+    replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
+    unproved = _unproved(patch) if replays else ""
+    found = []
+    for way in ways:
+        ref, column = way.versions[-1]
+        landing = column.landings[number]
+        outcome, grade, evidence, said = landing.outcome, "", "", landing.said
+        commits: tuple[UpstreamCommit, ...] = ()
+        if outcome in STOPS:
+            last = len(way.versions) - 1
+            seen = way.asked.about(patch, sights(patch, base, way.versions, [last])[last])
+            outcome, grade, evidence = verdict(landing, seen, ref)
+            commits = seen.commits
+        elif outcome == REPLAYED and unproved:
+            said = f"by a recorded resolution, and no proof says that it is right: {unproved}"
+        checked = line_map(plan.from_ref, ref) if landing.offsets else ""
+        found.append(
+            Cell(
+                f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence, landing.offsets, checked,
+                said, patch.name in plan.known, outcome == REPLAYED and bool(unproved), commits,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _unproved(patch: Patch) -> str:
+    """Why a patch's proof can't be run here; empty where it can."""
+    trailers = parse_trailers(patch.commit.message)
+    if not any(key == "Proof" for key, _ in trailers):
+        return "the patch names no proof"
+    needs = [word for key, value in trailers if key == "Needs" for word in value.replace(",", " ").split()]
+    lacking = [need for need in needs if need not in this_machine().can] if needs else []
+    return f"it needs {', '.join(lacking)}" if lacking else ""

@@ -1,0 +1,193 @@
+"""From where a stack is carried onto a ref: the nearest one that is pinned, with what the ref's own stack has already.
+
+What is carried from a release next door has fewer edits to cross than from the one that a set still names, and what
+was resolved on the way there needs nobody a second time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.errors import UserError
+from patchq.formats import ledger as ledgers
+from patchq.formats.ledger import Drop
+from patchq.formats.lock import Pin
+from patchq.git.objects import CommitInfo
+from patchq.names import CommitId, sh
+from patchq.project.project import Project
+from patchq.project.refs import age, older_first
+from patchq.project.stack import Stack, find_patch, ledger_path, load_stack
+from patchq.stacks.apply import Carried, carried_stacks
+from patchq.system import project_files
+from patchq.upstream.history import History
+
+#: Of a patch that no line of the ledger drops, before the ref of the stack that lacks it.
+NOT_YET = "not yet in the stack of"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What there is to carry onto a ref.
+
+    :ivar source: the stack that it comes from, whose first commit is on ``base``; ``why`` says why that one.
+    :ivar order: the patches of the new stack, those that the ref has already (``known``) among them.
+    :ivar commits: each of them as a commit, the ref's own where it has the patch.
+    :ivar absent: patches that are not to be carried, and why not; ``dropped``: those of them that the ledger drops.
+    """
+
+    onto: Pin
+    source: Stack
+    why: str
+    base: CommitId
+    order: tuple[str, ...]
+    commits: Mapping[str, CommitInfo]
+    known: tuple[str, ...]
+    absent: Mapping[str, str]
+    dropped: tuple[Drop, ...] = ()
+
+    @property
+    def from_ref(self) -> str:
+        """The ref that the stack is carried from."""
+        return self.source.pin.ref
+
+    @property
+    def said(self) -> str:
+        """In a line: where the patches come from, and which of the set's don't."""
+        words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
+        if any(why.startswith(NOT_YET) for why in self.absent.values()):
+            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.from_ref)}` carries them there first)"
+        if self.dropped:
+            words[-1] += (
+                f" (`patchq rebase {self.onto.upstream} --onto {sh(self.onto.ref)} --only PATCH` carries one anyway)"
+            )
+        return f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why}" + (
+            f"; not carried: {', '.join(words)}" if words else ""
+        )
+
+
+class Planner:
+    """Plans for one upstream of a set, onto any number of refs.
+
+    :param asked: the pinned ref to start from; the nearest by default.
+    :param alone: leave aside what stack a ref has of its own.
+    :param only: of the patches that the ref's stack lacks, carry these, dropped or not; by default all that the ledger
+        doesn't drop.
+    :raises UserError: if ``asked`` has no stack, or a patch of ``only`` isn't there.
+    """
+
+    def __init__(
+        self, project: Project, upstream: str, set_name: str, history: History | None, *, asked: str = "",
+        alone: bool = False, only: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.project, self.upstream, self.set_name, self.history = project, upstream, set_name, history
+        self.asked, self.alone = asked, alone
+        (self.own,) = project.stacks(set_name, [upstream])
+        pins = project.lock.upstreams[upstream].pins
+        self.stacks = {ref: stack for ref, pin in pins.items() if (stack := load_stack(project.layout, pin)).names}
+        if asked and asked not in self.stacks:
+            having = ", ".join(self.stacks) or "none"
+            raise UserError(f"{upstream} has no stack for {asked!r}", hint=f"`--from` one that has: {having}")
+        self.only = {find_patch([self._having(name)], name)[1] for name in only}
+        data = project_files.read(project.layout.root, ledger_path(project.layout, upstream)) or b""
+        self.latest = ledgers.parse(data).latest()
+        self._carried: dict[str, Carried] = {}
+
+    def _having(self, name: str) -> Stack:
+        """The stack to find a patch in: the set's, else any that has it."""
+        short = name.rpartition("/")[2]
+        every = [self.own, *self.stacks.values()]
+        return next((stack for stack in every if short in stack.names), self.own)
+
+    def plan(self, onto: Pin, *, newest: bool = False) -> Plan:
+        """What there is to carry onto a ref, and from where.
+
+        :param newest: it comes after all that is pinned.
+        """
+        source, why = self._source(onto, newest)
+        carried = self._commits(source)
+        commits = dict(carried.commits)
+        target = self._target(onto, source)
+        if target:
+            commits |= dict(self._commits(target).commits)
+        known = target.names if target else ()
+        merged = _merged_order(source.names, known)
+        every = dict.fromkeys((*self.own.names, *merged))
+        drops = {n: drop for n in every if n not in known and (drop := self._drop(n, source, onto))}
+        order = [n for n in merged if n in known or (n in self.only if self.only else n not in drops)]
+        left = [n for n in every if n not in order and (n in drops or n in self.own.names)]
+        absent = {n: drops[n].said if n in drops else f"{NOT_YET} {source.pin.ref}" for n in left}
+        dropped = tuple(drops[n] for n in left if n in drops)
+        return Plan(onto, source, why, carried.base, tuple(order), commits, known, absent, dropped)
+
+    def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
+        """Return the decision that keeps a patch out of the stack of ``onto``."""
+        pins = self.project.lock.upstreams[self.upstream].pins.values()
+        refs = refs_up_to(pins, onto)
+        if name in source.names:
+            # A stack between the two was not the nearest: what was decided for it says nothing of this ref.
+            between = refs[refs.index(source.pin.ref) + 1 :] if source.pin.ref in refs and not self.asked else []
+            refs = [*(ref for ref in between if ref not in self.stacks and ref != onto.ref), onto.ref]
+        else:
+            earlier = [ref for ref in refs_up_to(pins, source.pin) if ref != onto.ref]
+            refs = [*earlier, *(ref for ref in refs if ref not in earlier)]
+        names = {ref: stack.names for ref, stack in self.stacks.items() if not (self.alone and ref == onto.ref)}
+        return ledgers.find_drop(self.latest, name, {ref: names.get(ref, ()) for ref in refs})
+
+    def _target(self, onto: Pin, source: Stack) -> Stack | None:
+        """The stack that a ref has of its own, beside the source."""
+        there = self.stacks.get(onto.ref)
+        return None if self.alone or there is None or there.pin.ref == source.pin.ref else there
+
+    def _commits(self, stack: Stack) -> Carried:
+        if stack.pin.ref not in self._carried:
+            (self._carried[stack.pin.ref],) = carried_stacks(self.project, [stack], self.set_name)
+        return self._carried[stack.pin.ref]
+
+    def _source(self, onto: Pin, newest: bool) -> tuple[Stack, str]:
+        """The stack to start from, and why that one."""
+        own = self.own
+        if self.asked:
+            return self.stacks[self.asked], "as asked"
+        if own.pin.ref == onto.ref:
+            return own, f"the set {self.set_name}'s own"
+        others = [s for ref, s in self.stacks.items() if ref != onto.ref and self.only <= set(s.names)]
+        if not others or others == [own]:
+            return own, f"the set {self.set_name}'s"
+        found, by = self._nearest(onto, others, newest)
+        return (found, f"the nearest stack by {by}") if found else (own, f"the set {self.set_name}'s")
+
+    def _nearest(self, onto: Pin, stacks: Sequence[Stack], newest: bool) -> tuple[Stack | None, str]:
+        if self.history and (target := self.history.commit(onto)):
+            counts = [(self._distance(target, stack), stack) for stack in stacks]
+            if all(count is not None for count, _ in counts):
+                count, found = min(counts, key=lambda pair: (pair[0] or 0, pair[1] is not self.own))
+                return found, f"history, {count} commits away"
+        want = age(onto)
+        dated = sorted((s for s in stacks if len(age(s.pin)) > 1), key=lambda s: age(s.pin))
+        if not dated or (len(want) == 1 and not newest):  # neither a release nor in a history that is here
+            return None, ""
+        before = [s for s in dated if newest or age(s.pin) <= want]
+        return (before[-1] if before else dated[0]), "release order"
+
+    def _distance(self, target: CommitId, stack: Stack) -> int | None:
+        assert self.history
+        commit = self.history.commit(stack.pin)
+        return self.history.distance(commit, target) if commit else None
+
+
+def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
+    """Return the refs of the releases before a pin, oldest first, and its own; only its own if it is no release."""
+    before = [pin.ref for pin in older_first(pins) if len(age(pin)) > 1 and age(pin) < age(last)]
+    return [*(before if len(age(last)) > 1 else ()), last.ref]
+
+
+def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
+    """The source's order, with what only the target has after the patch that it follows there."""
+    order = list(source)
+    for n, name in enumerate(target):
+        if name not in order:
+            at = order.index(target[n - 1]) + 1 if n else 0
+            order.insert(at, name)
+    return order

@@ -1,0 +1,319 @@
+"""``conflict``: all that is known of a stop, for whoever is to resolve it: a person, a script or an assistant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.formats.header import Header, parse_trailers
+from patchq.git.repository import Git, bare_repository
+from patchq.git.transport import fetch_history
+from patchq.names import CommitId, sh, show_path
+from patchq.project.project import Project
+from patchq.project.stack import load_stack
+from patchq.rebase import stops
+from patchq.rebase.resolve import at_refs, commits_of, dropped_by, recorded_files
+from patchq.rebase.state import Progress, Stop, load, stop_worktree, stopped
+from patchq.stacks.apply import carried_stacks
+from patchq.stacks.deps import dependents
+from patchq.system import runner
+from patchq.upstream.history import at_hand, fetched
+
+_PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
+#: Lines of a collision that history is asked for, and commits that are told.
+_ASKED, _TOLD = 3, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Lines that collide. ``line``: where it begins in the file with markers, from 1; the sides without context."""
+
+    line: int
+    base: tuple[str, ...]
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disputed:
+    """A file that stops the patch.
+
+    :ivar kind: which sides changed, added or removed it, in words.
+    :ivar sides: the blob of ``base`` (what the patch was written against), ``ours`` (the new ref and what has landed)
+        and ``theirs`` (the patch), for ``git cat-file`` in the store; a side that lacks the file isn't there.
+    """
+
+    path: str
+    kind: str
+    sides: Mapping[str, str]
+    collisions: tuple[Collision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A commit of upstream's that made or removed lines that collide."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    pull_request: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A resolution that is there already: ``recorded``, or another ``ref``'s. ``diff``: from ours to it."""
+
+    source: str
+    said: str
+    diff: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DroppedNow:
+    """A line that upstream added and the worktree's files lack now; ``commit``: upstream's, where it is known."""
+
+    path: str
+    line: int
+    text: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """A stop as a brief.
+
+    :ivar why: the patch's message without its trailers.
+    :ivar dependents: patches that can't be carried without it, or say that they require it, as ``upstream/name``.
+    :ivar history: what was asked for the causes; empty where there is none, and ``hint`` says how to get it.
+    """
+
+    upstream: str
+    from_ref: str
+    onto: str
+    patch: str
+    outcome: str
+    subject: str
+    why: str
+    topic: str
+    status: str
+    said: str
+    grade: str
+    evidence: str
+    worktree: str
+    files: tuple[Disputed, ...]
+    causes: tuple[Cause, ...]
+    history: str
+    hint: str
+    dependents: tuple[str, ...]
+    dropped: tuple[DroppedNow, ...]
+    suggestions: tuple[Suggestion, ...]
+    proofs: tuple[str, ...]
+    needs: tuple[str, ...]
+    command: str
+
+
+def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
+    """What is known of the stopped patch.
+
+    :param fetch: bring upstream's history from its host, for the commits that made the lines which collide.
+    :raises UserError: if no patch stops.
+    :raises SourceError: if history is asked for and can't be had.
+    """
+    with project.locked("conflict"):
+        progress = load(project, upstream)
+        stop = stopped(progress)
+        header = _header(project, progress, stop)
+        files = _files(project, stop)
+        if fetch:
+            _fetch_history(project, progress)
+        history, causes = _causes(project, progress, files)
+        host = _host(project, progress)
+        hint = "" if history or not host else f"`patchq conflict {upstream} --history` fetches it from {host}"
+        return Brief(
+            upstream, progress.from_ref, progress.onto.ref, stop.patch, stop.outcome, header.subject, _why(header),
+            header.value("Topic"), header.value("Upstream-Status"), stop.said, stop.grade, stop.evidence,
+            str(stop_worktree(project, progress).path), files, causes, history, hint,
+            _dependents(project, progress, stop), _dropped(project, progress, stop),
+            tuple(_suggestions(project, progress, stop)),
+            header.values("Proof"), header.needs, f"patchq resolve {upstream} --dry-run",
+        )  # fmt: skip
+
+
+def _header(project: Project, progress: Progress, stop: Stop) -> Header:
+    stack = load_stack(project.layout, stops.source_pin(project, progress))
+    if stop.patch not in stack.names:
+        stack = load_stack(project.layout, progress.onto)
+    return stack.load(stop.patch)[0]
+
+
+def _why(header: Header) -> str:
+    paragraphs = re.split(r"\n[ \t]*\n", header.message.strip())[1:]
+    return "\n\n".join(paragraphs[:-1] if parse_trailers(header.message) else paragraphs)
+
+
+# The files
+
+
+def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
+    stages = stops.stop_stages(stop)
+    entries = project.store.list_tree(stop.parked, sorted({s.path for s in stages})) if stages else {}
+    contents = project.store.texts(entries)
+    found = []
+    for path in dict.fromkeys(s.path for s in stages):
+        sides = {s.number: str(s.entry.blob) for s in stages if s.path == path}
+        parked = contents.get(path, b"")
+        named = {word: sides[n] for n, word in enumerate(("base", "ours", "theirs"), 1) if n in sides}
+        both = {2, 3} <= sides.keys()
+        found.append(Disputed(show_path(path), _kind(set(sides)), named, tuple(collisions(parked)) if both else ()))
+    return tuple(found)
+
+
+def _kind(sides: set[int]) -> str:
+    return {
+        (1, 2, 3): "both changed it",
+        (2, 3): "both added it",
+        (1, 3): "upstream removed it, the patch changes it",
+        (1, 2): "the patch removes it, upstream changed it",
+    }.get(tuple(sorted(sides)), "one side has it where the other has something else")
+
+
+def collisions(parked: bytes) -> Iterator[Collision]:
+    """The conflicts of a file with markers, as git writes them with ``zdiff3``."""
+    marks = {"<<<<<<<": "ours", "|||||||": "base", "=======": "theirs", ">>>>>>>": ""}
+    sides: dict[str, list[str]] = {}
+    side, start = "", 0
+    for number, line in enumerate(parked.decode("utf-8", "replace").split("\n"), 1):
+        mark = line[:7] if line[:7] in marks and (len(line) == 7 or line[7] == " ") else ""
+        if mark == "<<<<<<<":
+            side, start, sides = "ours", number, {"ours": [], "base": [], "theirs": []}
+        elif mark and side:
+            side = marks[mark]
+            if not side:
+                yield Collision(start, tuple(sides["base"]), tuple(sides["ours"]), tuple(sides["theirs"]))
+        elif side:
+            sides[side].append(line)
+
+
+# Upstream's commits
+
+
+def _host(project: Project, progress: Progress) -> str:
+    return progress.onto.url or project.lock.upstreams[progress.upstream].url
+
+
+def _fetch_history(project: Project, progress: Progress) -> None:
+    repository = bare_repository(fetched(project, progress.upstream))
+    for ref in (progress.from_ref, progress.onto.ref):
+        fetch_history(repository, _host(project, progress), ref)
+
+
+def _causes(project: Project, progress: Progress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
+    """What history was asked, and the commits between the refs that made or removed what collides."""
+    with at_hand(project, progress.upstream) as history:
+        pins = stops.source_pin(project, progress), progress.onto
+        old, new = (history.commit(pin) if history else None for pin in pins)
+        if history is None or not old or not new:
+            return "", ()
+        git, paths = history.git, dict[str, list[str]]()
+        try:
+            for file in files:
+                for commit in _made(git, f"{old}..{new}", file):
+                    paths.setdefault(commit, []).append(file.path)
+            told = [CommitId(c) for c in list(paths)[:_TOLD]]
+            infos = git.log("--no-walk=unsorted", *told) if told else []
+            dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *told).decode() if told else ""
+        except runner.CommandError:  # what leads to a commit isn't there
+            return "", ()
+    on = dict(line.split(" ") for line in dates.split("\n") if line)
+    causes = []
+    for info in sorted(infos, key=lambda i: on[i.commit]):
+        subject = info.message.split("\n", 1)[0]
+        number = _PULL_REQUEST.search(subject)
+        pull = next(filter(None, number.groups()), "") if number else ""
+        author = f"{info.author.name} <{info.author.email}>"
+        causes.append(Cause(info.commit, author, on[info.commit], subject, pull, tuple(paths[info.commit])))
+    return f"{progress.upstream} {pins[0].ref}..{pins[1].ref}", tuple(causes)
+
+
+def _made(git: Git, between: str, file: Disputed) -> list[str]:
+    """The commits that changed how often lines of a collision stand in a file; of a file as a whole, that did so."""
+    lines: list[str] = []
+    for clash in file.collisions:
+        base, ours = set(clash.base), set(clash.ours)
+        for side in (ours - base, base - ours):
+            lines += sorted((line for line in side if line.strip()), key=len, reverse=True)[:_ASKED]
+    found: dict[str, None] = {}
+    for line in dict.fromkeys(lines):
+        out = git.run("log", "--format=%H", f"-S{line}", between, "--", f":(literal){file.path}")
+        found.update(dict.fromkeys(out.decode().split()))
+    if not file.collisions:
+        out = git.run("log", "--format=%H", between, "--", f":(literal){file.path}")
+        found.update(dict.fromkeys(out.decode().split()[:1]))
+    return list(found)
+
+
+# What else is known
+
+
+def _dependents(project: Project, progress: Progress, stop: Stop) -> tuple[str, ...]:
+    name = f"{progress.upstream}/{stop.patch}"
+    found: dict[str, None] = {}
+    stacks = project.stacks(progress.set_name)
+    for stack in stacks:
+        for other, header in stack.headers():
+            if name in header.values("Requires"):
+                found[f"{stack.pin.upstream}/{other}"] = None
+    own = [s for s in stacks if s.pin.upstream == progress.upstream and stop.patch in s.names]
+    if own:
+        (carried,) = carried_stacks(project, own, progress.set_name)
+        found.update((f"{progress.upstream}/{n}", None) for n in dependents(project.store, carried, stop.patch))
+    return tuple(found)
+
+
+def _dropped(project: Project, progress: Progress, stop: Stop) -> tuple[DroppedNow, ...]:
+    """Compare what the worktree holds now with upstream's edits; nothing while a file has conflict markers."""
+    worktree = stop_worktree(project, progress)
+    if not stop.parked or not worktree.exists:
+        return ()
+    taken = stops.take_own(project, progress, stop, worktree, ())
+    marked, _ = stops.unsettled(project, stop, taken.tree, ())
+    if marked:
+        return ()
+    step = stops.as_step(project, progress, stop, taken.tree, "")
+    lines = dropped_by(project, progress, stop, CommitId(step.commit))
+    commits = commits_of(project, progress, lines)
+    return tuple(
+        DroppedNow(path=line.path, line=line.line, text=line.text, commit=commits.get(line, "")) for line in lines
+    )
+
+
+def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[Suggestion]:
+    paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
+    sides = project.store.texts({s.path: s.entry for s in stops.stop_stages(stop) if s.number == 2})
+    resolve = f"patchq resolve {progress.upstream}"
+    recorded = recorded_files(project, progress, stop) if paths else {}
+    if recorded:
+        part = "" if set(recorded) == set(paths) else f"; {len(paths) - len(recorded)} are left"
+        said = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
+        yield Suggestion("recorded", said, _diff(sides, recorded), f"{resolve} --recorded")
+    if not paths:
+        return
+    for ref, tree in at_refs(project, progress, stop):
+        after = project.store.texts(project.store.list_tree(tree, paths))
+        said = f"the patch as {progress.upstream} {ref} has it lands here"
+        yield Suggestion(ref, said, _diff(sides, after), f"{resolve} --ref {sh(ref)}")
+
+
+def _diff(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> str:
+    found: list[str] = []
+    for path, content in sorted(after.items()):
+        old, new = (c.decode("utf-8", "replace").splitlines(keepends=True) for c in (before.get(path, b""), content))
+        name = show_path(path)
+        found += difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else line + "\n" for line in found)

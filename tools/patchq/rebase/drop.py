@@ -1,0 +1,161 @@
+"""``retire``: what upstream has of a patch at a ref, as a table; and the ledger's line that retires it there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from patchq import __version__
+from patchq.errors import BuildError, UserError
+from patchq.forecast.forecast import Forecast, forecast
+from patchq.forecast.plan import Planner
+from patchq.forecast.summary import Cell
+from patchq.formats import ledger as ledgers
+from patchq.formats.header import Header
+from patchq.merge.patches import ABSORBED
+from patchq.names import ProofRequest
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.refs import complete_pin, pin_at
+from patchq.project.stack import ledger_path
+from patchq.rebase.stops import base_of, on_evidence_alone, proof_word
+from patchq.system import project_files
+from patchq.upstream.history import at_hand
+from patchq.upstream.status import UpstreamCommit
+
+#: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
+Prove = Callable[[ProofRequest], tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What upstream has of a patch at a ref.
+
+    :ivar commits: that took it, and what became of it since, where upstream's history is at hand.
+    :ivar proof: how its proof went on the bare ref: ``passed``, ``failed: …``, ``not run: …``.
+    :ivar how: why it is retired, once it is.
+    """
+
+    patch: str
+    ref: str
+    outcome: str
+    grade: str
+    evidence: str
+    commits: tuple[UpstreamCommit, ...]
+    proof: str
+    how: str = ""
+
+    @property
+    def landed(self) -> list[UpstreamCommit]:
+        """The commits that took it."""
+        return [c for c in self.commits if c.did == "landed"]
+
+
+def gather(
+    project: Project, upstream: str, ref: str, names: Sequence[str], prove: Prove, *, set_name: str = "",
+    from_ref: str = "",
+) -> list[Evidence]:  # fmt: skip
+    """What upstream has at a ref of the named patches, or of all that it has in full.
+
+    :raises UserError: for a name that isn't to be carried there.
+    """
+    found = forecast(project, upstream, [ref], set_name=set_name, from_ref=from_ref)
+    cells = [_cell(found, name) for name in names] or [c for c in found.cells if c.outcome == ABSORBED]
+    return [_with_proof(project, upstream, ref, cell, prove, set_name, from_ref) for cell in cells]
+
+
+def retire(
+    project: Project, upstream: str, ref: str, name: str, prove: Prove, *, how: str = "", set_name: str = "",
+    from_ref: str = "",
+) -> Evidence:  # fmt: skip
+    """Retire a patch at a ref, in the ledger: no rebase carries it there again.
+
+    :param how: why, where no proof can say that the bare ref does without it; or what does the same there.
+    :raises UserError: if upstream doesn't have all of it and ``how`` doesn't say why it may go.
+    :raises BuildError: if its proof fails on the bare ref, or can't run and ``how`` is empty.
+    """
+    (seen,) = gather(project, upstream, ref, [name], prove, set_name=set_name, from_ref=from_ref)
+    if seen.outcome != ABSORBED and not how:
+        raise UserError(
+            f"upstream's {ref} doesn't have all of {seen.patch}" + (f": {seen.evidence}" if seen.evidence else ""),
+            hint="`--how TEXT` says what does the same there",
+        )
+    state = seen.proof.partition(":")[0]
+    if state != "passed" and not (state == "not run" and how and seen.outcome == ABSORBED):
+        hint = "it is still needed, or its proof asks for more than upstream's solution gives"
+        if state == "not run":
+            hint = "`--how TEXT` retires it on the evidence, and is recorded"
+        raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
+    if state != "passed":
+        how = on_evidence_alone(seen.evidence, how)
+    done = replace(seen, how=how or f"retired: upstream has it ({seen.evidence})")
+    _record(project, upstream, done, set_name, from_ref)
+    return done
+
+
+def table(rows: Sequence[Evidence]) -> str:
+    """The rows in Markdown."""
+    lines = ["| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"]
+    for row in rows:
+        commits = ", ".join(
+            c.commit[:12] + (f" (#{c.pull_request})" if c.pull_request else "") for c in row.landed if c.commit
+        )
+        releases = ", ".join(dict.fromkeys(c.release for c in row.landed if c.release)) or row.ref
+        cells = (row.patch, f"{row.grade or 'nothing'}: {row.evidence}" if row.evidence else row.grade or "nothing",
+                 commits or "no history here", releases, row.proof)  # fmt: skip
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(found: Forecast, name: str) -> Cell:
+    """A patch's cell.
+
+    :raises UserError: if the patch isn't to be carried, or the ref's own stack has it.
+    """
+    short, (source,) = name.rpartition("/")[2], found.sources
+    cell = next((c for c in found.cells if c.patch == f"{found.upstream}/{short}"), None)
+    if cell is None:
+        why = source.absent.get(short, f"not in the stack of {source.from_ref}")
+        raise UserError(f"{found.upstream}/{short} is not carried onto {source.ref}: {why}", hint="`patchq list`")
+    if cell.known:
+        raise UserError(f"the stack of {source.ref} has {cell.patch}", hint=f"`patchq drop {cell.patch}` takes it out")
+    return cell
+
+
+def _with_proof(
+    project: Project, upstream: str, ref: str, cell: Cell, prove: Prove, set_name: str, from_ref: str
+) -> Evidence:
+    """A cell with how the patch's proof goes on the bare ref."""
+    set_name = project.choose_set(set_name)
+    name = cell.patch.partition("/")[2]
+    with project.locked("retire"), at_hand(project, upstream) as history:
+        planner = Planner(project, upstream, set_name, history, asked=from_ref)
+        onto = complete_pin(project, planner.own.pin, pin_at(project, planner.own.pin, ref))
+        header: Header = planner.plan(onto).source.load(name)[0]
+        request = ProofRequest(
+            set_name, upstream, name, header.values("Proof"), header.needs, base_of(project, onto).commit, bare=True
+        )
+        state, said = prove(request) if request.files else ("not run", "the patch names no proof")
+    return Evidence(
+        cell.patch, ref, cell.outcome, cell.grade, cell.evidence, cell.commits, proof_word(state, said)
+    )  # fmt: skip
+
+
+def _record(project: Project, upstream: str, seen: Evidence, set_name: str, from_ref: str) -> None:
+    """Write the ledger's line."""
+    name = seen.patch.partition("/")[2]
+    with project.locked("retire"), at_hand(project, upstream) as history:
+        planner = Planner(project, upstream, project.choose_set(set_name), history, asked=from_ref)
+        plan = planner.plan(pin_at(project, planner.own.pin, seen.ref))
+        (patch_id,) = project.store.patch_ids_of([plan.commits[name].commit])
+        attempt = ledgers.Attempt(
+            name, patch_id or "0" * 40, plan.from_ref, seen.ref, ABSORBED, f"patchq {__version__}",
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), (), seen.grade, seen.evidence, "", seen.how, 0,
+            "passed on the bare upstream" if seen.proof == "passed" else seen.proof,
+        )  # fmt: skip
+        path = ledger_path(project.layout, upstream)
+        data = ledgers.add(project_files.read(project.layout.root, path) or b"", [attempt])
+        change = Change("retire", f"retire {seen.patch} at {seen.ref}")
+        change.files[path.relative_to(project.layout.root).as_posix()] = data
+        project.journal.perform(change)

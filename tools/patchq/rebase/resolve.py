@@ -1,0 +1,655 @@
+"""Resolutions of a stopped patch: where they come from, the checks that they must pass, and how they are recorded.
+
+``rebase --continue`` takes the resolution in the worktree, ``resolve`` any. Both run the same checks, and what a check
+refuses leaves everything as it was. ``undo`` goes back to the stop.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from patchq.errors import BuildError, EditedTreeError, FormatError, PatchqError, SourceError, UserError
+from patchq.formats.diff import REGULAR
+from patchq.formats.header import Header
+from patchq.formats.header import parse as parse_mail
+from patchq.git.diffs import PathChange
+from patchq.git.objects import TreeEntry, blob_id
+from patchq.merge import rerere
+from patchq.merge.patches import STOPS, read_patches, write_commits
+from patchq.merge.threeway import carry
+from patchq.merge.upstream_lines import DroppedLine, find_dropped, show_dropped
+from patchq.names import CommitId, TreeId, sh, show_path
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.stack import load_stack
+from patchq.rebase import stops
+from patchq.rebase.run import go_on, go_on_after_kill
+from patchq.rebase.state import (
+    CARRYING,
+    Progress,
+    Result,
+    Settled,
+    Step,
+    Stop,
+    load,
+    ready_stop,
+    resolution_path,
+    save,
+    state_path,
+    stop_worktree,
+    stopped,
+)
+from patchq.rebase.stops import Prove, Taken
+from patchq.stacks.apply import carried_stacks
+from patchq.stacks.check import check_diff
+from patchq.stacks.engine import Engine, Incoming
+from patchq.stacks.export import format_patches
+from patchq.system import fsio, runner
+from patchq.system.paths import check_inside
+from patchq.upstream.history import at_hand
+
+#: Bytes of a file that is given as a resolution, and seconds that a merger may take for one.
+MOST_BYTES, SECONDS = 64 << 20, 60
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+#: Dropped lines whose commits are looked for: each is a search through history.
+_MOST_ASKED = 10
+#: Characters of a line that git is given to search for.
+_MOST_TEXT = 1000
+#: The names of checks that other modules ask for.
+SETTLED, APPLIES, UPSTREAM_LINES = "settled", "applies", "upstream lines"
+_RESOLUTION = "resolution of "
+
+# The verbs
+
+
+def resume(
+    project: Project,
+    upstream: str,
+    *,
+    prove: Prove,
+    wish: Wish | None = None,
+    include: Sequence[str] = (),
+    retire: bool = False,
+    how: str = "",
+) -> Result:
+    """Take what the worktree holds of the stopped patch, and go on.
+
+    The conflicting paths, the patch's own paths and what was staged are taken. What else was
+    changed there is named, kept as a commit, and left out.
+
+    :param wish: what the checks may skip or accept.
+    :param include: more paths to take.
+    :param retire: retire this patch instead: the user says that upstream has it, or does without it, and the proof
+        agrees.
+    :param how: what to write into the ledger of the resolution.
+    :raises ConflictError: if files still hold conflict markers.
+    :raises BuildError: if a check or the proof refuses it.
+    :raises UserError: if nothing is left of the patch, lines of upstream's would go, or ``retire`` has no evidence.
+    """
+    wish = wish or Wish()
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        stop = ready_stop(progress)
+        if stop is None:
+            return go_on_after_kill(project, progress, prove)
+        worktree = stop_worktree(project, progress)
+        if retire:
+            step = stops.retire_on_word(project, progress, stop, prove, how)
+            return go_on(project, progress, step, worktree.snapshot(pass_over=True), prove)
+        taken = stops.take_own(project, progress, stop, worktree, include)
+        step = stops.resolved(project, progress, stop, worktree, taken, how)
+        candidate = Candidate(taken.tree, how, stops.unmerged(worktree))
+        checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
+        dropped = dropped_by(project, progress, stop, CommitId(step.commit))
+        _refuse(progress, stop, checks, dropped, wish, worktree.path)
+        return settle(project, progress, stop, step_of(step, checks, dropped), taken, prove)
+
+
+def _refuse(
+    progress: Progress, stop: Stop, checks: Sequence[Check], dropped: Sequence[DroppedLine], wish: Wish, path: Path
+) -> None:
+    """:raises PatchqError: for the check that refuses a resolution."""
+    name = f"{progress.upstream}/{stop.patch}"
+    for check in checks:
+        if check.state != FAILED:
+            continue
+        if check.name == UPSTREAM_LINES:
+            left = [line for line in dropped if not line.is_one_of(wish.dropped)]
+            options = " ".join(f"--drop-upstream-line {sh(line.name)}" for line in left)
+            raise UserError(
+                f"{name}: {check.said}",
+                hint=f"put them back in {path}; or, where that is meant, "
+                f"`patchq rebase {progress.upstream} --continue {options}`",
+            )
+        raise BuildError(
+            f"{name} is resolved, but refused: {check.name}: {check.said}",
+            hint=f"fix it in {path}, then `patchq rebase {progress.upstream} --continue`; `--no-proof` runs no proof",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a resolution is from: one of these, or the stop's worktree as it is.
+
+    :ivar include: more paths of the worktree to take.
+    """
+
+    files: tuple[str, ...] = ()
+    recorded: bool = False
+    ref: str = ""
+    merger: str = ""
+    include: tuple[str, ...] = ()
+
+    @property
+    def is_worktree(self) -> bool:
+        """Return whether it is what the worktree holds."""
+        return not (self.files or self.recorded or self.ref or self.merger)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """How a candidate was judged, and if it is ``kept``, where the rebase stands now.
+
+    :ivar diff: what the patch would be.
+    :ivar left_out: files of the worktree that are no part of it.
+    """
+
+    upstream: str
+    patch: str
+    how: str
+    kept: bool
+    checks: tuple[Check, ...]
+    diff: str
+    rebase: Result | None = None
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> tuple[Check, ...]:
+        """Return the checks that refuse it."""
+        return tuple(c for c in self.checks if c.state == FAILED)
+
+
+def resolve(
+    project: Project, upstream: str, source: Source, *, prove: Prove, wish: Wish, dry_run: bool = False
+) -> Resolution:
+    """Judge a resolution of the stopped patch; one that passes is recorded, and the rebase goes on.
+
+    :param dry_run: only judge it.
+    :raises UserError: if no patch stops, or there is no such resolution.
+    :raises EditedTreeError: if it isn't from the worktree, and that holds somebody's edits.
+    """
+    with project.locked("resolve"):
+        progress = load(project, upstream)
+        stop = stopped(progress)
+        worktree = stop_worktree(project, progress)
+        if source.is_worktree:
+            taken = stops.take_own(project, progress, stop, worktree, source.include)
+            candidate = Candidate(taken.tree, "", stops.unmerged(worktree))
+        else:
+            held = worktree.snapshot(pass_over=True)
+            taken = Taken(tree=held, held=held)
+            candidate = _candidate(project, progress, stop, source)
+            if candidate.tree != held and held != progress.files and not dry_run:
+                raise EditedTreeError(
+                    f"{upstream}: the worktree holds edits of the stopped patch; they are kept",
+                    hint=f"`patchq resolve {upstream}` judges them; `git checkout HEAD -- .` there drops them",
+                )
+        step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
+        checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
+        text = project.store.diffs_of([CommitId(step.commit)])[0].decode("utf-8", "replace")
+        found = Resolution(upstream, stop.patch, candidate.how, False, tuple(checks), text, left_out=taken.left_out)
+        if found.refused or dry_run:
+            return found
+        step = step_of(step, checks, dropped_by(project, progress, stop, CommitId(step.commit)))
+        result = settle(project, progress, stop, step, taken, prove)
+        return replace(found, kept=True, rebase=result)
+
+
+def _candidate(project: Project, progress: Progress, stop: Stop, source: Source) -> Candidate:
+    if source.files:
+        return from_files(project, progress, stop, source.files)
+    if source.recorded:
+        return from_recorded(project, progress, stop)
+    if source.ref:
+        return from_ref(project, progress, stop, source.ref)
+    return from_merger(project, progress, stop, source.merger)
+
+
+def undo_resolution(project: Project) -> tuple[str, str] | None:
+    """Take back the last operation, if it is a resolution of a rebase under way: go back to that stop.
+
+    The worktree then holds the resolution, as the user had it.
+
+    :returns: the operation's summary, and the worktree's folder; None if the last operation is another.
+    :raises EditedTreeError: if the worktree holds edits of the stop that came after it.
+    """
+    last = project.journal.last()
+    summary = str(last[1]["summary"]) if last else ""
+    upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
+    if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
+        return None
+    progress = load(project, upstream)
+    if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
+        return None
+    worktree = stop_worktree(project, progress)
+    if worktree.exists and progress.stop and progress.stop.ready:
+        held = worktree.snapshot(pass_over=True)
+        if held != progress.files:
+            raise EditedTreeError(
+                f"{upstream}: the worktree holds edits of {progress.stop.patch}, which stopped after {patch}; "
+                "nothing was undone",
+                hint=f"`git -C {sh(worktree.path)} stash -u` sets them aside",
+            )
+    settled = progress.settled.pop()
+    del progress.done[settled.steps :]
+    progress.stop = replace(settled.stop, ready=False, resolution=settled.tree)
+    save(project, progress)
+    project.journal.undo()
+    stops.park(project, progress)
+    return summary, str(worktree.path)
+
+
+# Recording
+
+
+def step_of(step: Step, checks: Sequence[Check], dropped: Sequence[DroppedLine]) -> Step:
+    """Return a step with what the checks found: how the proof went, and the lines of upstream's that go."""
+    proofs = [check for check in checks if check.name == "passes with"]
+    word = stops.proof_word(proofs[0].state, proofs[0].said) if proofs else ""
+    return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
+
+
+def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: Taken, prove: Prove) -> Result:
+    """Record how a stop was resolved, and go on."""
+    recorded = rerere.record(
+        project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
+        stops.conflicting(project, stop, step.commit), project.layout, progress.upstream,
+    )  # fmt: skip
+    files: dict[str, bytes | None] = {
+        path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
+    }
+    # A resolution that records nothing is an operation, too: `undo` comes back to it.
+    files[resolution_path(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
+    worktree = stop_worktree(project, progress)
+    note = "; ".join(
+        filter(None, [stops.put_aside(project, worktree, taken), stops.keep_commits(project, progress, worktree)])
+    )
+    if note:
+        project.say(f"{stop.patch}: {note}")
+    project.journal.perform(Change("rebase", f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files))
+    progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(taken.tree)))
+    result = go_on(project, progress, step, taken.tree, prove)
+    return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
+
+
+# Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tree that may be the stopped patch's, and where it is from, as the ledger will have it.
+
+    :ivar undecided: the conflicting paths that it says nothing of.
+    """
+
+    tree: TreeId
+    how: str
+    undecided: frozenset[bytes] = frozenset()
+
+
+def from_files(project: Project, progress: Progress, stop: Stop, given: Sequence[str]) -> Candidate:
+    """Files in the place of those that conflict; or a patch file alone, onto what has landed.
+
+    :param given: each a file whose name and folders end as one of the conflicting paths does; ``PATH=FILE`` for any
+        path, ``PATH=`` to remove it; or one ``.patch`` or ``.diff``.
+    :raises UserError: for a file that isn't there, or whose path can't be told.
+    :raises ConflictError: for a patch that doesn't apply exactly.
+    """
+    paths = sorted({os.fsdecode(path) for path, *_ in stop.stages})
+    if len(given) == 1 and "=" not in given[0] and given[0].endswith((".patch", ".diff")) and given[0] not in paths:
+        return _from_patch(project, progress, stop, Path(given[0]))
+    files: dict[bytes, bytes | None] = {}
+    for text in given:
+        path, equals, name = text.partition("=")
+        if not equals:
+            path, name = _path_of(text, paths), text
+        inside = os.fsencode(str(check_inside(path, "a resolution")))
+        files[inside] = _read(Path(name)) if name else None
+    how = "from " + ", ".join(given)
+    undecided = frozenset(os.fsencode(path) for path in paths) - files.keys()
+    return Candidate(_tree(project, progress, stop, files), how, undecided)
+
+
+def _path_of(given: str, paths: Sequence[str]) -> str:
+    """The conflicting path that a file is for: the one that ends most as it does."""
+    parts = PurePath(given).parts
+
+    def alike(path: str) -> int:
+        both = zip(reversed(parts), reversed(PurePath(path).parts), strict=False)
+        return next((n for n, (a, b) in enumerate(both) if a != b), min(len(parts), len(PurePath(path).parts)))
+
+    found = sorted(((alike(p), p) for p in paths), reverse=True)
+    if not found or not found[0][0] or (len(found) > 1 and found[0][0] == found[1][0]):
+        raise UserError(
+            f"{given} is for none of the files that conflict, or for more than one: {', '.join(paths)}",
+            hint="PATH=FILE says for which",
+        )
+    return found[0][1]
+
+
+def _read(path: Path) -> bytes:
+    data = fsio.read_limited(path, MOST_BYTES)
+    if data is None:
+        raise UserError(f"{path} is not there", hint="a file with the resolution")
+    return data
+
+
+def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) -> Candidate:
+    data = _read(path)
+    try:
+        _, text = parse_mail(data, str(path))
+    except FormatError:
+        text = data
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
+    incoming = Incoming(stop.patch, Header(info.author, info.message), text, str(path))
+    (applied,) = engine.apply(progress.tip, [incoming])
+    return Candidate(project.store.tree_of([applied.commit])[0], f"from {path}")
+
+
+def recorded_files(project: Project, progress: Progress, stop: Stop) -> dict[bytes, bytes]:
+    """The conflicting files that what is recorded in the project resolves."""
+    parked = stops.conflicting(project, stop, stop.parked)
+    return rerere.replay(project.store, stops.stop_stages(stop), parked, project.layout, progress.upstream)
+
+
+def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate:
+    """What is recorded.
+
+    :raises UserError: if nothing is, or it changes lines that only a person can tell the place of.
+    """
+    files = recorded_files(project, progress, stop)
+    parked = stops.conflicting(project, stop, stop.parked)
+    if away := [show_path(path) for path, content in sorted(files.items()) if rerere.is_away(parked[path], content)]:
+        raise UserError(
+            f"what is recorded changes lines of {', '.join(away)} away from the conflict, maybe not where it did",
+            hint=f"look at it in {stop_worktree(project, progress).path}; `patchq resolve` judges what is there",
+        )
+    if not files:
+        raise UserError(f"nothing is recorded for {progress.upstream}/{stop.patch}", hint="`patchq conflict` shows it")
+    names = ", ".join(show_path(p) for p in sorted(files))
+    left = frozenset(os.fsencode(path) for path, *_ in stop.stages) - files.keys()
+    return Candidate(_tree(project, progress, stop, files), f"by the recorded resolution of {names}", left)
+
+
+def at_refs(project: Project, progress: Progress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
+    """The other refs at which the patch is in the stack in a form that lands here, and what it comes to."""
+    for ref, pin in project.lock.upstreams[progress.upstream].pins.items():
+        stack = load_stack(project.layout, pin)
+        if stop.patch not in stack.names or ref == progress.from_ref or (only and ref != only):
+            continue
+        with suppress(PatchqError):  # what can't be had, or doesn't apply, says nothing here
+            stops.base_of(project, pin, offline=True)
+            (carried,) = carried_stacks(project, [stack], progress.set_name)
+            (patch,) = read_patches(project.store, [c for c in carried.commits if c[0] == stop.patch])
+            (column,) = carry(project.store, [patch], [progress.tip], carried.base)
+            landing = column.landings[0]
+            if landing.outcome not in STOPS:
+                commits = write_commits(
+                    project.store, progress.tip, [(patch.commit, landing.changes)], column.contents
+                )  # fmt: skip
+                yield ref, project.store.tree_of(commits)[0]
+
+
+def from_ref(project: Project, progress: Progress, stop: Stop, ref: str) -> Candidate:
+    """The patch as another ref's stack has it.
+
+    :raises UserError: if it isn't there, or doesn't land here either.
+    """
+    found = dict(at_refs(project, progress, stop, ref))
+    if ref not in found:
+        raise UserError(
+            f"{stop.patch} as {progress.upstream} {ref} has it doesn't land here, or {ref} hasn't got it",
+            hint="`patchq conflict` names the refs whose patch does",
+        )
+    return Candidate(found[ref], f"as at {ref}")
+
+
+def from_merger(project: Project, progress: Progress, stop: Stop, name: str) -> Candidate:
+    """What a structural merger makes of the three sides of each file; called as mergiraf is.
+
+    :raises UserError: if the lock names no such merger.
+    :raises SourceError: if the program isn't there, or leaves a conflict.
+    """
+    mergers = project.lock.mergers
+    if name not in mergers:
+        hint = f'[mergers.{name}] program = "{name}"'
+        raise UserError(f"no merger {name!r} in upstream.lock", hint=f"known: {', '.join(mergers) or 'none'}; {hint}")
+    sides: dict[bytes, dict[int, bytes]] = {}
+    stages = [s for s in stops.stop_stages(stop) if s.entry.mode in (REGULAR, b"100755")]
+    contents = project.store.read_blobs(s.entry.blob for s in stages)
+    for stage in stages:
+        sides.setdefault(stage.path, {})[stage.number] = contents[stage.entry.blob]
+    whole = {path: found for path, found in sides.items() if found.keys() == {1, 2, 3}}
+    left = sorted({os.fsencode(path) for path, *_ in stop.stages} - whole.keys())
+    if left:
+        raise UserError(
+            f"{show_path(left[0])} has no three sides to merge", hint="PATH=FILE, or PATH= to remove it, after --from"
+        )
+    files = {path: _merged(mergers[name], path, found) for path, found in whole.items()}
+    return Candidate(_tree(project, progress, stop, files), f"by the merger {name}")
+
+
+def _merged(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        folder, end = Path(text), PurePath(os.fsdecode(path)).suffix
+        names = [f"{side}{end}" for side in ("base", "ours", "theirs")]
+        for number, name in enumerate(names, 1):
+            (folder / name).write_bytes(sides[number])
+        argv = [program, "merge", *names, "--output", f"merged{end}"]
+        try:
+            runner.run(argv, cwd=folder, timeout=SECONDS)
+        except runner.CommandError as error:
+            why = "is not installed" if error.code == 127 else f"leaves {show_path(path)}: {error.said or error.code}"
+            raise SourceError(f"the merger {program} {why}", hint="resolve it by hand") from None
+        data = fsio.read_or_none(folder / f"merged{end}")
+    if data is None:
+        raise SourceError(f"the merger {program} wrote nothing for {show_path(path)}", hint="resolve it by hand")
+    return data
+
+
+def _tree(project: Project, progress: Progress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
+    """What is parked, with these files."""
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    known = project.store.list_tree(stop.parked, sorted(files))
+    modes = {s.path: s.entry.mode for s in stops.stop_stages(stop)}
+    changes, contents = [], {}
+    for path, data in sorted(files.items()):
+        if data is None:
+            changes.append(PathChange(path, known.get(path), None))
+            continue
+        blob = blob_id(data)
+        contents[blob] = data
+        mode = known[path].mode if path in known else modes.get(path, REGULAR)
+        changes.append(PathChange(path, known.get(path), TreeEntry(mode, blob)))
+    (commit,) = write_commits(project.store, CommitId(stop.parked), [(info, changes)], contents)
+    return project.store.tree_of([commit])[0]
+
+
+# Checks
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of a resolution.
+
+    :ivar name: ``settled``, ``applies``, ``upstream lines``, ``text``, ``python``, ``passes with`` or
+        ``fails without``.
+    :ivar state: ``passed``, ``failed``, which refuses, or ``not run``, which is named.
+    """
+
+    name: str
+    state: str
+    said: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What the user wants of the checks.
+
+    :ivar proofs: run the patch's proof.
+    :ivar dropped: upstream's lines that the patch may drop: ``PATH:LINE``, or ``PATH`` for all of a file.
+    """
+
+    proofs: bool = True
+    dropped: tuple[str, ...] = ()
+
+
+def dropped_by(project: Project, progress: Progress, stop: Stop, commit: CommitId) -> list[DroppedLine]:
+    """Return upstream's lines that a commit drops, as the stopped patch."""
+    old = CommitId(progress.commits[stop.patch])
+    return find_dropped(project.store, old=old, new=commit, upstream=progress.base)
+
+
+def commits_of(project: Project, progress: Progress, lines: Sequence[DroppedLine]) -> dict[DroppedLine, str]:
+    """Find the upstream commits that added lines, where upstream's history is available locally."""
+    found: dict[DroppedLine, str] = {}
+    if not lines:
+        return found
+    with at_hand(project, progress.upstream) as history:
+        old, new = (
+            history.commit(pin) if history else None for pin in (stops.source_pin(project, progress), progress.onto)
+        )
+        if history is None or not old or not new:
+            return found
+        for line in lines[:_MOST_ASKED]:
+            if "\0" in line.text or len(line.text) > _MOST_TEXT:
+                continue  # of a binary file: no argument of a command can hold it
+            argv = (
+                "log",
+                "-1",
+                "--format=%H",
+                f"-S{line.text.strip()}",
+                f"{old}..{new}",
+                "--",
+                f":(literal){line.path}",
+            )
+            with suppress(runner.CommandError):  # what leads to a commit isn't there
+                commit = history.git.run(*argv).decode().strip()
+                if commit:
+                    found[line] = commit
+    return found
+
+
+def judge(
+    project: Project, progress: Progress, stop: Stop, step: Step, candidate: Candidate, *, prove: Prove, wish: Wish
+) -> list[Check]:
+    """Run the checks, up to the first that refuses; the proof, which takes longest, comes last."""
+    checks: list[Check] = []
+    commit = CommitId(step.commit)
+    tests: list[tuple[str, Callable[[], tuple[str, str]]]] = [
+        (SETTLED, lambda: _settled(project, progress, stop, candidate)),
+        (APPLIES, lambda: _applies(project, progress, stop, commit, candidate.tree)),
+        (UPSTREAM_LINES, lambda: _upstream_lines(project, progress, stop, commit, wish)),
+        ("text", lambda: _text(project, commit)),
+        ("python", lambda: _python(project, progress, commit)),
+    ]
+    if wish.proofs:
+        tests.append(("passes with", lambda: _proof(project, progress, stop, commit, prove)))
+        tests.append(("fails without", lambda: _no_proof(project, progress, stop, prove)))
+    for name, test in tests:
+        state, said = test()
+        checks.append(Check(name, state, said))
+        if state == FAILED or (state == NOT_RUN and name == "passes with"):
+            break
+    return checks
+
+
+def _upstream_lines(project: Project, progress: Progress, stop: Stop, commit: CommitId, wish: Wish) -> tuple[str, str]:
+    """Check that no line of upstream's goes, but those that the user names."""
+    dropped = dropped_by(project, progress, stop, commit)
+    left = [line for line in dropped if not line.is_one_of(wish.dropped)]
+    if left:
+        commits = commits_of(project, progress, left)
+        return FAILED, f"upstream added these lines, and the resolution drops them: {show_dropped(left, commits)}"
+    return PASSED, f"{len(dropped)} dropped, as named" if dropped else "none is dropped"
+
+
+def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
+    """Whether each conflicting file is decided: without markers, and not left as it was parked."""
+    marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
+    if marked:
+        return FAILED, f"{show_path(marked[0])} has conflict markers"
+    if undecided:
+        return FAILED, f"{show_path(undecided[0])}: {stops.UNDECIDED}"
+    if candidate.tree == project.store.tree_of([progress.tip])[0]:
+        return FAILED, "nothing is left of the patch"
+    return PASSED, f"{len({path for path, *_ in stop.stages})} files"
+
+
+def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
+    """Whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
+    (mail,) = format_patches(project.store, progress.tip, commit, 1)
+    engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
+    try:
+        header, text = parse_mail(mail, stop.patch)
+        (applied,) = engine.apply(progress.tip, [Incoming(stop.patch, header, text, stop.patch)])
+    except PatchqError as error:
+        return FAILED, error.message
+    if applied.offsets or project.store.tree_of([applied.commit])[0] != tree:
+        return FAILED, "its patch file gives another tree"
+    return PASSED, f"onto {progress.upstream} {progress.onto.ref}, exactly"
+
+
+def _text(project: Project, commit: CommitId) -> tuple[str, str]:
+    """What ``check`` says of a diff."""
+    (text,) = project.store.diffs_of([commit])
+    found = [message for _, message, _ in check_diff(text)]
+    return (FAILED, "; ".join(found)) if found else (PASSED, "no debugging, no markers")
+
+
+def _python(project: Project, progress: Progress, commit: CommitId) -> tuple[str, str]:
+    """Whether the Python files that it changes still compile; one of upstream's that doesn't, needn't."""
+    changed = [c for c in project.store.changes_of([commit])[0] if c.new and c.path.endswith(b".py")]
+    contents = project.store.read_blobs(e.blob for c in changed for e in (c.old, c.new) if e)
+    for change in changed:
+        assert change.new
+        said = _compiled(contents[change.new.blob])
+        if said and not (change.old and _compiled(contents[change.old.blob])):
+            return FAILED, f"{show_path(change.path)} doesn't compile: {said}"
+    return PASSED, f"{len(changed)} files compile"
+
+
+def _compiled(source: bytes) -> str:
+    """What Python's parser says of a file; empty if nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            return str(error) or type(error).__name__
+    return ""
+
+
+def _proof(project: Project, progress: Progress, stop: Stop, commit: CommitId, prove: Prove) -> tuple[str, str]:
+    state, said = stops.run_proof(project, progress, stop.patch, commit, prove)
+    if state == PASSED:
+        return PASSED, said
+    return (NOT_RUN, said) if state == NOT_RUN else (FAILED, f"with the patch its proof {state}: {said}")
+
+
+def _no_proof(project: Project, progress: Progress, stop: Stop, prove: Prove) -> tuple[str, str]:
+    """The proof must fail by an assertion where the patch is left out."""
+    state, said = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
+    if state == FAILED:
+        return PASSED, said
+    if state == PASSED:
+        return FAILED, "its proof passes without the patch: upstream has the change, or the proof can't fail"
+    return (NOT_RUN if state == NOT_RUN else FAILED), f"without the patch its proof: {state}: {said}"

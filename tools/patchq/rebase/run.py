@@ -1,0 +1,355 @@
+"""``rebase``: a stack carried onto another ref, as ``patches/<upstream>/<ref>/``.
+
+Patches land in memory, in their order. One that stops is parked in a worktree of its own, beside the applied
+one, with markers that name patch and ref; the stack that it comes from stays as it is, applied. What has been
+done is one state file, written before anything else moves: the worktree can always be made again from it. The
+new stack, its pin, the ledger and the resolutions are written at the end, by one change of the journal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from patchq import __version__
+from patchq.errors import UserError
+from patchq.forecast.plan import Planner
+from patchq.formats import ledger as ledgers
+from patchq.formats.lock import Pin, Upstream
+from patchq.formats.lock import parse as parse_lock
+from patchq.formats.lockedit import with_pin
+from patchq.git.objects import CommitInfo
+from patchq.git.worktree import branch_of
+from patchq.merge import rerere
+from patchq.merge.patches import STOPS, Landing, Patch, read_patches, write_commits
+from patchq.merge.target import Column
+from patchq.merge.threeway import Moves, carry
+from patchq.names import CommitId, TreeId
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.refs import complete_pin, pin_at, pins_between
+from patchq.project.stack import State, ledger_path, load_stack, pin_key
+from patchq.rebase import stops
+from patchq.rebase.state import (
+    ABORTING,
+    CARRYING,
+    FINISHING,
+    Progress,
+    Result,
+    Step,
+    load,
+    ready_stop,
+    resolution_path,
+    result,
+    save,
+    state_path,
+    stop_worktree,
+    take,
+)
+from patchq.rebase.stops import Prove
+from patchq.rebase.switch import name_for
+from patchq.stacks.export import write_stack
+from patchq.stacks.reconcile import Entry
+from patchq.system import fsio, project_files
+from patchq.system.paths import LOCK_NAME, check_name, find_twins
+from patchq.upstream.history import at_hand
+
+# The verbs
+
+
+def start(
+    project: Project, upstream: str, ref: str, *, prove: Prove, set_name: str = "", new_set: str = "",
+    retire: bool = False, leave_out: bool = False, only: Sequence[str] = (), from_ref: str = "",
+) -> Result:  # fmt: skip
+    """Carry an upstream's stack onto a ref, from the nearest one that is pinned, up to the first patch that stops.
+
+    Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; patches that
+    the ledger drops are not tried again.
+
+    :param new_set: the set that is to hold the new pin; one named after the ref by default.
+    :param retire: retire what upstream has, if its proof passes on the bare new upstream.
+    :param leave_out: leave what stops for a later rebase, instead of stopping.
+    :param only: of the patches that the ref's stack lacks, carry these, dropped or not; all by default.
+    :param from_ref: carry this pinned ref's stack instead of the nearest.
+    :raises UserError: if a rebase of this upstream is under way, or a patch of ``only`` is not in the stack.
+    """
+    set_name = project.choose_set(set_name)
+    with project.locked("rebase"):
+        if state_path(project, upstream).exists() and not _over(project, load(project, upstream)):
+            raise UserError(
+                f"a rebase of {upstream} is under way", hint="`patchq rebase NAME --continue`, `--skip` or `--abort`"
+            )
+        (own,) = project.stacks(set_name, [upstream])
+        if own.pin.ref == ref:
+            return Result(upstream, ref, ref, "nothing", notes=(f"{upstream} is at {ref} in the set {set_name}",))
+        if twins := find_twins([*project.lock.upstreams[upstream].pins, ref]):
+            raise UserError(
+                f"{upstream}: the pins {twins[0]} and {twins[1]} are the same folder on macOS and Windows",
+                hint="rebase onto the commit instead",
+            )
+        onto = complete_pin(project, own.pin, pin_at(project, own.pin, ref))
+        base = stops.base_of(project, onto)
+        with at_hand(project, upstream) as history:
+            plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)
+        if set(plan.order) <= set(plan.known):
+            notes = [f"{upstream} {onto.ref} has all that there is to carry"] + ([plan.said] if plan.absent else [])
+            return Result(upstream, plan.from_ref, onto.ref, "nothing", notes=tuple(notes), dropped=plan.dropped)
+        project.say(plan.said)
+        commits = {name: str(plan.commits[name].commit) for name in plan.order}
+        target_set = _choose_set(project, set_name, new_set, onto)
+        progress = Progress(
+            upstream, set_name, target_set, plan.from_ref, onto, plan.base, base.commit,
+            base.source, plan.order, commits, plan.known, retire, leave_out, dropped=list(plan.dropped),
+        )  # fmt: skip
+        return _run(project, progress, prove)
+
+
+def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
+    """Drop the stopped patch: leave it out of the new stack, and go on.
+
+    :param how: what to write into the ledger.
+    """
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        stop = ready_stop(progress)
+        if stop is None:
+            return go_on_after_kill(project, progress, prove)
+        files = stop_worktree(project, progress).snapshot(pass_over=True)
+        note = stops.keep_files(project, progress, stop, files)
+        result = go_on(project, progress, stops.skipped(stop, how), files, prove)
+        return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
+
+
+def abort(project: Project, upstream: str) -> Result:
+    """Give the rebase up: nothing of it stays but the resolutions recorded so far."""
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        notes: list[str] = []
+        worktree = stop_worktree(project, progress)
+        if worktree.exists and progress.stop and progress.stop.ready and progress.phase == CARRYING:
+            tree = worktree.snapshot(pass_over=True)
+            notes += filter(None, [stops.keep_files(project, progress, progress.stop, tree)])
+        progress.phase = ABORTING
+        save(project, progress)
+        _clean_up(project, progress)
+        return Result(upstream, progress.from_ref, progress.onto.ref, "aborted", notes=tuple(notes))
+
+
+# Carrying
+
+
+def _run(project: Project, progress: Progress, prove: Prove) -> Result:
+    """Land what lands; stop at what doesn't, or finish."""
+    while True:
+        names = progress.order[len(progress.done) :]
+        if not names:
+            return _finish(project, progress)
+        patches = _patches(project, progress, names)
+        moves: Moves = {}
+        (column,) = carry(project.store, patches, [progress.tip], progress.old_base, moves=moves)
+        with stops.Upstream(project, progress, patches, moves) as upstream:
+            if taken := upstream.once_more(column):
+                (column,) = carry(project.store, patches, [progress.tip], progress.old_base, taken=taken, moves=moves)
+            landed = _land(project, progress, patches, column, upstream, prove)
+        if not landed:
+            return result(project, progress, "stopped")
+
+
+def go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
+    """Take a step for the stopped patch; ``files`` is what the worktree holds."""
+    progress.files, progress.stop = str(files), None
+    take(project, progress, step)
+    return _run(project, progress, prove)
+
+
+def _land(
+    project: Project, progress: Progress, patches: Sequence[Patch], column: Column, upstream: stops.Upstream,
+    prove: Prove,
+) -> bool:  # fmt: skip
+    """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
+    landings = [column.landings[n] for n in range(len(patches))]
+    recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
+    run: list[tuple[Patch, Landing]] = []
+    ahead: dict[str, CommitId] = {}
+    if progress.leave_out and not recorded:  # what lands stands on one another, whatever stops in between
+        whole = [(p, landing) for p, landing in zip(patches, landings, strict=True) if landing.outcome not in STOPS]
+        ahead = _commits(project, progress, whole, column)
+    for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
+        if landing.outcome not in STOPS:
+            run.append((patch, landing))
+            continue
+        _commit(project, progress, run, column, ahead)
+        run = []
+        progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
+        asked = progress.retire or progress.stop.by_history
+        step = stops.retire(project, progress, progress.stop, prove) if asked else None
+        if step is None and (recorded or not progress.leave_out):
+            parked = stops.parked_commit(project, progress, patch, landing, column)
+            progress.stop = replace(progress.stop, parked=parked)
+        if step is None and landing.stages and recorded:
+            step = stops.replay(project, progress, patch, prove)
+        if step is None and progress.leave_out:
+            step = stops.postponed(progress.stop)
+        if step is None:
+            stops.park(project, progress)
+            return False
+        progress.stop = None
+        take(project, progress, step)
+        if step.commit:  # replayed: those after it are carried onto it
+            save(project, progress)
+            return True
+    _commit(project, progress, run, column, ahead)
+    save(project, progress)
+    return True
+
+
+def _over(project: Project, progress: Progress) -> Result | None:
+    """End what a kill left almost ended: a rebase that is through, or given up."""
+    if progress.phase == FINISHING:
+        return _finish(project, progress)
+    if progress.phase == ABORTING:
+        _clean_up(project, progress)
+        return Result(progress.upstream, progress.from_ref, progress.onto.ref, "aborted")
+    return None
+
+
+def go_on_after_kill(project: Project, progress: Progress, prove: Prove) -> Result:
+    """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
+    if over := _over(project, progress):
+        return over
+    if progress.stop and progress.stop.resolution:  # a kill came while `undo` went back to it
+        stops.park(project, progress)
+        return result(project, progress, "stopped")
+    progress.stop = None
+    return _run(project, progress, prove)
+
+
+def _patches(project: Project, progress: Progress, names: Sequence[str]) -> list[Patch]:
+    """The patches to carry, each from the stack that it is taken from."""
+    infos = {i.commit: i for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names))}
+    return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
+
+
+def _commits(
+    project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column
+) -> dict[str, CommitId]:
+    """The commits of landings, on top of one another, by the patches' names."""
+    made = [(patch.commit, landing.changes) for patch, landing in run]
+    commits = write_commits(project.store, progress.tip, made, column.contents)
+    return {patch.name: commit for (patch, _), commit in zip(run, commits, strict=True)}
+
+
+def _commit(
+    project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column,
+    ahead: Mapping[str, CommitId],
+) -> None:  # fmt: skip
+    """Make commits of landings that have none ahead, and steps."""
+    commits = ahead or _commits(project, progress, run, column)
+    for patch, landing in run:
+        commit = commits[patch.name]
+        known = patch.name in progress.target
+        offsets = () if known else landing.offsets
+        checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""
+        step = Step(patch.name, landing.outcome, commit, known=known, offsets=offsets, checked=checked)
+        take(project, progress, step)
+
+
+# The end
+
+
+def _finish(project: Project, progress: Progress) -> Result:
+    """Write the new stack, its pin, and what was learnt; then take the worktree away."""
+    layout, onto = project.layout, progress.onto
+    kept = [s for s in progress.done if s.commit]
+    change = Change("rebase", f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
+    notes: list[str] = []
+    if kept:
+        stack = load_stack(layout, onto)
+        infos = {i.commit: i for i in project.store.log(f"{progress.base}..{progress.tip}")}
+        names = {f"{progress.upstream}/{s.patch}" for s in kept}
+        entries = []
+        for step in kept:
+            info, gone = _without_requires(infos[CommitId(step.commit)], progress.upstream, names)
+            entries.append(Entry(step.patch, info))
+            notes += [f"{step.patch}: Requires: {name} is taken out, as {onto.ref} has no such patch" for name in gone]
+        (tree,) = project.store.tree_of([progress.tip])
+        state = State(
+            progress.new_set, onto.ref, pin_key(onto), progress.base, progress.source, progress.base, tree, ()
+        )
+        write_stack(project, change, stack, state, entries, None, move=False)
+        parent = project.lock.upstreams[progress.upstream]
+        lock = with_pin(
+            project_files.read(layout.root, layout.lock) or b"",
+            Upstream(parent.name, parent.url, parent.into), onto, progress.new_set,
+            like=progress.set_name,
+        )  # fmt: skip
+        parse_lock(lock)
+        change.files[LOCK_NAME] = lock
+    if progress.phase != FINISHING:
+        progress.phase, progress.attempts = FINISHING, _attempts(project, progress)
+        save(project, progress)
+    ledger = ledger_path(layout, progress.upstream)
+    change.files[ledger.relative_to(layout.root).as_posix()] = ledgers.add(
+        project_files.read(layout.root, ledger) or b"", progress.attempts
+    )
+    project.journal.perform(change)
+    project.__dict__.pop("lock", None)
+    found = replace(result(project, progress, "done"), notes=tuple(notes))
+    if not kept and found.set_name not in project.lock.sets:
+        found = replace(found, set_name="")  # it was to be made, and wasn't
+    _clean_up(project, progress)
+    return found
+
+
+def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
+    """A commit whose ``Requires:`` of this upstream are of these patches, and those that are taken out."""
+    lines, gone = [], []
+    for line in info.message.splitlines(keepends=True):
+        name = line.removeprefix("Requires:").strip()
+        if line.startswith(f"Requires: {upstream}/") and name not in names:
+            gone.append(name)
+        else:
+            lines.append(line)
+    return replace(info, message="".join(lines)), gone
+
+
+def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
+    """The ledger's lines for what was carried now."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    between = pins_between(
+        project.lock.upstreams[progress.upstream], stops.source_pin(project, progress), progress.onto
+    )
+    new = [s for s in progress.done if not s.known]
+    ids = project.store.patch_ids_of([CommitId(progress.commits[s.patch]) for s in new])
+    return [
+        ledgers.Attempt(
+            s.patch, pid, progress.from_ref, progress.onto.ref, s.outcome, f"patchq {__version__}", now,
+            tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files), s.grade, s.evidence,
+            # Between two releases nobody looked, so it may have been an earlier one.
+            progress.onto.ref if s.files and not between else "", s.how, s.lines, s.proof,
+            s.offsets, s.checked, tuple(ledgers.DroppedLine(*line) for line in s.dropped),
+        )
+        for s, pid in zip(new, (pid or "0" * 40 for pid in ids), strict=True)
+    ]  # fmt: skip
+
+
+def _clean_up(project: Project, progress: Progress) -> None:
+    worktree = stop_worktree(project, progress)
+    if said := stops.keep_ignored(project, worktree):
+        project.say(f"{progress.upstream}: {said}")
+    worktree.remove(force=True)
+    branch = branch_of(worktree.upstream)
+    now = project.store.ref_or_none(branch)
+    if now:
+        project.store.update_refs([(branch, now, None)])
+    fsio.remove(project.layout.root / resolution_path(project, progress.upstream))
+    fsio.remove(state_path(project, progress.upstream))
+
+
+def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:
+    """The set for the new pin: as asked, else one that has it already, else one named after it."""
+    if new_set:
+        return check_name(new_set, "a set")
+    having = [n for n, refs in project.lock.sets.items() if refs.get(onto.upstream) == onto.ref]
+    return next(iter(having), name_for(project.lock, set_name, onto.upstream, onto.ref))

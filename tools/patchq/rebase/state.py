@@ -1,0 +1,297 @@
+"""What a rebase under way is: the one state file that all else can be made from again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from patchq.errors import FormatError, StateError, UserError
+from patchq.forecast.summary import Cell, RefTally, tally
+from patchq.formats import ledger as ledgers
+from patchq.formats.ledger import Drop, FileOffset, drop_reason
+from patchq.formats.lock import Pin
+from patchq.git.worktree import Worktree
+from patchq.merge.patches import ABSORBED, FileConflict
+from patchq.names import CommitId
+from patchq.project.project import Project
+from patchq.system import fsio
+from patchq.system.paths import check_name, ref_to_folder
+
+VERSION = 1
+_ID = re.compile(r"[0-9a-f]{40}")
+#: Of a rebase: patches are landing, the new stack is being written, it is being given up.
+CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What became of one patch. ``commit`` is empty where the new stack doesn't have it.
+
+    :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
+    :ivar dropped: lines of upstream's that it drops, accepted by name: path, line and text.
+    """
+
+    patch: str
+    outcome: str
+    commit: str = ""
+    files: tuple[tuple[str, int], ...] = ()
+    grade: str = ""
+    evidence: str = ""
+    how: str = ""
+    lines: int = 0
+    proof: str = ""
+    known: bool = False
+    offsets: tuple[FileOffset, ...] = ()
+    checked: str = ""
+    dropped: tuple[tuple[str, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A patch that waits for a person.
+
+    :ivar conflicts: of path and the lines at which conflicts begin; see :class:`patchq.merge.patches.FileConflict`.
+    :ivar parked: the commit whose tree the worktree was given, markers included.
+    :ivar carries: how many of the patches after it would land as things stand; ``stops``: how many would not.
+    :ivar ready: whether the worktree holds it, and is the user's.
+    :ivar by_history: upstream's history has the very patch, and nothing that took it back.
+    :ivar replayed: the tree to which what was recorded for it led; no proof has said that it is right.
+    :ivar resolution: the tree that resolved it before ``undo`` came back here.
+    """
+
+    patch: str
+    outcome: str
+    conflicts: tuple[tuple[str, tuple[int, ...]], ...]
+    parked: str
+    stages: tuple[tuple[str, str, str, int], ...]
+    grade: str = ""
+    evidence: str = ""
+    said: str = ""
+    carries: int = 0
+    stops: int = 0
+    ready: bool = False
+    replayed: str = ""
+    by_history: bool = False
+    resolution: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """A stop that the user resolved, so that ``undo`` can come back to it.
+
+    :ivar steps: how many steps were done before it.
+    :ivar tree: what the worktree held of the resolution.
+    """
+
+    stop: Stop
+    steps: int
+    tree: str
+
+
+@dataclass(slots=True)
+class Progress:
+    """A rebase under way, as the state file has it."""
+
+    upstream: str
+    set_name: str
+    new_set: str
+    from_ref: str
+    onto: Pin
+    old_base: CommitId
+    base: CommitId
+    source: str
+    order: tuple[str, ...]
+    commits: dict[str, str]
+    target: tuple[str, ...]
+    retire: bool = False
+    leave_out: bool = False
+    phase: str = CARRYING
+    files: str = ""
+    done: list[Step] = field(default_factory=list)
+    stop: Stop | None = None
+    attempts: list[ledgers.Attempt] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+    dropped: list[Drop] = field(default_factory=list)
+
+    @property
+    def tip(self) -> CommitId:
+        """The commit of the last patch that has landed."""
+        return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry.
+
+    ``set_name`` is the set of the new pin; empty where no patch is left, so that none was made. ``dropped`` are the
+    patches that the ledger drops, so that they were not tried.
+    """
+
+    upstream: str
+    from_ref: str
+    onto: str
+    state: str
+    steps: tuple[Step, ...] = ()
+    left: int = 0
+    stop: Stop | None = None
+    worktree: str = ""
+    set_name: str = ""
+    notes: tuple[str, ...] = ()
+    dropped: tuple[Drop, ...] = ()
+
+
+def result(project: Project, progress: Progress, state: str) -> Result:
+    """What to tell of a rebase in a state."""
+    stop = progress.stop if state == "stopped" else None
+    folder = str(stop_worktree(project, progress).path) if stop else ""
+    left = len(progress.order) - len(progress.done)
+    return Result(
+        progress.upstream, progress.from_ref, progress.onto.ref, state, tuple(progress.done), left, stop, folder,
+        progress.new_set, (), tuple(progress.dropped),
+    )  # fmt: skip
+
+
+def under_way(project: Project) -> list[Result]:
+    """The rebases under way, as they stand."""
+    names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
+    return [result(project, load(project, name), "stopped") for name in names]
+
+
+def tally_result(found: Result) -> RefTally:
+    """Count the steps of a rebase as :func:`tally` counts the cells of a forecast."""
+    dropped = [s for s in found.steps if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED]
+    cells = [
+        Cell(
+            f"{found.upstream}/{s.patch}", found.onto, s.outcome,
+            tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files), known=s.known,
+        )
+        for s in found.steps
+        if s not in dropped
+    ]  # fmt: skip
+    names = [*(f"{found.upstream}/{s.patch}" for s in dropped), *(f"{found.upstream}/{d.patch}" for d in found.dropped)]
+    return tally(found.onto, cells, names)
+
+
+def ready_stop(progress: Progress) -> Stop | None:
+    """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
+    return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
+
+
+def stopped(progress: Progress) -> Stop:
+    """Return the patch that waits for the user.
+
+    :raises UserError: if none does.
+    """
+    if stop := ready_stop(progress):
+        return stop
+    raise UserError(
+        f"the rebase of {progress.upstream} was interrupted; no patch waits yet",
+        hint=f"`patchq rebase {progress.upstream} --continue`",
+    )
+
+
+def take(project: Project, progress: Progress, step: Step) -> None:
+    """Add a step, and tell it as it is taken."""
+    progress.done.append(step)
+    project.say(f"{len(progress.done)}/{len(progress.order)} {step.patch}: {'there' if step.known else step.outcome}")
+    what = f"{progress.upstream} onto {progress.onto.ref}"
+    project.count(what, len(progress.done), len(progress.order), "patches")
+
+
+def stop_worktree(project: Project, progress: Progress) -> Worktree:
+    """The worktree of the patch that stops, beside the applied one."""
+    return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
+
+
+def state_path(project: Project, upstream: str) -> Path:
+    """Where the state of an upstream's rebase is, while one is under way."""
+    return project.layout.private / "rebase" / f"{upstream}.json"
+
+
+def resolution_path(project: Project, upstream: str) -> str:
+    """Path, within the project, of the file that names the last resolution of a rebase under way."""
+    return f"{project.layout.private.name}/rebase/{upstream}.resolved"
+
+
+def save(project: Project, progress: Progress) -> None:
+    """Write the state; a kill leaves the old one or the new one."""
+    fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))
+
+
+def load(project: Project, upstream: str) -> Progress:
+    """Read the state.
+
+    :raises UserError: if no rebase of the upstream is under way.
+    """
+    path = state_path(project, upstream)
+    data = fsio.read_or_none(path)
+    if data is None:
+        raise UserError(f"no rebase of {upstream} is under way", hint=f"`patchq rebase {upstream} --onto REF`")
+    raw = fsio.load_state(data, path, VERSION)
+    try:
+        return _progress(raw, upstream)
+    except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
+        raise StateError(
+            f"{path} is no state of a rebase: {error}",
+            hint=f"move it away, then `patchq rebase {upstream} --onto REF` begins again",
+        ) from None
+
+
+def _progress(raw: dict[str, Any], upstream: str) -> Progress:
+    """The state, whose names are paths and whose ids are arguments of git's."""
+    raw.pop("version")
+    if raw["upstream"] != upstream or raw["onto"]["upstream"] != upstream:
+        raise ValueError("it is another upstream's")
+    for name in (raw["set_name"], raw["new_set"]):
+        check_name(name, "a set")
+    stopped = raw["stop"] or {"parked": raw["base"], "replayed": "", "stages": []}
+    ids = [raw["old_base"], raw["base"], stopped["parked"], *raw["commits"].values()]
+    ids += [value for value in (stopped["replayed"], *(step["commit"] for step in raw["done"])) if value]
+    ids += [blob for _, _, blob, _ in stopped["stages"]]
+    stops = [stopped, *(item["stop"] for item in raw.get("settled", ()))]
+    ids += [value for value in (one.get("resolution", "") for one in stops) if value]
+    ids += [item["tree"] for item in raw.get("settled", ())]
+    if bad := next((value for value in ids if not _ID.fullmatch(value)), ""):
+        raise ValueError(f"{bad!r} is no id")
+    stop = raw.pop("stop")
+    done = [_step(step) for step in raw.pop("done")]
+    attempts = [_attempt(attempt) for attempt in raw.pop("attempts")]
+    # An older patchq wrote none.
+    settled = [Settled(**{**item, "stop": _stop(item["stop"])}) for item in raw.pop("settled", ())]
+    dropped = [Drop(**item) for item in raw.pop("dropped", ())]
+    found = Progress(
+        **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
+        done=done,
+        attempts=attempts,
+        settled=settled,
+        dropped=dropped,
+    )
+    if stop:
+        found.stop = _stop(stop)
+    return found
+
+
+def _attempt(raw: Mapping[str, Any]) -> ledgers.Attempt:
+    files = tuple(ledgers.FileOutcome(**file) for file in raw["files"])
+    dropped = tuple(ledgers.DroppedLine(**line) for line in raw.get("dropped", ()))
+    return ledgers.Attempt(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+
+
+def _step(raw: Mapping[str, Any]) -> Step:
+    files = tuple((path, hunks) for path, hunks in raw["files"])
+    dropped = tuple((path, line, text) for path, line, text in raw.get("dropped", ()))
+    return Step(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+
+
+def _stop(raw: Mapping[str, Any]) -> Stop:
+    conflicts = tuple((path, tuple(lines)) for path, lines in raw["conflicts"])
+    stages = tuple((path, mode, blob, number) for path, mode, blob, number in raw["stages"])
+    return Stop(**{**raw, "conflicts": conflicts, "stages": stages})
+
+
+def _offsets(raw: Mapping[str, Any]) -> tuple[FileOffset, ...]:
+    """Those of a step or an attempt; an older patchq wrote none."""
+    return tuple(FileOffset(f["path"], tuple(f["lines"])) for f in raw.get("offsets", ()))

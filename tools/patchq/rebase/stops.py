@@ -1,0 +1,513 @@
+"""A patch that doesn't land: parked for a person, resolved by one or by what was recorded, retired, left out."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from patchq.errors import BuildError, Conflict, ConflictError, UserError
+from patchq.formats import ledger as ledgers
+from patchq.formats.diff import GITLINK, SYMLINK
+from patchq.formats.header import Ident
+from patchq.formats.lock import Pin
+from patchq.git.diffs import PathChange
+from patchq.git.mergetree import Stage
+from patchq.git.objects import TreeEntry, blob_id
+from patchq.git.repository import scratch
+from patchq.git.worktree import Worktree, branch_of
+from patchq.merge import rerere
+from patchq.merge.patches import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
+from patchq.merge.target import Column
+from patchq.merge.threeway import Moves, look_at
+from patchq.merge.upstream_lines import find_dropped, show_dropped
+from patchq.names import BlobId, CommitId, ProofRequest, TreeId, sh, show_path
+from patchq.project.journal import KEPT
+from patchq.project.project import Project
+from patchq.project.stack import load_stack
+from patchq.rebase.state import Progress, Step, Stop, save, stop_worktree
+from patchq.sources.pins import Base, Fetcher
+from patchq.system import fsio
+from patchq.upstream.commits import Landed
+from patchq.upstream.history import at_hand
+from patchq.upstream.match import Asked, Sight, once_more, sights, verdict
+from patchq.upstream.releases import Releases, on_the_way
+
+RESOLVED = "resolved"
+#: What is said of a path that is as it was parked, without markers.
+_CACHE = re.compile(rb"(?:^|/)(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache)/")
+_MOST_NAMED = 20
+UNDECIDED = "one side changed it, the other removed it or has its own"
+
+#: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
+Prove = Callable[[ProofRequest], tuple[str, str]]
+
+
+def stop_at(
+    progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream
+) -> Stop:  # fmt: skip
+    """What to tell of a patch that doesn't land; nothing is parked yet."""
+    seen = upstream.look(patch)
+    outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
+    return Stop(
+        patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), "",
+        tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
+        grade, evidence, landing.said,
+        carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
+        by_history=seen.by_history,
+    )  # fmt: skip
+
+
+def parked_commit(project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column) -> CommitId:
+    """What the worktree is to hold of a patch that stops: its markers name the ref and the patch."""
+    changes, contents = list(landing.changes), dict(column.contents)
+    ours = f"{progress.upstream} {progress.onto.ref}"
+    theirs = f"{patch.name} (written for {progress.from_ref})"
+    for n, change in enumerate(changes):
+        if change.new and any(s.path == change.path for s in landing.stages) and change.new.blob in contents:
+            text = contents[change.new.blob]
+            for label, words in zip(landing.labels, (ours, theirs), strict=True):
+                text = text.replace(b" " + label.encode(), b" " + words.encode())
+            blob = blob_id(text)
+            contents[blob] = text
+            changes[n] = PathChange(change.path, change.old, TreeEntry(change.new.mode, blob))
+    (parked,) = write_commits(project.store, progress.tip, [(patch.commit, changes)], contents)
+    return parked
+
+
+class Upstream:
+    """Upstream's releases from the old ref to the new one, as far as they are at hand; read when asked."""
+
+    def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch], moves: Moves) -> None:
+        self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
+        self._open = ExitStack()
+
+    @cached_property
+    def _columns(self) -> tuple[Column, list[tuple[str, Column]]]:
+        progress = self.progress
+        pin = source_pin(self.project, progress)
+        way = on_the_way(self.project, pin, progress.onto, {})
+        commits = [progress.old_base, *(release.commit for release in way), progress.base]
+        store = self.project.store
+        first, *rest = look_at(store, self.patches, commits, progress.old_base, read=False, moves=self.moves)
+        return first, list(zip([*(release.ref for release in way), progress.onto.ref], rest, strict=True))
+
+    @cached_property
+    def _past(self) -> Landed | None:
+        history = self._open.enter_context(at_hand(self.project, self.progress.upstream))
+        old = source_pin(self.project, self.progress)
+        return history.past(old, self.progress.onto, self.patches) if history else None
+
+    @cached_property
+    def _asked(self) -> Asked:
+        if self._past:
+            return Asked(self._past, None)
+        git = self._open.enter_context(scratch(self.project.store))
+        return Asked(None, Releases(git, *self._columns, self.patches))
+
+    def __enter__(self) -> Upstream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def once_more(self, column: Column) -> frozenset[str]:
+        """See :func:`patchq.upstream.match.once_more`."""
+        return once_more(self.patches, column, self._past)
+
+    def look(self, patch: Patch) -> Sight:
+        """Look for a patch in them, and in what is here of upstream's history."""
+        base, versions = self._columns
+        last = len(versions) - 1
+        return self._asked.about(patch, sights(patch, base, versions, [last])[last])
+
+
+def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:
+    """Retire a patch that upstream has in full and whose proof passes without it; None where it stops after all."""
+    if stop.outcome != ABSORBED:
+        return None
+    state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
+    if state != "passed":
+        word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, said)}"
+        progress.stop = replace(stop, said=f"not retired: {word}")
+        return None
+    return _retired(stop)
+
+
+def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
+    """Retire a patch that a person says upstream has, if its proof passes without it.
+
+    Where no proof can say it, what was seen upstream does, if all of it was and a person says why that is enough.
+
+    :raises UserError: if none of it was seen upstream and ``how`` doesn't say what does the same there.
+    :raises BuildError: if its proof doesn't pass on the bare upstream, or can't run and there is no such evidence.
+    """
+    name = f"{progress.upstream}/{stop.patch}"
+    if not stop.grade and not how:
+        raise UserError(
+            f"nothing of {name} was seen in {progress.onto.ref}",
+            hint="`--how TEXT` says what does the same there; `--skip` leaves it out",
+        )
+    state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
+    if state == "passed":
+        return _retired(stop, how)
+    if state == "not run" and stop.outcome == ABSORBED and how:
+        on_evidence = on_evidence_alone(stop.evidence, how)
+        return replace(_retired(stop, on_evidence), proof=proof_word(state, said))
+    hint = "resolve it and `--continue`, or `--skip` leaves it out"
+    if state == "not run" and stop.outcome == ABSORBED:
+        hint = "`--how TEXT` retires it on the evidence, and is recorded; `--skip` leaves it out"
+    raise BuildError(
+        f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
+        f"{proof_word(state, said)}",
+        hint=hint,
+    )
+
+
+def on_evidence_alone(evidence: str, how: str) -> str:
+    """What the ledger says of a retirement that no proof has confirmed."""
+    return f"retired on evidence, with no proof: {how} ({evidence})"
+
+
+def _retired(stop: Stop, how: str = "") -> Step:
+    return Step(
+        stop.patch, ABSORBED, "", _files(stop), stop.grade, stop.evidence,
+        how or f"retired: upstream has it ({stop.evidence})", proof="passed on the bare upstream",
+    )  # fmt: skip
+
+
+def run_proof(
+    project: Project, progress: Progress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
+) -> tuple[str, str]:
+    """Run a patch's proof on a commit; how it went, and what was said.
+
+    :param bare: the commit is upstream itself, with no patch.
+    """
+    stack = load_stack(project.layout, source_pin(project, progress))
+    header = (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
+    request = ProofRequest(progress.set_name, progress.upstream, patch, header.values("Proof"), header.needs, tip, bare)
+    if not request.files:
+        return "not run", "the patch names no proof"
+    project.say(f"  the proof of {patch} on {'the bare ' if bare else ''}{progress.upstream} {progress.onto.ref} …")
+    state, said = prove(request)
+    project.say(f"  the proof of {patch}: {state}")
+    return state, said
+
+
+def proof_word(state: str, said: str) -> str:
+    """How a proof went, as the ledger has it."""
+    return state if state == "passed" else f"{state}: {said}"
+
+
+def skipped(stop: Stop, how: str = "") -> Step:
+    """Return the step of a stopped patch that the user drops."""
+    return _without(stop, how or "left out" + _if_absorbed(stop))
+
+
+def postponed(stop: Stop) -> Step:
+    """Return the step of a stopped patch that is left for a later rebase: no one has decided to drop it."""
+    said = f"; {stop.said}" if stop.said else ""
+    return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + said)
+
+
+def _without(stop: Stop, how: str) -> Step:
+    return Step(stop.patch, stop.outcome, "", _files(stop), stop.grade, stop.evidence, how)
+
+
+def _if_absorbed(stop: Stop) -> str:
+    return f": upstream has it ({stop.evidence})" if stop.outcome == ABSORBED else ""
+
+
+def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
+    return tuple((path, len(lines)) for path, lines in stop.conflicts)
+
+
+def park(project: Project, progress: Progress) -> None:
+    """Bring the worktree to the stop; from here on it is the user's."""
+    stop = progress.stop
+    assert stop
+    save(project, progress)
+    worktree = stop_worktree(project, progress)
+    branch = branch_of(worktree.upstream)
+    now = project.store.ref_or_none(branch)
+    if now != progress.tip:
+        project.store.update_refs([(branch, now, progress.tip)])
+    tree = stop.resolution or stop.replayed or project.store.tree_of([stop.parked])[0]
+    worktree.create(progress.tip)
+    # The first time, the next one, or after a kill: each file is as it was, as it is to be, or half way.
+    worktree.resume(CommitId(progress.files) if progress.files else None, CommitId(tree))
+    rerere.mark_conflicts(worktree.git, stop_stages(stop))
+    progress.files = str(tree)
+    progress.stop = replace(stop, ready=True)
+    save(project, progress)
+
+
+def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
+    """The files of a tree that both sides changed, of those that conflict."""
+    stages = stop_stages(stop)
+    both = [path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}]
+    entries = project.store.list_tree(tree, both) if both else {}
+    files = {path: e for path, e in entries.items() if e.mode not in (SYMLINK, GITLINK)}
+    return project.store.texts(files)
+
+
+def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> Step | None:
+    """Resolve a conflict by what was recorded, if that resolves all of it and the proof agrees."""
+    stop = progress.stop
+    assert stop
+    parked = conflicting(project, stop, stop.parked)
+    resolved = rerere.replay(project.store, stop_stages(stop), parked, project.layout, progress.upstream)
+    if not resolved or set(resolved) != set(_paths(stop)):
+        return None
+    entries = project.store.list_tree(stop.parked, sorted(resolved))
+    blobs = {path: blob_id(content) for path, content in resolved.items()}
+    changes = [PathChange(path, None, TreeEntry(e.mode, blobs[path])) for path, e in entries.items()]
+    (on_parked,) = write_commits(
+        project.store, CommitId(stop.parked), [(patch.commit, changes)], {blobs[p]: c for p, c in resolved.items()}
+    )
+    (tree,) = project.store.tree_of([on_parked])
+    commit = project.store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
+    how = "the recorded resolution of " + ", ".join(show_path(p) for p in sorted(resolved))
+    if any(rerere.is_away(parked[path], content) for path, content in resolved.items()):
+        said = f"{how} resolves it, and changes lines away from the conflict, maybe not where it did: look at it"
+        progress.stop = replace(stop, replayed=str(tree), said=said)
+        return None
+    if dropped := find_dropped(project.store, old=patch.commit.commit, new=commit, upstream=progress.base):
+        said = f"{how} resolves it, and drops lines that upstream added: {show_dropped(dropped)}"
+        progress.stop = replace(stop, replayed=str(tree), said=said)
+        return None
+    state, said = run_proof(project, progress, stop.patch, commit, prove)
+    if state == "passed":
+        lines = _changed_lines(project, patch.commit.commit, commit)
+        return Step(patch.name, REPLAYED, commit, _files(stop), how=f"by {how}", lines=lines, proof=state)
+    if state == "not run":
+        said = f"{how} resolves it, and no proof says that it is right ({said}): look at it"
+        progress.stop = replace(stop, replayed=str(tree), said=said)
+    else:
+        progress.stop = replace(stop, said=f"{how} was tried, and with it its proof {state}: {said}")
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """What of a stop's worktree is the patch's.
+
+    :ivar tree: the files with the patch's changes alone; ``held``: with all that the worktree holds.
+    :ivar left_out: paths that were changed or added there, and are no part of the patch.
+    """
+
+    tree: TreeId
+    held: TreeId
+    left_out: tuple[str, ...] = ()
+
+
+def take_own(project: Project, progress: Progress, stop: Stop, worktree: Worktree, include: Sequence[str]) -> Taken:
+    """Take the conflicting paths, the patch's own paths and what was staged; leave out all else.
+
+    :param include: more paths, files or folders, to take.
+    """
+    held = worktree.snapshot()
+    own = _own_paths(project, progress, stop, worktree)
+    folders = tuple(os.fsencode(path.rstrip("/")) + b"/" for path in include)
+    more = {os.fsencode(path.rstrip("/")) for path in include}
+    others = []
+    for change in project.store.changes(progress.files, held):
+        taken = change.path in own or change.path in more or b"." in more or change.path.startswith(folders)
+        if not taken:
+            others.append(PathChange(change.path, change.new, change.old))
+    if not others:
+        return Taken(tree=held, held=held)
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    on_held = project.store.commit_tree(held, [progress.tip], info.author, info.message)
+    (without,) = write_commits(project.store, on_held, [(info, others)], {})
+    names = tuple(show_path(change.path) for change in others)
+    return Taken(tree=project.store.tree_of([without])[0], held=held, left_out=names)
+
+
+def _own_paths(project: Project, progress: Progress, stop: Stop, worktree: Worktree) -> set[bytes]:
+    """Return the paths that belong to the stopped patch, or that the user has staged."""
+    store = project.store
+    own = set(_paths(stop))
+    own |= {change.path for change in store.changes(progress.tip, stop.parked)}
+    own |= {change.path for change in store.changes_of([CommitId(progress.commits[stop.patch])])[0]}
+    if stop.resolution:
+        own |= {change.path for change in store.changes(stop.parked, stop.resolution)}
+    staged = worktree.git.run("diff-index", "--cached", "-z", "--name-only", progress.files).split(b"\0")
+    return own | set(staged[:-1])
+
+
+def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
+    """Keep what a resolution left out as a commit, and restore tracked files; return what to say of it.
+
+    Files that no commit has stay where they are.
+    """
+    if not taken.left_out:
+        return ""
+    store = project.store
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    (parent,) = [commit for commit in [worktree.head()] if commit]
+    kept = store.commit_tree(taken.held, [parent], nobody, "Left out of a resolution\n")
+    store.run("update-ref", f"{KEPT}{kept}", kept)
+    for change in store.changes(taken.tree, taken.held):
+        if change.old:
+            path = os.fsdecode(change.path)
+            worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
+    return f"left out, as no part of the patch: {', '.join(taken.left_out)}; kept as the commit {kept}"
+
+
+def keep_files(project: Project, progress: Progress, stop: Stop, tree: TreeId) -> str:
+    """Keep what the user did to a stop's worktree as a commit; return what to say of it, nothing if it is as it was.
+
+    :param tree: what the worktree holds.
+    """
+    store = project.store
+    if tree == store.tree_of([stop.parked])[0]:
+        return ""
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    kept = store.commit_tree(tree, [progress.tip], nobody, f"{stop.patch}, as it was\n")
+    store.run("update-ref", f"{KEPT}{kept}", kept)
+    return f"the worktree's files are kept as the commit {kept} of {project.layout.store}"
+
+
+def keep_commits(project: Project, progress: Progress, worktree: Worktree) -> str:
+    """Keep the commits that the user made in the worktree of a stop; return what to say of them.
+
+    Their files are part of the resolution, but the patch keeps its own message.
+    """
+    head = worktree.head()
+    if head is None or head == progress.tip:
+        return ""
+    project.store.run("update-ref", f"{KEPT}{head}", head)
+    return f"your commits' messages are left out, as the patch keeps its own; kept as the commit {head}"
+
+
+def keep_ignored(project: Project, worktree: Worktree) -> str:
+    """Keep the ignored files of a worktree that is about to go as a commit; return what to say of them.
+
+    Caches that Python and pytest write are not kept.
+    """
+    store, head = project.store, worktree.head()
+    if head is None:
+        return ""
+    listed = worktree.git.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split(b"\0")[:-1]
+    paths = [p for p in listed if not _CACHE.search(p) and p.rstrip(b"/") not in worktree.nested]
+    if not paths:
+        return ""
+    with fsio.temporary_folder() as folder:
+        env = {"GIT_INDEX_FILE": str(folder / "index")}
+        worktree.git.run("read-tree", head, env=env)
+        worktree.git.run("update-index", "--add", "-z", "--stdin", data=b"\0".join(paths) + b"\0", env=env)
+        tree = TreeId(worktree.git.run("write-tree", env=env).decode().strip())
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    kept = store.commit_tree(tree, [head], nobody, "Ignored files of a worktree\n")
+    store.run("update-ref", f"{KEPT}{kept}", kept)
+    names = ", ".join(show_path(path) for path in paths[:_MOST_NAMED])
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return f"the worktree is removed; its ignored files are kept as the commit {kept}: {names}{more}"
+
+
+def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, taken: Taken, how: str) -> Step:
+    """Return the step of a stopped patch that becomes ``taken``.
+
+    :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
+    :raises UserError: if nothing is left of the patch.
+    """
+    tree = taken.tree
+    marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
+    if marked:
+        conflicts = [
+            Conflict(progress.upstream, stop.patch, show_path(p), "still has conflict markers") for p in marked
+        ]
+        names = ", ".join(c.path for c in conflicts)
+        raise ConflictError(
+            f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}", conflicts,
+            hint=f"resolve them in {worktree.path}, then `patchq rebase {progress.upstream} --continue`",
+        )  # fmt: skip
+    if undecided:
+        names = ", ".join(show_path(p) for p in undecided)
+        links = any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop))
+        how = "`git update-index --cacheinfo 160000,COMMIT,PATH`" if links else "`git rm` or `git add` it"
+        raise ConflictError(
+            f"{progress.upstream}/{stop.patch}: {names}: {UNDECIDED}",
+            [Conflict(progress.upstream, stop.patch, show_path(p), "is not decided") for p in undecided],
+            hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
+        )
+    if tree == project.store.tree_of([progress.tip])[0]:
+        edited = f"`--include {sh(taken.left_out[0])}` takes what you edited there; " if taken.left_out else ""
+        raise UserError(
+            f"nothing is left of {progress.upstream}/{stop.patch}",
+            hint=f"{edited}`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
+        )
+    return as_step(project, progress, stop, tree, how)
+
+
+def unmerged(worktree: Worktree) -> frozenset[bytes]:
+    """The paths of conflicts that nobody has said to be decided, by `git add` or `git rm`."""
+    entries = worktree.git.run("ls-files", "--unmerged", "-z").split(b"\0")
+    return frozenset(entry.split(b"\t", 1)[1] for entry in entries if entry)
+
+
+def unsettled(
+    project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]
+) -> tuple[list[bytes], list[bytes]]:  # fmt: skip
+    """The conflicting paths that hold markers in a tree, and those that it has as they were parked, undecided.
+
+    git marks only text: of a link, of something binary, of a file that one side removed it leaves one side there,
+    which the next commit would take without a word.
+
+    :param left: those that nobody has said to be decided.
+    """
+    stages, paths = stop_stages(stop), _paths(stop)
+    there, parked = (project.store.list_tree(t, paths) if paths else {} for t in (tree, stop.parked))
+    marked = [p for p, text in sorted(project.store.texts(there).items()) if not rerere.is_settled(text)]
+    gone = {p for p in paths if {s.number for s in stages if s.path == p} == {1}}  # by both sides
+    same = [p for p in paths if p in left and p not in gone and there.get(p) == parked.get(p)]
+    return marked, [p for p in same if p not in marked]
+
+
+def as_step(project: Project, progress: Progress, stop: Stop, tree: TreeId, how: str) -> Step:
+    """A tree as the stopped patch, under its old message and author; nothing is said of it yet."""
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
+    lines = _changed_lines(project, info.commit, commit)
+    outcome = REPLAYED if tree == stop.replayed else RESOLVED
+    return Step(stop.patch, outcome, commit, _files(stop), stop.grade, stop.evidence, how, lines)
+
+
+def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
+    sides = []
+    for text in project.store.diffs_of([old, new]):
+        sides.append(
+            [line for line in text.split(b"\n") if line[:1] in b"+-" and not line.startswith((b"+++", b"---"))]
+        )
+    return ledgers.changed_lines(*sides)
+
+
+def stop_stages(stop: Stop) -> list[Stage]:
+    """The conflicting paths as git's index has them: base, ours and the patch's, by number."""
+    return [Stage(os.fsencode(p), TreeEntry(mode.encode(), BlobId(blob)), n) for p, mode, blob, n in stop.stages]
+
+
+def _paths(stop: Stop) -> list[bytes]:
+    return sorted({os.fsencode(path) for path, *_ in stop.stages})
+
+
+def source_pin(project: Project, progress: Progress) -> Pin:
+    """The pin that the stack is carried from.
+
+    :raises UserError: if it was removed from the lock meanwhile.
+    """
+    pins = project.lock.upstreams[progress.upstream].pins
+    if progress.from_ref not in pins:
+        raise UserError(f"{progress.upstream} {progress.from_ref} is not pinned any more", hint="`--abort`")
+    return pins[progress.from_ref]
+
+
+def base_of(project: Project, pin: Pin, *, offline: bool = False) -> Base:
+    """A pin's base, fetched if it isn't here."""
+    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
+    return fetcher.fetch([pin])[0]

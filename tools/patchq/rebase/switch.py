@@ -1,0 +1,180 @@
+"""After a rebase: how the new set is called, and what goes when it becomes the default one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from patchq.errors import UserError
+from patchq.formats import relock
+from patchq.formats.lock import Lock, Pin
+from patchq.formats.lock import parse as parse_lock
+from patchq.git import person
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.refs import older_first
+from patchq.project.stack import load_stack
+from patchq.rebase.state import load
+from patchq.system import project_files
+from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What became of a set that was made the default one.
+
+    :ivar before: the set that was the default.
+    :ivar sets: those that it replaces; they are gone from the lock, with ``pins``, which no other set has.
+    :ivar files: of the stacks that are gone with their pins; git's history has them.
+    """
+
+    set_name: str
+    before: str
+    sets: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
+    """The name of a set that has ``upstream`` at another ref, after the one that it was made from.
+
+    What an earlier rebase of the same upstream has put into the name is replaced, so that names don't grow.
+    """
+    new = _part(upstream, ref)
+    old = lock.sets[set_name].get(upstream)
+    at = _find_part(set_name, _part(upstream, old)) if old else None
+    return set_name[: at.start()] + new + set_name[at.end() :] if at else set_name + new
+
+
+def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, replaces: Sequence[str] = ()) -> Used:
+    """Make a set the default one, and clear what it replaces: the sets that rebases made it from, and their pins
+    and stacks where no other set has them. Ledger and recorded resolutions stay.
+
+    :param name: what the set is to be called from now on.
+    :param keep: clear nothing.
+    :param replaces: sets that it replaces besides, whatever their names say.
+    :raises UserError: if git's history hasn't what would go, a rebase from it is under way, or the name is taken.
+    """
+    with project.locked("use"):
+        root = project.layout.root
+        lock, data = project.lock, project_files.read(root, project.layout.lock) or b""
+        for wanted in (set_name, *replaces):
+            lock.pins_of(wanted)
+        gone = [] if keep else [s for s in lock.sets if s != set_name and (s in replaces or _older(lock, s, set_name))]
+        called = check_name(name, "a set") if name else set_name
+        if called != set_name and called in lock.sets and called not in gone:
+            raise UserError(f"there is a set {called} already", hint="another name after --as")
+        _refuse_under_way(project, [*gone, *([set_name] if called != set_name else [])])
+        left = {s: refs for s, refs in lock.sets.items() if s not in gone}
+        pins = [p for s in gone for p in lock.pins_of(s) if all(r.get(p.upstream) != p.ref for r in left.values())]
+        pins = [p for n, p in enumerate(pins) if p not in pins[:n]]
+        change = Change("use", f"use {called}")
+        files = _stack_files(project, pins)
+        _refuse_unkept(project, lock, gone, pins, files)
+        change.files = dict.fromkeys(files, None)
+        change.files[LOCK_NAME] = _rewrite(lock, data, set_name, called, gone, pins)
+        parse_lock(change.files[LOCK_NAME] or b"")
+        project.journal.perform(change)
+        for pin in pins:
+            with suppress(OSError):  # it holds something else
+                project.layout.stack(pin.upstream, pin.ref).rmdir()
+        project.__dict__.pop("lock", None)
+        heir = _environments(lock, set_name, gone)[0]
+        notes = [f"the containers of {heir} are now those of {called}"] if heir and heir != called else []
+        names = tuple(f"{p.upstream} {p.ref}" for p in pins)
+        return Used(called, lock.default_set, tuple(gone), names, tuple(files), tuple(notes))
+
+
+def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence[str], pins: Sequence[Pin]) -> bytes:
+    heir, others = _environments(lock, set_name, gone)
+    data = relock.with_default(data, called)
+    tables = [("sets", s) for s in gone] + [("upstreams", p.upstream, "pins", p.ref) for p in pins]
+    tables += [("environments", s) for s in others]
+    tables += [("mismatches", s) for s in gone if s in lock.mismatches]  # meant for pins that are gone
+    data = relock.without(data, tables)
+    for table, known in (("sets", lock.sets), ("environments", lock.environments), ("mismatches", lock.mismatches)):
+        if called != set_name and set_name in known:
+            data = relock.renamed(data, (table, set_name), called)
+    if heir and heir != called:
+        data = relock.renamed(data, ("environments", heir), called)
+    return data
+
+
+def _environments(lock: Lock, set_name: str, gone: Sequence[str]) -> tuple[str, list[str]]:
+    """Of the cleared sets that have containers, the one whose the set inherits (none if it has its own), and the
+    others."""
+    having = sorted((s for s in gone if s in lock.environments), key=lambda s: s != lock.default_set)
+    return ("", having) if set_name in lock.environments or not having else (having[0], having[1:])
+
+
+def _part(upstream: str, ref: str) -> str:
+    return f"-{upstream}-{ref_to_folder(ref).replace('%', '-')}"
+
+
+def _find_part(set_name: str, part: str) -> re.Match[str] | None:
+    return re.search(re.escape(part) + "(?=-|$)", set_name)
+
+
+def _root(lock: Lock, set_name: str) -> str:
+    """A set's name without what rebases have put into it."""
+    root = set_name
+    for upstream, ref in lock.sets[set_name].items():
+        if at := _find_part(root, _part(upstream, ref)):
+            root = root[: at.start()] + root[at.end() :]
+    return root
+
+
+def _older(lock: Lock, other: str, set_name: str) -> bool:
+    """Whether a set is one that rebases made another from: of the same name but for that, at no newer ref."""
+    mine, theirs = ({p.upstream: p for p in lock.pins_of(s)} for s in (set_name, other))
+    if _root(lock, other) != _root(lock, set_name) or mine.keys() != theirs.keys():
+        return False
+    return all(pin == mine[u] or older_first([mine[u], pin])[0] == pin for u, pin in theirs.items())
+
+
+def _refuse_under_way(project: Project, sets: Sequence[str]) -> None:
+    for path in sorted((project.layout.private / "rebase").glob("*.json")):
+        progress = load(project, path.stem)
+        if progress.set_name in sets or progress.new_set in sets:
+            raise UserError(
+                f"a rebase of {path.stem} from the set {progress.set_name} is under way",
+                hint=f"`patchq rebase {path.stem} --continue`, or `--abort`, first",
+            )
+
+
+def _stack_files(project: Project, pins: Sequence[Pin]) -> list[str]:
+    """The files of the pins' stacks, relative to the project."""
+    found = []
+    for pin in pins:
+        stack = load_stack(project.layout, pin)
+        if stack.folder.is_dir():
+            paths = project_files.list_files(project.layout.root, stack.folder)
+            found += [p.relative_to(project.layout.root).as_posix() for p in paths]
+    return found
+
+
+def _refuse_unkept(
+    project: Project, lock: Lock, sets: Sequence[str], pins: Sequence[Pin], files: Sequence[str]
+) -> None:
+    """:raises UserError: if what is to go isn't in git's history as it is."""
+    if not sets:
+        return
+    root = project.layout.root
+    hint = "commit it first; `--keep` clears nothing"
+    try:
+        kept = {str(path): data for path, data in person.files_at(root, "HEAD", LOCK_NAME, *files).items()}
+    except UserError as error:
+        raise UserError(f"git's history keeps nothing of what would go: {error.message}", hint=hint) from None
+    missing = [f for f in files if kept.get(f) != project_files.read(root, root / f)]
+    before = parse_lock(kept[LOCK_NAME], f"HEAD:{LOCK_NAME}") if LOCK_NAME in kept else replace(lock, sets={})
+    missing += [f"the set {s}" for s in sets if before.sets.get(s) != lock.sets[s]]
+    for pin in pins:
+        there = before.upstreams.get(pin.upstream)
+        if not there or there.pins.get(pin.ref) != pin:
+            missing.append(f"the pin of {pin.upstream} {pin.ref}")
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UserError(f"git's history hasn't {', '.join(missing[:3])}{more} as it is here", hint=hint)

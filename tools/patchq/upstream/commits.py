@@ -1,0 +1,313 @@
+"""Whether upstream has taken a patch, by its history: in which commits, and what became of it since.
+
+Evidence is, from the strongest: a commit with the patch's own patch id; a commit that made the change of every block
+of it, or several commits that did; a file that some commit left as the patch leaves it.
+
+The main line, along first parents, is what happened and in which order. A merge is one step of it. Where that step
+hides the commit that made the change, the line through this commit is asked instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cached_property
+
+from patchq.errors import SourceError
+from patchq.formats import diff
+from patchq.git.diffs import Against, PathChange
+from patchq.git.objects import CommitInfo, TreeEntry
+from patchq.git.repository import Git
+from patchq.merge.blocks import Block, blocks
+from patchq.merge.patches import Patch
+from patchq.names import BlobId, CommitId
+from patchq.system import runner
+from patchq.upstream.status import Fate, File, Steps, UpstreamCommit, Verdict, Version, judge
+
+_PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
+
+
+#: Files of a folder that are deleted together from which on that is no revert of what one of them came with.
+_CLEARED = 4
+
+
+class Line(Steps):
+    """Upstream's commits, each the parent of the next one.
+
+    :ivar releases: the names of released commits.
+    """
+
+    def __init__(
+        self,
+        git: Git,
+        commits: Sequence[CommitInfo],
+        releases: Mapping[CommitId, str],
+        need: Callable[[Iterable[BlobId]], None] = lambda _: None,
+        known: dict[CommitId, list[PathChange]] | None = None,
+        against: Against | None = None,
+    ) -> None:
+        """Read what the commits change.
+
+        :param known: what commits change; gets those of this line too, which others mostly share.
+        :param against: the parents of merges that the line goes through, where that isn't the first one.
+        """
+        self.git, self.need, self.releases = git, need, releases
+        self.commits = commits
+        self.known = {} if known is None else known
+        self.against = against or {}
+        new = [c.commit for c in commits if c.commit not in self.known and c.commit not in self.against]
+        self.known.update(zip(new, git.changes_of(new, first_parent=True), strict=True))
+        merges = list(self.against)
+        other = dict(zip(merges, git.changes_of(merges, against=self.against), strict=True))
+        self.changes = [other.get(c.commit) or self.known.get(c.commit, []) for c in commits]
+        self.touching: dict[bytes, list[tuple[int, PathChange]]] = {}
+        for number, changes in enumerate(self.changes):
+            for change in changes:
+                self.touching.setdefault(change.path, []).append((number, change))
+        self.paths = [frozenset(c.path for c in changes) for changes in self.changes]
+        self._releases = sorted((n, releases[c.commit]) for n, c in enumerate(self.commits) if c.commit in releases)
+        self._ids: dict[int, str] = {}
+        self._blobs: dict[BlobId, bytes] = {}
+        self._renames: dict[int, dict[bytes, bytes]] = {}
+        self._made: dict[int, dict[bytes, list[Block]]] = {}
+
+    def commit(self, number: int, did: str) -> UpstreamCommit:
+        """A commit as evidence."""
+        info = self.commits[number]
+        subject = info.message.split("\n", 1)[0]
+        match = _PULL_REQUEST.search(subject)
+        release = next((name for n, name in self._releases if n >= number), "")
+        return UpstreamCommit(did, info.commit, subject, next(filter(None, match.groups())) if match else "", release)
+
+    def same(self, patch: Patch, patch_id: str) -> list[int]:
+        """The commits with the patch's id."""
+        likely = [n for n, paths in enumerate(self.paths) if paths == patch.paths]
+        if wanted := [n for n in likely if n not in self._ids]:
+            self._need_all(wanted)
+            ids = self.git.patch_ids_of([self.commits[n].commit for n in wanted])
+            self._ids.update(zip(wanted, ids, strict=True))
+        return [n for n in likely if patch_id and self._ids[n] == patch_id]
+
+    def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[Version]:
+        """A file through the commits, to where it was renamed.
+
+        :param made: places of which one, if it was renamed to it, is another file, and this one is gone.
+        """
+        found, after = [Version(-1, path, first)], -1
+        while True:
+            for number, change in self.touching.get(path, ()):
+                if number > after:
+                    found.append(Version(number, path, change.new))
+                    place = self._renamed(number).get(path) if change.new is None else None
+                    if place and place not in made:
+                        break
+            else:
+                return found
+            assert place is not None
+            after, path = number, place
+            entry = next(c.new for c in self.changes[number] if c.path == place)
+            found[-1] = Version(number, path, entry)
+
+    def _renamed(self, number: int) -> dict[bytes, bytes]:
+        if number not in self._renames:
+            self._need_all([number])
+            commit = self.commits[number].commit
+            self._renames[number] = self.git.renames_of(commit, self.against.get(commit))
+        return self._renames[number]
+
+    def read_diffs(self, numbers: set[int]) -> None:
+        """Learn what commits change, block by block, all at once."""
+        wanted = sorted(numbers - self._made.keys() - {-1})
+        self._need_all(wanted)
+        commits = [self.commits[n].commit for n in wanted]
+        texts = self.git.diffs_of(commits, as_merged=True, against=self.against) if wanted else []
+        for number, text in zip(wanted, texts, strict=True):
+            try:
+                files = diff.parse(text, self.commits[number].commit)
+            except diff.Unsupported:
+                files = []
+            made = {f.new_path: blocks(f.hunks) for f in files if f.new_path and not f.binary}
+            self._made[number] = made
+
+    def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
+        """What a commit changes, block by block, of those that were read."""
+        return self._made.get(number, {})
+
+    def clears(self, number: int, path: bytes) -> bool:
+        """Whether a commit deletes a file together with others of its folder."""
+        folder = path.rpartition(b"/")[0]
+        deleted = [c for c in self.changes[number] if c.new is None and c.path.rpartition(b"/")[0] == folder]
+        return len(deleted) >= _CLEARED
+
+    def message(self, number: int) -> str:
+        """A commit's message."""
+        return self.commits[number].message
+
+    def read(self, entries: Sequence[TreeEntry | None]) -> None:
+        """Read files, all at once."""
+        wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self._blobs.keys()
+        if wanted:
+            self.need(wanted)
+            self._blobs.update(self.git.read_blobs(wanted))
+
+    def _need_all(self, numbers: Sequence[int]) -> None:
+        """Bring the files that commits change."""
+        sides = [e for n in numbers for change in self.changes[n] for e in (change.old, change.new)]
+        self.need({e.blob for e in sides if e and e.mode != diff.GITLINK})
+
+    def text(self, entry: TreeEntry | None) -> bytes | None:
+        """A file's content, or None where there is none to read."""
+        return self._blobs.get(entry.blob) if entry else None
+
+
+def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """What a commit's message calls itself, the pull requests that it names, its own first, and the commits."""
+    subject = message.split("\n", 1)[0]
+    own = _PULL_REQUEST.search(subject)
+    numbers = [next(filter(None, own.groups()))] if own else []
+    numbers += re.findall(r"/pull/(\d+)", message)
+    ids = re.findall(r"(?:cherry picked from commit|Backport:?|/commit/)[ \[]*([0-9a-f]{8,40})\b", message)
+    return _PULL_REQUEST.sub("", subject).strip().lower(), tuple(numbers), tuple(ids)
+
+
+#: Commits of side branches with a patch's subject of which each is looked at.
+_MOST_NAMED = 8
+
+
+class SideBranches:
+    """Upstream's commits between two refs that the main line has by merges alone, as far as they touch some paths."""
+
+    def __init__(self, line: Line, base: CommitId, target: CommitId, paths: Iterable[bytes]) -> None:
+        """Remember what to look for; nothing is read before it is asked for.
+
+        :param line: the main line between the two.
+        """
+        self.line, self.target = line, target
+        self.range, self.paths = f"{base}..{target}", sorted(set(paths))
+
+    @cached_property
+    def has_any(self) -> bool:
+        """Whether the main line has merges."""
+        return any(len(info.parents) > 1 for info in self.line.commits)
+
+    @cached_property
+    def _side(self) -> Line:
+        """The commits, in no order that means anything."""
+        main, line = {info.commit for info in self.line.commits}, self.line
+        found = line.git.log("--no-merges", self.range, first_parent=False, paths=self.paths)
+        side = [info for info in found if info.commit not in main]
+        return Line(line.git, side, line.releases, line.need, line.known)
+
+    @cached_property
+    def _parents(self) -> dict[CommitId, list[CommitId]]:
+        """The parents of each commit of the range, parents first."""
+        out = self.line.git.run("rev-list", "--topo-order", "--reverse", "--parents", self.range, "--").decode()
+        return {ids[0]: ids[1:] for ids in ([CommitId(i) for i in row.split()] for row in out.splitlines())}
+
+    def same(self, patch: Patch, patch_id: str) -> list[int]:
+        """Return the commits with the patch's id, by number."""
+        return self._side.same(patch, patch_id) if self.has_any else []
+
+    def named(self, patch: Patch) -> list[int]:
+        """Return the last commits that a patch's message tells of, of those that touch its paths, by number."""
+        if not self.has_any:
+            return []
+        numbers = named_by(self._side, patch)
+        return [n for n in sorted(numbers) if self._side.paths[n] & patch.paths][-_MOST_NAMED:]
+
+    def line_through(self, number: int) -> Line:
+        """Return the line from a commit to the target, along first parents where they lead to it."""
+        start = self._side.commits[number].commit
+        after = {start}
+        for commit, parents in self._parents.items():
+            if not after.isdisjoint(parents):
+                after.add(commit)
+        way, against = [self.target], dict[CommitId, CommitId]()
+        while way[-1] != start:
+            parents = self._parents[way[-1]]
+            parent = next(p for p in parents if p in after)
+            if parent != parents[0]:
+                against[way[-1]] = parent
+            way.append(parent)
+        known = {info.commit: info for info in (*self.line.commits, *self._side.commits)}
+        if lacking := [commit for commit in way if commit not in known]:
+            known.update((i.commit, i) for i in self.line.git.log("--no-walk=unsorted", *lacking))
+        commits = [known[commit] for commit in reversed(way)]
+        line = self.line
+        return Line(line.git, commits, line.releases, line.need, line.known, against)
+
+
+def named_by(line: Line, patch: Patch) -> set[int]:
+    """Return the commits that have the patch's subject, or the pull request or commit that it names, by number."""
+    subject, numbers, ids = names_of(patch.commit.message)
+    found = set()
+    for n, info in enumerate(line.commits):
+        theirs = names_of(info.message)
+        if theirs[0] == subject or set(theirs[1][:1]) & set(numbers) or any(info.commit.startswith(i) for i in ids):
+            found.add(n)
+    return found
+
+
+class Landed:
+    """Asks a line of commits about patches.
+
+    :param patch_ids: git's of the patches, by name.
+    :param sides: what the line has by merges.
+    """
+
+    def __init__(self, line: Line, patch_ids: Mapping[str, str], sides: SideBranches | None = None) -> None:
+        self.line, self.patch_ids, self.sides = line, patch_ids, sides
+
+    def has_whole(self, patch: Patch) -> bool:
+        """Whether upstream took a patch as one commit with its id, and didn't take it back."""
+        try:
+            known = bool(self.line.same(patch, self._id(patch)) or self._same_beside(patch))
+        except (SourceError, runner.CommandError):
+            return False
+        verdict = self.look(patch) if known else None
+        return verdict is not None and verdict.taken
+
+    def look(self, patch: Patch) -> Verdict | None:
+        """What the line says of a patch; None where it says nothing, or what it would say isn't all here."""
+        try:
+            found = self._look(patch)
+            return found if found and found.identical else self._look_beside(patch, found)
+        except (SourceError, runner.CommandError):
+            return None
+
+    def _id(self, patch: Patch) -> str:
+        return self.patch_ids.get(patch.name, "")
+
+    def _same_beside(self, patch: Patch) -> list[int]:
+        return self.sides.same(patch, self._id(patch)) if self.sides else []
+
+    def _look_beside(self, patch: Patch, found: Verdict | None) -> Verdict | None:
+        """Ask the lines through side branches; return what was found on the main line where they know no more."""
+        if self.sides is None:
+            return found
+        numbers = self._same_beside(patch)[::-1]
+        if not (found and found.taken):
+            numbers += self.sides.named(patch)[::-1]
+        for number in dict.fromkeys(numbers):
+            other = Landed(self.sides.line_through(number), self.patch_ids)._look(patch)
+            if other and other.taken:
+                return other
+            found = found or other
+        return found
+
+    def _look(self, patch: Patch) -> Verdict | None:
+        line = self.line
+        if not patch.edits or not any(path in line.touching for path in patch.paths):
+            return None
+        same = line.same(patch, self._id(patch))
+        # A rename is a file that goes and one that comes: what upstream renamed as the patch does has gone, too.
+        comes = {e.path for e in patch.edits if e.old is None}
+        tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
+        line.read([v.entry for versions in tracks.values() for v in versions])
+        line.read([e.new for e in patch.edits])
+        line.read_diffs({v.number for versions in tracks.values() for v in versions})
+        named = named_by(line, patch)
+        fates: dict[bytes, list[tuple[Fate, int]]] = {}
+        for edit in patch.edits:
+            fates[edit.path] = File(line, patch, edit, tracks[edit.path], named).fates(max(same, default=None))
+        return judge(line, fates, bool(same))

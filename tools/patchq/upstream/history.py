@@ -1,0 +1,162 @@
+"""An upstream's history, where it is at hand: its repository on this machine, or what was fetched of it.
+
+Pins bring no history. Commits, and the trees of those that matter, are read from wherever they lie already; where
+`patchq fetch --history` has brought them without files, those files that a question needs are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+from patchq.errors import SourceError
+from patchq.formats.lock import Pin
+from patchq.git.diffs import PathChange
+from patchq.git.repository import Foreign, Git, partial_repository, scratch
+from patchq.git.transport import check_owner, fetch_blobs, fetch_history
+from patchq.merge.patches import Patch
+from patchq.names import BlobId, CommitId
+from patchq.project.project import Project
+from patchq.sources.folders import is_repository, local_folder
+from patchq.system import runner
+from patchq.upstream.commits import Landed, Line, SideBranches
+
+
+class History:
+    """The commits of one upstream; ``git`` has the objects of all that is at hand."""
+
+    def __init__(self, git: Git, refs: dict[str, str], partial: Git | None = None, url: str = "") -> None:
+        self.git, self._refs, self._partial, self._url = git, refs, partial, url
+        # What is asked of one ref after the other.
+        self._known: dict[CommitId, list[PathChange]] = {}
+        self._ids: dict[CommitId, str] = {}
+        self._releases: dict[CommitId, str] | None = None
+
+    def bring(self, pin: Pin) -> None:
+        """Where only a history without files is here: bring what leads to a ref that was found at its host."""
+        if self._partial and pin.commit and not self.git.ref_or_none(pin.commit):
+            with suppress(SourceError):  # then it isn't at hand
+                self._releases = None
+                self._refs[f"refs/tags/{pin.ref}"] = fetch_history(self._partial, self._url, pin.ref, files=False)
+
+    def need(self, blobs: Iterable[BlobId]) -> None:
+        """Bring the files of these that are not here, all at once.
+
+        :raises SourceError: if they can't be had.
+        """
+        if self._partial and (lacking := self.git.lacking(blobs)):
+            fetch_blobs(self._partial, self._url, lacking)
+
+    def commit(self, pin: Pin) -> CommitId | None:
+        """The commit that a pin is, if it is at hand with its history."""
+        names = (f"refs/tags/{pin.ref}", f"refs/heads/{pin.ref}")
+        asked = [pin.commit or "", *(self._refs.get(name, "") for name in names)]
+        return next((found for name in asked if name and (found := self.git.ref_or_none(f"{name}^{{commit}}"))), None)
+
+    def releases(self) -> dict[CommitId, str]:
+        """The tags, by the commits that they are of."""
+        if self._releases is None:
+            self._releases = {commit: tag for tag, commit in self.tags().items()}
+        return self._releases
+
+    def tags(self) -> dict[str, CommitId]:
+        """The commits of the tags, by the tags' names."""
+        tags = [name for name in self._refs if name.startswith("refs/tags/")]
+        data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
+        out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if tags else []
+        found = zip(out, tags, strict=True)
+        return {name.removeprefix("refs/tags/"): CommitId(c) for c, name in found if " " not in c}
+
+    def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
+        """What to ask whether upstream took patches between two pins; None where that can't be said here."""
+        self.bring(new)
+        base, target = self.commit(old), self.commit(new)
+        if base is None or target is None:
+            return None
+        try:
+            commits = self.git.log(f"{base}..{target}")
+            line = Line(self.git, commits, {**self.releases(), target: new.ref}, self.need, self._known)
+        except runner.CommandError:  # it ends before it gets there
+            return None
+        wanted = [p.commit.commit for p in patches if p.commit.commit not in self._ids]
+        self._ids.update(zip(wanted, self.git.patch_ids_of(wanted), strict=True))
+        sides = SideBranches(line, base, target, (path for patch in patches for path in patch.paths))
+        return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches}, sides)
+
+    def distance(self, one: CommitId, other: CommitId) -> int | None:
+        """How many commits two don't share; None where that can't be said."""
+        try:
+            return int(self.git.line("rev-list", "--count", f"{one}...{other}", "--"))
+        except runner.CommandError:
+            return None
+
+
+def fetched(project: Project, upstream: str, *, files: bool = True) -> Path:
+    """Where the history that was fetched of an upstream is kept, with all files or with those that were needed."""
+    return project.layout.private / "history" / (f"{upstream}.git" if files else f"{upstream}.partial.git")
+
+
+def fetch(project: Project, upstream: str) -> str:
+    """Bring the history of an upstream's pins, without files where the host can leave them out; says what is here.
+
+    :raises SourceError: if it has no git source, or its host doesn't answer.
+    """
+    found = project.lock.upstreams[upstream]
+    folder = local_folder(project.layout, found.url) if found.url else None
+    if folder and _objects_of(folder):
+        check_owner(folder)
+        return f"{upstream}: its history is in {folder}"
+    if not found.url:
+        raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref REF`")
+    with project.locked("fetch"):
+        repository = partial_repository(fetched(project, upstream, files=False))
+        refs = [pin.ref for pin in found.pins.values()]
+        for ref in refs:
+            fetch_history(repository, found.url, ref, files=False)
+    return f"{upstream}: the history of {', '.join(refs)}"
+
+
+@contextmanager
+def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
+    """What is here of an upstream's history; None where nothing is."""
+    found: list[Git] = []
+    refs: dict[str, str] = {}
+    partial: Git | None = None
+    for files in (True, False):
+        own = Git(fetched(project, upstream, files=files))
+        if (own.folder / "HEAD").exists():
+            found.append(own)
+            partial = None if files else own
+            refs.update((unquote(name.rpartition("/")[2]), c) for name, c in own.refs("refs/history").items())
+    known = project.lock.upstreams.get(upstream)
+    url = known.url if known else ""
+    folder = local_folder(project.layout, url) if url else None
+    if folder and (place := _readable(project, folder)):
+        found.append(Git(place))
+        refs.update(Foreign(folder).refs("refs/tags", "refs/heads"))
+    if not found:
+        yield None
+        return
+    with scratch(project.store, *found) as both:
+        yield History(both, refs, partial, url)
+
+
+def _readable(project: Project, folder: Path) -> Path | None:
+    """A repository of this machine as far as it may be read; None where there is none, or it is somebody else's."""
+    if not folder.is_dir() or not is_repository(folder):
+        return None
+    try:
+        check_owner(folder)
+    except SourceError as error:
+        project.say(f"upstream's history is not looked at: {error.message}")
+        return None
+    return _objects_of(folder)
+
+
+def _objects_of(folder: Path) -> Path | None:
+    """A repository without its files; None for one that only refers to another."""
+    dot = folder / ".git"
+    found = dot if dot.is_dir() else folder
+    return found if (found / "objects").is_dir() else None

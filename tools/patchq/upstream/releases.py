@@ -1,0 +1,365 @@
+"""Whether upstream has taken a patch, by its releases: a coarse history, where no commits are at hand.
+
+From one release to the next is a step, judged as a commit is. In it stand the stack's own later patches that came with
+that release, each as a step of its own, last: taken out again from the end, as `git apply -R` would, they leave what
+the patches before them were judged to be written for. A release tells less than commits do, so more of it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from patchq.errors import SourceError
+from patchq.formats import diff
+from patchq.formats.lock import Pin
+from patchq.git.diffs import PathChange
+from patchq.git.merges import Objects, flat_trees
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git
+from patchq.merge.blocks import Block, Text, blocks, telling, text_of, word_of
+from patchq.merge.patches import Patch
+from patchq.merge.target import Column
+from patchq.names import BlobId, CommitId, TreeId, show_path
+from patchq.project.project import Project
+from patchq.project.refs import pins_between, version_of
+from patchq.sources.pins import Fetcher
+from patchq.upstream.status import MOVED, Fate, File, Steps, UpstreamCommit, Verdict, Version, judge
+
+#: Lines of a block from which on they don't stand in a new file by chance.
+_LONG = 5
+#: Bytes of files that are kept from one patch to the next.
+_MEMORY = 32 << 20
+_NONE: Mapping[bytes, Sequence[Block]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release on the way, and the commit in the store that has its files."""
+
+    ref: str
+    commit: CommitId
+
+
+def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[Release]:
+    """The releases between two pins that are pinned and in the store, oldest first; none where a pin is no release.
+
+    Others that the store may have aren't taken: git searches each for renamed files, which costs a rebase of our own
+    stack a sixth of its time.
+
+    :param known: refs that are looked at anyway, with their commits; those between the two are taken.
+    """
+    ends = version_of(old.ref), version_of(new.ref)
+    if ends[0] is None or ends[1] is None:
+        return []
+    here = dict(known)
+    fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=True)
+    for pin in pins_between(project.lock.upstreams[old.upstream], old, new):
+        try:
+            here[pin.ref] = fetcher.fetch([pin])[0].commit
+        except SourceError:
+            here.pop(pin.ref, None)
+    found = {}
+    for ref, commit in here.items():
+        version = version_of(ref)
+        if version is not None and ends[0] < version < ends[1]:
+            found[version] = Release(ref, commit)
+    return [found[version] for version in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What came with a release, number ``release``: an own patch of the stack, or with none all the rest of it."""
+
+    release: int
+    own: int = -1
+
+
+class Releases:
+    """Asks upstream's releases about a stack's patches.
+
+    :param git: has all objects, and takes those that a merge comes to.
+    :param base: the tree that the stack was written for; ``releases``: upstream's later ones with what to call them,
+        oldest first, the last one the target. All know the paths of all patches.
+    :param patches: in their order.
+    """
+
+    def __init__(
+        self, git: Git, base: Column, releases: Sequence[tuple[str, Column]], patches: Sequence[Patch]
+    ) -> None:
+        self.git, self.base, self.patches = git, base, patches
+        self.labels = [label for label, _ in releases]
+        self.columns = [column for _, column in releases]
+        #: With which release each patch came, of those that were asked for; None for one that didn't.
+        self.came: dict[int, int | None] = {}
+        #: Of each release what a patch that came with it had found, by the patch's number and by path.
+        self.before: list[dict[int, dict[bytes, TreeEntry | None]]] = [{} for _ in releases]
+        self.moved: dict[tuple[TreeId, TreeId, bytes], bytes | None] = {}
+        self.new: dict[tuple[int, str], set[bytes]] = {}
+        self.contents: dict[BlobId, bytes] = {}
+        self.written: set[BlobId] = set()
+
+    def look(self, patch: Patch, at: int | None = None) -> Verdict | None:
+        """What the releases say of a patch; None where they say nothing.
+
+        :param at: the number of the last patch that isn't after it; by default its own.
+        """
+        at = self.patches.index(patch) if at is None else at
+        later, paths = [], set(patch.paths)
+        for number in range(at + 1, len(self.patches)):
+            if self.patches[number].paths & paths:
+                later.append(number)
+                paths |= self.patches[number].paths
+        if sum(map(len, self.contents.values())) > _MEMORY:
+            self.contents = {}
+        # Taken out, a patch leaves lines that it had found: beside the releases' those are all that can be there.
+        seen = self._everywhere(patch)
+        seen += [e.old for number in later for e in self.patches[number].edits if e.path in patch.paths]
+        self.read(seen)
+        texts = [self.contents[e.blob] for e in seen if e and e.blob in self.contents]
+        if not _may_be_there(patch, patch.edits, texts):
+            return None
+        unknown = [self.patches[number] for number in later if number not in self.came]
+        self.read([e for p in unknown for e in self._everywhere(p)])
+        self.read([e for p in unknown for edit in p.edits for e in (edit.old, edit.new)])
+        for number in reversed(later):
+            if number not in self.came:
+                self._settle(number)
+        found = self._judge(patch, at)[0]
+        if found and not found.taken and self._follow(patch):
+            found = self._judge(patch, at)[0]
+        return found
+
+    def _follow(self, patch: Patch) -> bool:
+        """Learn where a patch's files went from one release to the next, where that didn't show from end to end."""
+        learnt = False
+        for before, column in pairwise((self.base, *self.columns)):
+            for path in patch.paths:
+                old = before.moved.get(path, path)
+                if old not in before.bare or column.moved.get(path, path) in column.bare:
+                    continue
+                place = old if old in column.bare else self._moved(before.tree, column.tree, old)
+                if place and place not in column.bare:
+                    column.bare |= self.git.list_tree(column.tree, [place])
+                if place:
+                    column.moved[path] = place
+                    learnt = True
+        return learnt
+
+    def _moved(self, before: TreeId, after: TreeId, path: bytes) -> bytes | None:
+        if (before, after, path) not in self.moved:
+            self.moved[before, after, path] = self.git.moved(before, after, path)
+        return self.moved[before, after, path]
+
+    def new_lines(self, release: int, like: bytes) -> set[bytes]:
+        """The lines of the files that came with a release, of the kind that another's name says."""
+        suffix = PurePosixPath(show_path(like)).suffix
+        if (release, suffix) not in self.new:
+            before, column = (self.base, *self.columns)[release : release + 2]
+            added = [c for c in self.git.changes(before.tree, column.tree) if c.old is None]
+            files = [c.new for c in added if c.new and PurePosixPath(show_path(c.path)).suffix == suffix]
+            new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
+            # Each is looked at once: `text_of` would keep them.
+            contents = self.git.read_blobs(new).values()
+            self.new[release, suffix] = {line for content in contents for line in Text(content).lines}
+        return self.new[release, suffix]
+
+    def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:
+        """A patch's files before all releases and at each."""
+        return [self._bare(column, edit, patch) for column in (self.base, *self.columns) for edit in patch.edits]
+
+    def _settle(self, number: int) -> None:
+        """Learn with which release a patch came, and take it out of that one.
+
+        A file that is to the byte as a patch leaves it has all that the stack did to it up to there, whatever
+        became of the rest of that patch.
+        """
+        patch = self.patches[number]
+        _, came = self._judge(patch, number)
+        self.came[number] = came
+        out: set[bytes] = set()
+        for release, own in enumerate(self.before):
+            for edit in patch.edits:
+                stands = edit.path not in out and self.entry(release, number, edit, patch) == edit.new
+                if stands and edit.old and edit.new:
+                    own.setdefault(number, {})[edit.path] = edit.old
+                    out.add(edit.path)
+        if came is not None:
+            rest = self._taken_out(patch, number, came)
+            self.before[came].setdefault(number, {}).update((p, e) for p, e in rest.items() if p not in out)
+
+    def _judge(self, patch: Patch, at: int) -> tuple[Verdict | None, int | None]:
+        """What the releases say of a patch, and by which of them all of it was there."""
+        steps = _Steps(self, patch, at)
+        for edit in patch.edits:
+            entries = [self.entry(-1, at, edit, patch), *(v.entry for v in steps.versions[edit.path][1:])]
+            texts = [text for text in map(steps.text, entries) if text is not None]
+            if texts and not _may_be_there(patch, [edit], texts):
+                return None, None
+        fates: dict[bytes, list[tuple[Fate, int]]] = {}
+        for edit in patch.edits:
+            versions, first = steps.versions[edit.path], self.entry(-1, at, edit, patch)
+            own = all(steps.order[v.number].own >= 0 for v in versions[1:])
+            if first == edit.new and own:
+                continue  # it takes an earlier patch back: that is no work of upstream's
+            since = next((v.number for v in versions[1:] if v.entry == edit.new != first), None)
+            floor = text_of(steps.text(first))
+            fates[edit.path] = File(steps, patch, edit, versions, floor=floor).fates(since)
+        every = [fate for part in fates.values() for fate, _ in part]
+        verdict = judge(steps, fates, False)
+        if not every or any(fate.first < 0 for fate in every):
+            return verdict, None
+        return verdict, steps.order[max(fate.first for fate in every)].release
+
+    def entry(self, release: int, after: int, edit: PathChange, patch: Patch) -> TreeEntry | None:
+        """A file of a patch's, at a release without its own patches after this number; -1 is before all releases."""
+        if release < 0:
+            return self._bare(self.base, edit, patch)
+        found = self.before[release]
+        for number in sorted(found):
+            if number > after and edit.path in found[number]:
+                return found[number][edit.path]
+        return self._bare(self.columns[release], edit, patch)
+
+    def _bare(self, column: Column, edit: PathChange, patch: Patch) -> TreeEntry | None:
+        place = column.moved.get(edit.path, edit.path)
+        if edit.new is None and any(e.path == place and e.old is None for e in patch.edits):
+            place = edit.path  # upstream renamed it as the patch does: it is gone
+        return column.bare.get(place)
+
+    def _taken_out(self, patch: Patch, number: int, release: int) -> dict[bytes, TreeEntry | None]:
+        """What a patch had found of the files of a release, as far as that can be said."""
+        found: dict[bytes, TreeEntry | None] = {}
+        merges: list[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]] = []
+        whole = True
+        for edit in patch.edits:
+            now = self.entry(release, number, edit, patch)
+            if now == edit.new:
+                found[edit.path] = edit.old
+            elif edit.old and edit.new and now and edit.path in patch.hunks:
+                merges.append((edit.path, edit.new, now, edit.old))
+            else:
+                whole = False
+        if not whole:  # half of a rename is none
+            found = {e.path: e.old for e in patch.edits if e.path in found and e.old and e.new}
+        return found | (self._merged(merges) if merges else {})
+
+    def _merged(self, sides: Sequence[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]]) -> dict[bytes, TreeEntry | None]:
+        """Files (path, base, ours, theirs), merged; those without a conflict."""
+        with Objects(self.git, self.written) as objects:
+            base, ours, theirs = (
+                {b"%05d" % n: entry for n, entry in enumerate(entries)}
+                for entries in list(zip(*sides, strict=True))[1:]
+            )
+            root = objects.commit("", base)
+            marks = objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
+        (merge,) = self.git.merge([(objects.id(marks[0]), objects.id(marks[1]))])
+        (tree,) = flat_trees(self.git, [merge.tree])
+        apart = {int(path) for path in merge.paths}
+        return {path: tree[n] for n, (path, *_) in enumerate(sides) if n in tree and n not in apart}
+
+    def read(self, entries: Sequence[TreeEntry | None]) -> None:
+        """Read files, all at once."""
+        wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self.contents.keys()
+        if wanted:
+            self.contents.update(self.git.read_blobs(wanted))
+
+
+def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[bytes]) -> bool:
+    """Whether each line that a patch adds to files may be in some version of them, by its longest word."""
+    lines = (line for edit in edits for block in patch.blocks(edit.path) for line in block.added)
+    return all(any(word in text for text in texts) for word in set(map(word_of, lines)))
+
+
+class _Steps(Steps):
+    """The steps that one patch went through: of each release all but the stack's own patches, then those."""
+
+    def __init__(self, releases: Releases, patch: Patch, at: int) -> None:
+        self.releases, self.patch = releases, patch
+        self.order: list[_Step] = []
+        self.versions = {e.path: [Version(-1, e.path, e.old)] for e in patch.edits}
+        self._diffs: list[tuple[int, bytes, TreeEntry, TreeEntry]] = []
+        last = {e.path: releases.entry(-1, at, e, patch) for e in patch.edits}
+        for release, own in enumerate(releases.before):
+            for step in (_Step(release), *(_Step(release, n) for n in sorted(own) if n > at)):
+                for edit in patch.edits:
+                    after = at if step.own < 0 else step.own
+                    now, before = releases.entry(release, after, edit, patch), last[edit.path]
+                    if now != before:
+                        self.versions[edit.path].append(Version(len(self.order), edit.path, now))
+                        if step.own < 0 and now and before and edit.path in patch.hunks:
+                            self._diffs.append((len(self.order), edit.path, before, now))
+                    last[edit.path] = now
+                self.order.append(step)
+        releases.read([v.entry for versions in self.versions.values() for v in versions])
+        releases.read([e.new for e in patch.edits] + [e for _, _, before, now in self._diffs for e in (before, now)])
+        self._made: dict[int, dict[bytes, Sequence[Block]]] | None = None
+
+    def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
+        """As for any step; what isn't in a file wasn't made, and needs no diff to know."""
+        entry = next((v.entry for v in self.versions.get(path, ()) if v.number == number), None)
+        now = text_of(self.text(entry))
+        return all(now.count(line) for line in block.added) and super().makes(number, path, block, times)
+
+    def text(self, entry: TreeEntry | None) -> bytes | None:
+        """A file's content, or None where there is none to read."""
+        return self.releases.contents.get(entry.blob) if entry else None
+
+    def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
+        """What an own patch changes, and of a release what it does to the files of the patch that is judged."""
+        if self.order[number].own >= 0:
+            own = self.releases.patches[self.order[number].own]
+            return {path: own.blocks(path) for path in own.hunks}
+        if self._made is None:
+            self._made = self._read()
+        return self._made.get(number, _NONE)
+
+    def _read(self) -> dict[int, dict[bytes, Sequence[Block]]]:
+        """The blocks of what changed from release to release, by the diff that git's merges use."""
+        git, found = self.releases.git, dict[int, dict[bytes, Sequence[Block]]]()
+        if not self._diffs:
+            return found
+        with Objects(git, self.releases.written) as objects:
+            root = objects.commit("", {b"%05d" % n: before for n, (_, _, before, _) in enumerate(self._diffs)})
+            after = {b"%05d" % n: now for n, (_, _, _, now) in enumerate(self._diffs)}
+            top = objects.commit("", after, parent=root)
+        (text,) = git.diffs_of([objects.id(top)], as_merged=True)
+        try:
+            files = diff.parse(text, "releases")
+        except diff.Unsupported:
+            return found
+        for file in files:
+            if file.new_path and not file.binary:
+                number, path, _, _ = self._diffs[int(file.new_path)]
+                found.setdefault(number, {})[path] = blocks(file.hunks)
+        return found
+
+    def moves(self, number: int, path: bytes, block: Block) -> bool:
+        """As for any step; to new files of a release a block moves that is too long to stand there by chance."""
+        if super().moves(number, path, block):
+            return True
+        lines = telling(block.added)
+        if not self.is_coarse(number) or len(lines) < _LONG:
+            return False
+        return len(lines & self.releases.new_lines(self.order[number].release, path)) >= MOVED * len(lines)
+
+    def message(self, number: int) -> str:
+        """An own patch's message; a release says nothing of a single change."""
+        own = self.order[number].own
+        return self.releases.patches[own].commit.message if own >= 0 else ""
+
+    def is_coarse(self, number: int) -> bool:
+        """Whether a step is of so many changes that a revert among them may not show as one: a release is."""
+        return self.order[number].own < 0
+
+    def is_revert(self, number: int, lines: int) -> bool:
+        """Whether an own patch is there to take lines of a patch back; of a release its share of each file says it."""
+        return self.order[number].own >= 0 and super().is_revert(number, lines)
+
+    def commit(self, number: int, did: str) -> UpstreamCommit:
+        """A step as evidence: a release, or a patch of the stack's that came with it."""
+        step = self.order[number]
+        name = self.releases.patches[step.own].name if step.own >= 0 else ""
+        return UpstreamCommit(did, CommitId(""), name, "", self.releases.labels[step.release])

@@ -1,0 +1,368 @@
+"""What became of each part of a patch along the steps that upstream took: there, changed on since, or taken back.
+
+A step is a commit, or where none are at hand the way from one release to the next. What upstream does to a patch's
+lines later is no revert: one is where the lines that were there before stand there again.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from patchq.git.diffs import PathChange
+from patchq.git.objects import TreeEntry
+from patchq.merge.blocks import Block, Text, blocks_both, is_there, telling, text_of
+from patchq.merge.patches import Patch
+from patchq.names import CommitId, show_path
+
+#: The share of a patch's lines from which on it counts as reverted when they are.
+_BACK = 0.25
+#: The share of lines that must stand in another file for them to have moved there.
+MOVED = 0.75
+#: The share of a part's own words that must stand in its place for what stands there to be it, edited.
+_LIKE = 0.75
+_WORD = re.compile(rb"\w+")
+#: What became of a part of a patch.
+PRESENT, CHANGED, UNDONE, ABSENT = "present", "changed on", "reverted", "absent"
+#: Of a step whose like can't be told: it took lines back, or made others of them.
+GONE = "gone"
+
+
+def _few(words: Sequence[str]) -> str:
+    """Some of them, and how many more there are."""
+    more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+    return ", ".join(words[:3]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCommit:
+    """What a verdict rests on: a commit of upstream's. ``did``: ``landed``, ``changed on``, ``reverted``,
+    or ``gone``, of which it can't be told whether it was taken back or rewritten.
+
+    Where no commits are at hand ``commit`` is empty: it is a release, or with a ``subject`` the stack's own patch of
+    that name, which came with the release.
+
+    :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
+    """
+
+    did: str
+    commit: CommitId
+    subject: str
+    pull_request: str
+    release: str
+
+    @property
+    def said(self) -> str:
+        """Commit, pull request and release."""
+        about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
+        words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
+        return name + (f" ({words})" if words else "") if name else words
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What history says of a patch.
+
+    :ivar taken: upstream took all of it, and didn't take it back; ``identical``: as one commit with its patch id.
+    :ivar commits: what that rests on, in order.
+    :ivar missing: files of which a part was never there; ``undone``: those of which one was taken back.
+    """
+
+    taken: bool
+    identical: bool
+    commits: tuple[UpstreamCommit, ...] = ()
+    missing: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+
+    @property
+    def _as(self) -> str:
+        return "as " if any(c.commit for c in self.commits) else "in "
+
+    @property
+    def said(self) -> str:
+        """The evidence, in words."""
+        by_kind = {did: [c.said for c in self.commits if c.did == did] for did in ("landed", CHANGED, UNDONE, GONE)}
+        words = [f"landed {self._as}{_few(by_kind['landed'])}"] if by_kind["landed"] else []
+        if by_kind[UNDONE]:
+            words.append(f"reverted by {_few(by_kind[UNDONE])}: {_few(self.undone)}")
+        elif by_kind[GONE]:
+            words.append(f"taken back or rewritten by {_few(by_kind[GONE])}: {_few(self.undone)}")
+        elif by_kind[CHANGED]:
+            words.append(f"changed on since by {_few(by_kind[CHANGED])}")
+        if self.missing:
+            words.append(f"not there in full: {_few(self.missing)}")
+        return "; ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A file after commit ``number`` of the line, -1 before all of them; ``entry`` is None where it is gone."""
+
+    number: int
+    path: bytes
+    entry: TreeEntry | None
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of a part: when it landed, and by which step it is no more as it landed.
+
+    :ivar first: when it was there first.
+    :ivar unsure: it may have been taken back, or have become something else: the step is too long to tell.
+    :ivar cleared: its file went with others of its folder, as the notes for a changelog do once it is written.
+    """
+
+    state: str = ABSENT
+    landed: int = -1
+    lost: int = -1
+    first: int = -1
+    unsure: bool = False
+    cleared: bool = False
+
+    @property
+    def became(self) -> str:
+        """Its state, or that it can't be told."""
+        return GONE if self.unsure and self.state == UNDONE else self.state
+
+    def again(self, number: int) -> Fate:
+        """What it is when it is there, maybe not for the first time."""
+        return Fate(PRESENT, number, first=number if self.first < 0 else self.first)
+
+
+class Steps(ABC):
+    """What upstream did, step by step, by number."""
+
+    @abstractmethod
+    def text(self, entry: TreeEntry | None) -> bytes | None:
+        """A file's content, or None where there is none to read."""
+
+    @abstractmethod
+    def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
+        """What a step changes, by path; nothing of one that wasn't read."""
+
+    @abstractmethod
+    def message(self, number: int) -> str:
+        """A step's message."""
+
+    @abstractmethod
+    def commit(self, number: int, did: str) -> UpstreamCommit:
+        """A step as evidence."""
+
+    def is_coarse(self, number: int) -> bool:
+        """Whether a step is of so many changes that a revert among them may not show as one."""
+        return False
+
+    def clears(self, number: int, path: bytes) -> bool:
+        """Whether a step deletes a file together with others of its folder."""
+        return False
+
+    def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
+        """Whether a step makes the very change of a block between the same lines, or anywhere so many times."""
+        same = [b for b in self.made(number).get(path, ()) if (b.removed, b.added) == (block.removed, block.added)]
+        return any(b.wide == block.wide for b in same) or 0 < times <= len(same)
+
+    def moves(self, number: int, path: bytes, block: Block) -> bool:
+        """Whether a step adds most of a block's lines to other files."""
+        other = {line for p, made in self.made(number).items() if p != path for b in made for line in b.added}
+        lines = telling(block.added)
+        return bool(lines) and len(lines & other) >= MOVED * len(lines)
+
+    def is_revert(self, number: int, lines: int) -> bool:
+        """Whether a step that took so many lines of a patch back is there for that."""
+        message = self.message(number)
+        if re.match(r"revert\b", message, re.IGNORECASE) or "This reverts commit " in message:
+            return True
+        size = sum(len(b.added) + len(b.removed) for found in self.made(number).values() for b in found)
+        return 3 * lines >= 2 * size
+
+
+def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool) -> Verdict | None:
+    """What the fates of a patch's parts, each with its lines, say of it; None where no part was ever there."""
+    every = [fate for part in fates.values() for fate, _ in part]
+    if not any(f.landed >= 0 for f in every):
+        return None
+    total = sum(lines for part in fates.values() for _, lines in part)
+    cleared = [(fate, lines) for part in fates.values() for fate, lines in part if fate.cleared]
+    if 2 * sum(lines for _, lines in cleared) > total:  # then they were what the patch is about
+        for fate, _ in cleared:
+            fate.state = UNDONE
+    missing = tuple(show_path(p) for p, part in fates.items() if any(f.state == ABSENT for f, _ in part))
+    undone = tuple(show_path(p) for p, part in fates.items() if any(f.state == UNDONE for f, _ in part))
+    back: Counter[int] = Counter()
+    sure: Counter[int] = Counter()
+    beside: Counter[int] = Counter()
+    apart = False
+    for part in fates.values():
+        here = 0
+        for fate, lines in part:
+            if fate.state == UNDONE:
+                back[fate.lost] += lines
+                sure[fate.lost] += 0 if fate.unsure else lines
+                here += lines if steps.is_coarse(fate.lost) and not fate.unsure else 0
+            elif fate.state == CHANGED:
+                beside[fate.lost] += lines
+        # A step of many changes may hold a revert of one file's part: none that is there for it shows.
+        apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
+    # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew: the
+    # smaller part of it. Where it is the larger one, the step goes on with the patch.
+    reverts = (steps.is_revert(n, k + beside[n] * (beside[n] <= k)) for n, k in sure.items() if k)
+    reverted = apart or back.total() >= _BACK * total or any(reverts)
+    if back and not reverted:  # a few lines of many, by a commit that is there for something else
+        undone = ()
+        for fate in every:
+            fate.state = CHANGED if fate.state == UNDONE else fate.state
+    landed = Counter(f.landed for f in every if f.landed >= 0)
+    commits = [steps.commit(n, "landed") for n in sorted(landed)]
+    for did in (CHANGED, UNDONE, GONE):
+        numbers = {f.lost for f in every if f.became == did and f.lost >= 0}
+        commits += [steps.commit(n, did) for n in sorted(numbers)]
+    return Verdict(not missing and not undone, identical, tuple(commits), missing, undone)
+
+
+class File:
+    """One file's part of a patch, through the commits that touch it."""
+
+    def __init__(
+        self, steps: Steps, patch: Patch, edit: PathChange, versions: Sequence[Version],
+        named: Container[int] = (), floor: Text | None = None,
+    ) -> None:  # fmt: skip
+        """:param named: steps that name the patch.
+        :param floor: the file before all steps, where the patch was written on top of others.
+        """
+        self.steps, self.patch, self.edit, self.versions = steps, patch, edit, versions
+        self.named, self.floor = named, floor
+
+    @cached_property
+    def contents(self) -> list[bytes | None]:
+        return [self.steps.text(v.entry) for v in self.versions]
+
+    def fates(self, since: int | None) -> list[tuple[Fate, int]]:
+        """What became of each block, with how many lines it is.
+
+        :param since: the commit that is known to have made the change.
+        """
+        pairs = blocks_both(self.patch.hunks.get(self.edit.path, ()))
+        base, patched = self.contents[0], self.steps.text(self.edit.new)
+        if not pairs or base is None or patched is None:
+            size = sum(len(b.added) + len(b.removed) for b, _ in pairs) or len(text_of(patched or base).lines)
+            return [(self._whole(since), max(1, size))]
+        times = Counter(block for block, _ in pairs)
+        alike = Counter((block.removed, block.added) for block, _ in pairs)
+        found = []
+        for block, inverse in pairs:
+            fate = self._fate(block, inverse, times[block], alike[block.removed, block.added], since)
+            found.append((fate, len(block.added) + len(block.removed)))
+        return found
+
+    def _whole(self, since: int | None) -> Fate:
+        """Of a file that comes, goes, or has no lines: only the very same result is a sign."""
+        old, new = self.edit.old, self.edit.new
+        fate = Fate()
+        for version in self.versions[1:]:
+            entry = version.entry
+            if fate.state in (ABSENT, UNDONE) and (entry == new or version.number == since):
+                fate = fate.again(version.number)
+            elif fate.state in (PRESENT, CHANGED) and entry != new:
+                fate.cleared = old is entry is None and self.steps.clears(version.number, version.path)
+                # A file that the patch deletes and that is there again, whatever is in it, is not deleted.
+                undone = new is None or (entry == old and not fate.cleared)
+                fate.state, fate.lost = (UNDONE if undone else CHANGED), version.number
+            elif fate.state == CHANGED and entry == new:
+                fate.state = PRESENT
+        return fate
+
+    def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> Fate:
+        """:param times: how often the patch makes this change between these lines; ``alike``: between any."""
+        fate, base = Fate(), text_of(self.contents[0])
+        before = at_landing = base
+        if self.floor and is_there(block, base, self.floor, times):
+            # It takes an earlier patch of the stack back: upstream has had it so all along.
+            fate, before, at_landing = Fate(PRESENT, first=0), self.floor, self.floor
+        moved = False
+        for version, content in zip(self.versions[1:], self.contents[1:], strict=True):
+            now = text_of(content)
+            if fate.state in (ABSENT, UNDONE):
+                number, named = version.number, version.number in self.named
+                made = number == since or self.steps.makes(number, version.path, block, alike if named else 0)
+                made = made or is_there(block, before, now, times) or is_there(block, base, now, times)
+                if made and (number == since or self._above_floor(block, now, times)):
+                    fate, at_landing = fate.again(version.number), now
+            elif fate.state == PRESENT and (
+                (back := self.steps.makes(version.number, version.path, inverse)) or not _stands(block, at_landing, now)
+            ):
+                fate.lost = version.number
+                moved = self.steps.moves(version.number, version.path, block)
+                back = back or self.steps.makes(version.number, version.path, inverse, times)
+                back = not moved and (back or _taken_back(block, inverse, before, now, times, base))
+                fate.state = UNDONE if back else CHANGED
+            elif fate.state == CHANGED and _stands(block, at_landing, now):
+                fate.state = PRESENT
+            elif fate.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
+                fate.state, fate.lost = UNDONE, version.number
+            if (
+                fate.state == CHANGED and not moved and self.steps.is_coarse(version.number)
+                and _trackless(block, at_landing, now) and not _edited(block, base, now)
+            ):  # fmt: skip
+                fate.state, fate.lost, fate.unsure = UNDONE, version.number, True
+            before = now
+        return fate
+
+    def _above_floor(self, block: Block, now: Text, times: int) -> bool:
+        """Whether a block is no work of an earlier patch's: what stood in the file all along isn't upstream's doing."""
+        return self.floor is None or is_there(block, self.floor, now, times)
+
+
+def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: int, base: Text) -> bool:
+    """Whether upstream took a change back between two versions: its lines went, and what was there before stands.
+
+    :param base: the file before the patch: a line that the patch moves is there as often when it has moved back.
+    """
+    if not now.there:
+        return False
+    each = Counter(block.added)
+    lines = list(telling(block.added)) or list(each)
+    if any(now.count(line) > max(before.count(line) - each[line] * times, base.count(line)) for line in lines):
+        return False
+    if inverse.added:
+        return is_there(inverse, before, now, times)
+    return _beside(inverse, now) > _beside(inverse, before)
+
+
+def _trackless(block: Block, landed: Text, now: Text) -> bool:
+    """Whether none of a block's lines is left where many changes came at once, or some that it replaced are back."""
+    added, removed = telling(block.added) or set(block.added), telling(block.removed)
+    if any(now.count(line) > landed.count(line) for line in removed - added):
+        return True
+    return not any(now.count(line) >= landed.count(line) > 0 for line in added)
+
+
+def _edited(block: Block, base: Text, now: Text) -> bool:
+    """Whether new lines stand in a block's place that have its own words, and none of those that it replaced."""
+    added, removed = (set(_WORD.findall(b"\n".join(side))) for side in (block.added, block.removed))
+    own, size = added - removed, len(block.added)
+    places = [at + 1 for at in now.find([block.above])] + [at - size for at in now.find([block.below])]
+    for at in places if own else ():
+        there = now.lines[max(0, at) : max(0, at + size)]
+        words = set(_WORD.findall(b"\n".join(there)))
+        fresh = not any(base.count(line) for line in telling(there))
+        if fresh and len(own & words) >= _LIKE * len(own) and not (removed - added) & words:
+            return True
+    return False
+
+
+def _beside(block: Block, text: Text) -> int:
+    """How often the lines around a removal stand beside one another."""
+    if not block.above:
+        return int(text.line(0) == block.below)
+    return sum(text.line(at + 1) == block.below for at in text.find([block.above]))
+
+
+def _stands(block: Block, landed: Text, now: Text) -> bool:
+    """Whether a change that had landed is still there."""
+    if block.added:
+        return len(now.find(block.added)) >= len(landed.find(block.added))
+    return now.there and len(now.find(block.removed)) <= len(landed.find(block.removed))
