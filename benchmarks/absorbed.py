@@ -261,7 +261,7 @@ def reverses(folder: Path, part: Part) -> bool:
 def judge_case(folder: Path, case: Case) -> str:
     """What patchq would do: retire, ask or carry."""
     if all(merges_to_nothing(folder, p) for p in case.parts):
-        sights = [FileSight(p.path, IDENTICAL, p.versions[-1][0], 1.0) for p in case.parts]
+        sights = [FileSight(path=p.path, grade=IDENTICAL, where=p.versions[-1][0], share=1.0) for p in case.parts]
     else:
         sights = [look(p.path, p.hunks, p.patched, p.base, p.versions) for p in case.parts]
     found = judge(sights, [label for label, _ in case.parts[0].versions])

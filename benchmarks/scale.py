@@ -241,8 +241,8 @@ def by_ledger(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, d
         with path.open("wb") as out:
             for n in range(count):
                 attempt = Attempt(
-                    f"p{n % 20:05d}", f"{n % 20:040x}", f"v{n // 20}", f"v{n // 20 + 1}", "clean", "patchq 0.1.0",
-                    "2026-01-02T03:04:05Z",
+                    patch=f"p{n % 20:05d}", patch_id=f"{n % 20:040x}", from_ref=f"v{n // 20}", onto=f"v{n // 20 + 1}", outcome="clean", tool="patchq 0.1.0",
+                    time="2026-01-02T03:04:05Z",
                 )  # fmt: skip
                 out.write(attempt.line())
         yield (

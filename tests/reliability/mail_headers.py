@@ -222,7 +222,9 @@ def by_patchq(world: World, mail: bytes) -> tuple[str, str, str] | str:
     store = Git(world.folder / ".git")
     try:
         header, diff = parse(mail, "x.patch")
-        (done,) = Engine(store, "up", {}).apply(CommitId(world.base), [Incoming("x", header, diff, "x.patch")])
+        (done,) = Engine(store, "up", {}).apply(
+            CommitId(world.base), [Incoming(name="x", header=header, diff=diff, where="x.patch")]
+        )
     except PatchqError as error:
         return error.message
     return store.tree_of([done.commit])[0], f"{header.author.name} <{header.author.email}>", header.message

@@ -56,7 +56,7 @@ def by_patchq(world: World, target: Target, text: bytes) -> differential.Tree | 
     store = Git(world.folder / ".git")
     try:
         (done,) = Engine(store, "up", {}).apply(
-            CommitId(target.commit), [Incoming("change", HEADER, text, "change.patch")]
+            CommitId(target.commit), [Incoming(name="change", header=HEADER, diff=text, where="change.patch")]
         )
     except PatchqError as error:
         return error.message

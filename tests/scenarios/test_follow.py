@@ -288,7 +288,9 @@ def test_whatever_a_host_says_it_is_told_in_words(reply: bytes, monkeypatch: pyt
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(SourceError):
-            Forge("team/fork", f"http://127.0.0.1:{server.getsockname()[1]}", "secret").pull_of("b")
+            Forge(repository="team/fork", api=f"http://127.0.0.1:{server.getsockname()[1]}", token="secret").pull_of(
+                "b"
+            )
         thread.join()
 
 
@@ -313,7 +315,7 @@ def test_one_upstream_in_trouble_does_not_hide_anothers_release(
 def test_a_token_is_sent_over_https_only(project: Patchq) -> None:
     said = project.fails(1, "follow", "--repository", "team/fork", "--api", "http://example.org")
     assert "http://example.org is not https" in said
-    assert "secret" not in repr(Forge("team/fork", token="secret"))
+    assert "secret" not in repr(Forge(repository="team/fork", token="secret"))
 
 
 def test_a_dry_run_writes_what_it_would_send(project: Patchq, upstream: Path, tmp_path: Path) -> None:

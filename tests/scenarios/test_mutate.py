@@ -85,11 +85,11 @@ def test_what_was_found_is_known_later_and_whether_it_is_of_a_sample(limited: Pa
     assert known_strength(project, "up/limit") is None
     every = mutated(limited, "limit")["up/limit"]
     known = known_strength(project, "up/limit")
-    assert known == KnownStrength(every["killed"], every["killed"], 0, 0, sampled=False)  # type: ignore[arg-type]
+    assert known == KnownStrength(killed=every["killed"], of=every["killed"], equivalent=0, not_tried=0, sampled=False)  # type: ignore[arg-type]
     assert every["in_all"] == every["killed"]
     few = mutated(limited, "limit", "--at-most", "4")["up/limit"]
     assert few["in_all"] == every["in_all"]
-    assert known_strength(project, "up/limit") == KnownStrength(4, 4, 0, 0, sampled=True)
+    assert known_strength(project, "up/limit") == KnownStrength(killed=4, of=4, equivalent=0, not_tried=0, sampled=True)
     mutated(limited, "limit", "--seconds", "0.001", "--seed", "1")
     assert known_strength(project, "up/limit") is None, "none has an answer"
 
@@ -140,8 +140,8 @@ def test_a_sample_has_a_new_seed_that_is_printed_with_the_pooled_share(limited: 
 )
 def test_the_interval_is_wilsons(killed: int, judged: int, low: float, high: float) -> None:
     mutant = mutants_of("pkg/limit.py", SOURCE, {3})[0]
-    tried = [Tried(mutant, KILLED)] * killed + [Tried(mutant, SURVIVED)] * (judged - killed)
-    pooled = pool([Strength("up/p", (), tuple(tried))])
+    tried = [Tried(mutant=mutant, state=KILLED)] * killed + [Tried(mutant=mutant, state=SURVIVED)] * (judged - killed)
+    pooled = pool([Strength(patch="up/p", proof=(), tried=tuple(tried))])
     assert (pooled.killed, pooled.judged) == (killed, judged)
     assert (round(pooled.low, 4), round(pooled.high, 4)) == (low, high)
 

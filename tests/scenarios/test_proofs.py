@@ -81,7 +81,7 @@ def test_what_compiles_is_begun_first(proven: Patchq) -> None:
 
     def run(project: Project, cells: Sequence[Cell]) -> Iterator[CellResult]:
         begun.extend((cell.proof.patch, cell.variant.kind) for cell in cells)
-        return (CellResult(cell.proof.name, cell.variant.kind, "not run") for cell in cells)
+        return (CellResult(proof=cell.proof.name, variant=cell.variant.kind, state="not run") for cell in cells)
 
     said = run_proofs(proven.project, prove=True, run_cells=run)
     assert begun == [(name, kind) for name in ("second", "first", "third") for kind in ("with", "without")]

@@ -246,8 +246,8 @@ def large(evidence: Evidence, patches: int, refs: int) -> Evidence:
     """The same with so many patches and refs."""
     view = evidence.stacks[0].patches[0]
     words = ["clean", "offset", "merged", "conflict", "absorbed", "obsolete", ""]
-    infos = [PatchInfo("up", "v1", f"patch-{n}", f"Change {n}", "A <a@b>", "test", "Pending", (), (), (),
-                       (("a.txt", n, 1),), view.info.path) for n in range(patches)]  # fmt: skip
+    infos = [PatchInfo(upstream="up", ref="v1", name=f"patch-{n}", subject=f"Change {n}", author="A <a@b>", topic="test", status="Pending", proofs=(), needs=(), requires=(),
+                       files=(("a.txt", n, 1),), path=view.info.path) for n in range(patches)]  # fmt: skip
     rows = {}
     for n, info in enumerate(infos):
         cells = []

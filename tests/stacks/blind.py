@@ -76,12 +76,12 @@ def run_patch(set_name: str, patch: str, mutants: list[ByHand]) -> None:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     with warm() as forks:
         key = result_key(project, proof, whole.variant, machine)
-        forks.unchanged[patch] = Cell(proof, whole.variant, key, whole.set_name)
+        forks.unchanged[patch] = Cell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
         for mutant in mutants:
             changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
             (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
             key = result_key(project, proof, variant, machine)
-            cell = Cell(proof, variant, key, whole.set_name, LIMIT)
+            cell = Cell(proof=proof, variant=variant, key=key, set_name=whole.set_name, timeout=LIMIT)
             started = time.monotonic()
             found = run_cells_kept(project, [cell], machine, False, forks, lambda _: None)[key]
             row = {

@@ -91,12 +91,20 @@ def test_its_proof_sees_it(request: pytest.FixtureRequest, patch: str) -> None:
     proof = proofs_of(whole.stacks, [patch])[0]
     with warm() as forks:
         key = result_key(project, proof, whole.variant, machine)
-        forks.unchanged[patch] = Cell(proof, whole.variant, key, whole.set_name)
+        forks.unchanged[patch] = Cell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
         cells = []
         for mutant in mutants:
             changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
             (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
-            cells.append(Cell(proof, variant, result_key(project, proof, variant, machine), whole.set_name, 900.0))
+            cells.append(
+                Cell(
+                    proof=proof,
+                    variant=variant,
+                    key=result_key(project, proof, variant, machine),
+                    set_name=whole.set_name,
+                    timeout=900.0,
+                )
+            )
         results = run_cells_kept(project, cells, machine, False, forks, lambda _: None)
     states = {m.name: results[cell.key].state for m, cell in zip(mutants, cells, strict=True)}
     assert {name: state for name, state in states.items() if state not in (FAILED, ERROR)} == {}

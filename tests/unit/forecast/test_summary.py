@@ -7,7 +7,7 @@ from patchq.merge.patches import FileConflict
 
 
 def cell(name: str, outcome: str, *files: FileConflict, known: bool = False, unproved: bool = False) -> Cell:
-    return Cell(f"up/{name}", "v2", outcome, files, known=known, unproved=unproved)
+    return Cell(patch=f"up/{name}", ref="v2", outcome=outcome, files=files, known=known, unproved=unproved)
 
 
 def test_each_patch_is_counted_once_and_only_work_is_work() -> None:

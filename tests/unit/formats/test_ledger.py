@@ -35,14 +35,30 @@ OFFSETS = st.lists(
     st.builds(FileOffset, WORDS, st.lists(st.integers(-9, 9), min_size=1, max_size=3).map(tuple)), max_size=2
 ).map(tuple)
 ATTEMPTS = st.builds(
-    Attempt, WORDS, WORDS, WORDS, WORDS, st.sampled_from(OUTCOMES), WORDS, WORDS, FILES, st.sampled_from(GRADES),
-    st.text(max_size=9), st.text(max_size=9), st.text(max_size=9), st.integers(0, 99), st.text(max_size=9),
-    OFFSETS, st.text(max_size=9),
-)  # fmt: skip
+    Attempt,
+    patch=WORDS,
+    patch_id=WORDS,
+    from_ref=WORDS,
+    onto=WORDS,
+    outcome=st.sampled_from(OUTCOMES),
+    tool=WORDS,
+    time=WORDS,
+    files=FILES,
+    grade=st.sampled_from(GRADES),
+    evidence=st.text(max_size=9),
+    broke=st.text(max_size=9),
+    how=st.text(max_size=9),
+    lines=st.integers(0, 99),
+    proof=st.text(max_size=9),
+    offsets=OFFSETS,
+    checked=st.text(max_size=9),
+)
 
 
 def attempt(patch: str, onto: str, outcome: str, time: str = "2026-01-01T00:00:00Z", **rest: object) -> Attempt:
-    return Attempt(patch, "0" * 40, "v1", onto, outcome, "patchq 0", time, **rest)  # type: ignore[arg-type]
+    return Attempt(
+        patch=patch, patch_id="0" * 40, from_ref="v1", onto=onto, outcome=outcome, tool="patchq 0", time=time, **rest
+    )  # type: ignore[arg-type]
 
 
 @given(st.lists(ATTEMPTS, max_size=6))
@@ -199,7 +215,7 @@ def test_changed_lines_are_those_that_the_two_don_t_share() -> None:
 def test_which_lines_drop_a_patch(outcome: str, how: str, reason: str) -> None:
     latest = Ledger((attempt("a", "v2", outcome, how=how),)).latest()
     found = find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": []})
-    assert found == (Drop("a", "v2", reason, how) if reason else None)
+    assert found == (Drop(patch="a", ref="v2", reason=reason, how=how) if reason else None)
     assert find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": ["a"]}) is None, "its stack has it"
     assert find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": ["a"], "v4": []}) is None, "a later one has it"
     assert find_drop(latest, "b", {"v1": [], "v2": []}) is None

@@ -21,8 +21,8 @@ COMMIT, SHA = "0" * 40, "1" * 64
 
 def test_a_lock_keeps_comments_and_order() -> None:
     data = b"# ours\n" + pinned(commit=COMMIT).replace(b"[sets.s]", b"# why this set\n[sets.s]")
-    up = lock.Upstream("up", "u")
-    after = lockedit.with_pin(data, up, lock.Pin("up", "v2", "u", lock.CommitId(COMMIT)), "s")
+    up = lock.Upstream(name="up", url="u")
+    after = lockedit.with_pin(data, up, lock.Pin(upstream="up", ref="v2", url="u", commit=lock.CommitId(COMMIT)), "s")
     assert b"# ours" in after
     assert b"# why this set" in after
     parsed = lock.parse(after)
@@ -33,7 +33,10 @@ def test_a_lock_keeps_comments_and_order() -> None:
 def test_a_new_set_starts_as_the_default_one() -> None:
     data = pinned(commit=COMMIT)
     after = lockedit.with_pin(
-        data, lock.Upstream("other", "o"), lock.Pin("other", "x", "o", lock.CommitId(COMMIT)), "t"
+        data,
+        lock.Upstream(name="other", url="o"),
+        lock.Pin(upstream="other", ref="x", url="o", commit=lock.CommitId(COMMIT)),
+        "t",
     )
     assert lock.parse(after).sets["t"] == {"up": "v1", "other": "x"}
 

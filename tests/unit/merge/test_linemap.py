@@ -86,7 +86,9 @@ def test_whole_lines_are_found_only() -> None:
 
 def hunk(old: str, new: str, trailing: int, start: int = 1) -> diff.Hunk:
     sides = [tuple(f"{c}\n".encode() for c in side) for side in (old, new)]
-    return diff.Hunk(b"@@", start, start, sides[0], sides[1], trailing, 0)
+    return diff.Hunk(
+        header=b"@@", old_start=start, new_start=start, old=sides[0], new=sides[1], trailing=trailing, context=0
+    )
 
 
 def test_the_context_at_the_begin_is_never_more_than_there_is() -> None:

@@ -98,8 +98,11 @@ def test_a_file_that_comes_or_goes() -> None:
 
 
 def test_a_patch_is_what_its_least_file_is() -> None:
-    whole, part = FileSight("a", "contained", "r1", 1.0), FileSight("b", "identical", "r2", 1.0)
-    none = FileSight("c", "", "", 0.0)
+    whole, part = (
+        FileSight(path="a", grade="contained", where="r1", share=1.0),
+        FileSight(path="b", grade="identical", where="r2", share=1.0),
+    )
+    none = FileSight(path="c", grade="", where="", share=0.0)
     labels = ["r1", "r2"]
     assert (judge([whole, part], labels).grade, judge([whole, part], labels).where) == ("contained", "r2")
     assert judge([whole, part], labels).retirable

@@ -37,7 +37,7 @@ class Imported:
         return [i for i in self.items if i.outcome not in (*TAKEN, "left out")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """How what is found is to be adopted.
 
@@ -72,14 +72,12 @@ def import_patches(
         stacks = project.stacks(set_name, [upstream])
         loaded = load(project, stacks[0], set_name, offline=wish.offline)
         found = gather(project, loaded, request)
-        fitter = Fitter(
-            project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading
-        )  # fmt: skip
+        fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
         tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
         items = tuple(item for item, _ in tried)
         if wish.dry:
             items = _with_releases(project, loaded, found, items, request.reading, wish)
-            nothing = Exported(upstream, (), (), (), len(loaded.entries))
+            nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
             return Imported(nothing, _named(items, [e.name for e in loaded.entries]), True)
         taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
         _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
@@ -116,7 +114,7 @@ def _with_releases(
     try:
         elsewhere = search_releases(
             project, pin, found, [found[n] for n in left], reading, offline=wish.offline, most=wish.most_download
-        )  # fmt: skip
+        )
     except SourceError as error:
         project.say(f"no other release was tried: {error.message}")
         return tuple(told)
@@ -177,7 +175,7 @@ def _commit_of(project: Project, patch: Found, tree: TreeId, wish: Wish) -> Comm
         text = with_trailer(text, "Origin", patch.origin)
     topic = wish.topic or (slug(patch.topic) if patch.topic else "")
     text = with_trailers(text, topic, "", signer)
-    return CommitInfo(CommitId(""), tree, (), author, text)
+    return CommitInfo(commit=CommitId(""), tree=tree, parents=(), author=author, message=text)
 
 
 def _author(project: Project, patch: Found, author: str) -> Ident:

@@ -25,7 +25,7 @@ class OddDiff(Exception):
     """A diff that isn't plain text hunks: git itself is to read it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Section:
     """What a diff says of one file: names as they are written, git's own header lines, and the hunks as they are."""
 
@@ -61,7 +61,7 @@ def sections(diff: bytes) -> list[Section]:
         if line.startswith(b"diff --git "):
             at = _git_section(lines, at, found)
         elif line.startswith(b"--- ") and at + 2 < len(lines) and lines[at + 1].startswith(b"+++ "):
-            section = Section(b"", b"")
+            section = Section(old=b"", new=b"")
             at = _plain_section(lines, at, section)
             found.append(section)
         elif line.startswith((b"@@ -", b"GIT binary", b"Binary files ")):
@@ -74,7 +74,7 @@ def sections(diff: bytes) -> list[Section]:
 def _git_section(lines: Sequence[bytes], at: int, found: list[Section]) -> int:
     half = lines[at][11:]
     middle = len(half) // 2
-    section = Section(half[:middle], half[middle + 1 :])
+    section = Section(old=half[:middle], new=half[middle + 1 :])
     at += 1
     while at < len(lines) and _EXTENDED.match(lines[at]):
         section.extended.append(lines[at])

@@ -28,7 +28,7 @@ _FUZZ = "it applies only with fuzz, as lines around its change are others: does 
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """What becomes of one patch of a batch.
 
@@ -98,7 +98,10 @@ class Fitter:
         for patch, applied, tree, changed in zip(taken, done, trees, changes, strict=True):
             self._check_changes(patch, changed, before, tree)
             outcome = "offset" if applied.offsets else "applies"
-            items[id(patch)] = Item(patch.name, patch.where, outcome, "", patch.said), tree
+            items[id(patch)] = (
+                Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.said),
+                tree,
+            )
             before = tree
         self._tip, self.tree = done[-1].commit, before
         result = []
@@ -114,7 +117,7 @@ class Fitter:
         if patch.problem:
             self.errors.append(patch.problem)
             said = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
-            return Item(patch.name, patch.where, "unreadable", said), self.tree
+            return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=said), self.tree
         try:
             item, tree, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
             if tree is None:
@@ -127,10 +130,19 @@ class Fitter:
             self.errors.append(error)
             outcome, detail = self._why(patch, error)
             conflicts = tuple(replace(c, patch=c.patch or patch.name) for c in error.conflicts)
-            return Item(patch.name, patch.where, outcome, detail, patch.said, conflicts), self.tree
+            return Item(
+                name=patch.name,
+                where=patch.where,
+                outcome=outcome,
+                detail=detail,
+                notes=patch.said,
+                conflicts=conflicts,
+            ), self.tree
         except PatchqError as error:
             self.errors.append(error)
-            return Item(patch.name, patch.where, "unreadable", error.message, patch.said), self.tree
+            return Item(
+                name=patch.name, where=patch.where, outcome="unreadable", detail=error.message, notes=patch.said
+            ), self.tree
         for change in changed:
             (self.files.add if change.new else self.files.discard)(change.path)
         self._tip, self.tree = tip, tree
@@ -144,10 +156,14 @@ class Fitter:
         return self._tip
 
     def _left_out(self, patch: Found) -> Item:
-        return Item(patch.name, patch.where, "left out", "; ".join(patch.said), patch.said)
+        return Item(
+            name=patch.name, where=patch.where, outcome="left out", detail="; ".join(patch.said), notes=patch.said
+        )
 
     def _incoming(self, patch: Found, diff: bytes) -> Incoming:
-        return Incoming(patch.name, Header(_NOBODY, patch.message or patch.name), diff, patch.where)
+        return Incoming(
+            name=patch.name, header=Header(_NOBODY, patch.message or patch.name), diff=diff, where=patch.where
+        )
 
     def _check_changes(self, patch: Found, changed: Sequence[PathChange], before: TreeId, after: TreeId) -> None:
         if any(c.new and c.new.mode == b"160000" for c in changed):
@@ -165,17 +181,31 @@ class Fitter:
         text, notes, odd = self._readable(patch)
         notes = (*patch.said, *notes)
         if not text.strip():
-            return Item(patch.name, patch.where, "applies", "", notes), self.tree, self._tip
+            return (
+                Item(name=patch.name, where=patch.where, outcome="applies", detail="", notes=notes),
+                self.tree,
+                self._tip,
+            )
         try:
             if odd and (patch.strip != 1 or patch.folder):
-                return Item(patch.name, patch.where, "applies", "", notes), self._by_git(patch, text), None
+                return (
+                    Item(name=patch.name, where=patch.where, outcome="applies", detail="", notes=notes),
+                    self._by_git(patch, text),
+                    None,
+                )
             done = self.engine.apply(self.tip, [self._incoming(patch, text)])[-1]
         except ConflictError:
             if not self.reading.three_way or (tree := self._merged(text)) is None:
                 raise
-            return Item(patch.name, patch.where, "merged", "", notes), tree, None
+            return Item(name=patch.name, where=patch.where, outcome="merged", detail="", notes=notes), tree, None
         moved = [f"{o.path}: {o.hunk.split(' @@')[0]} @@ {o.lines:+d} lines" for o in done.offsets]
-        item = Item(patch.name, patch.where, "offset" if moved else "applies", "; ".join(moved), notes)
+        item = Item(
+            name=patch.name,
+            where=patch.where,
+            outcome="offset" if moved else "applies",
+            detail="; ".join(moved),
+            notes=notes,
+        )
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: Found) -> tuple[bytes, tuple[str, ...], bool]:
@@ -230,11 +260,25 @@ class Fitter:
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
         if tree == self.tree and patch.merge:
             said = f"{patch.where} is left out: the tree has what this merge brings"
-            return Item(patch.name, patch.where, "left out", said, (*patch.said, said)), None, None
+            return (
+                Item(name=patch.name, where=patch.where, outcome="left out", detail=said, notes=(*patch.said, said)),
+                None,
+                None,
+            )
         if tree == self.tree and before != after:
-            return Item(patch.name, patch.where, "there", "the tree has its change already", patch.said), None, None
+            return (
+                Item(
+                    name=patch.name,
+                    where=patch.where,
+                    outcome="there",
+                    detail="the tree has its change already",
+                    notes=patch.said,
+                ),
+                None,
+                None,
+            )
         outcome = "applies" if before == self.tree else "merged"
-        return Item(patch.name, patch.where, outcome, "", patch.said), tree, None
+        return Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.said), tree, None
 
     # Why not
 

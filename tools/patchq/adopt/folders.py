@@ -24,7 +24,7 @@ _DEBIAN = re.compile(r".*\.debian\.tar\.\w+$")
 _NUMBERED = re.compile(r"\d+[-_.]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A file that is to be read, its bytes or where it lies, and how its tool applies it.
 
@@ -64,7 +64,7 @@ def places(path: Path) -> list[Place]:
 
 
 def _place(path: Path, strip: int = 1, folder: str = "") -> Place:
-    return Place(path, str(path), slug(path.name), strip, folder, origin_of(path))
+    return Place(data=path, where=str(path), name=slug(path.name), strip=strip, folder=folder, origin=origin_of(path))
 
 
 def origin_of(path: Path) -> str:
@@ -198,10 +198,19 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[Place]:
         strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
         where = f"{path}: debian/patches/{words[0]}"
         origin = f"{path.name}: debian/patches/{words[0]}"
-        found.append(Place(files[words[0]], where, slug(PurePosixPath(words[0]).name), strip, "", origin))
+        found.append(
+            Place(
+                data=files[words[0]],
+                where=where,
+                name=slug(PurePosixPath(words[0]).name),
+                strip=strip,
+                folder="",
+                origin=origin,
+            )
+        )
     listed = {place.where for place in found}
     for name in sorted(files):
         where = f"{path}: debian/patches/{name}"
         if _PATCH.match(name) and where not in listed:
-            found.append(Place(files[name], where, slug(PurePosixPath(name).name), unlisted="series"))
+            found.append(Place(data=files[name], where=where, name=slug(PurePosixPath(name).name), unlisted="series"))
     return found

@@ -9,7 +9,7 @@ from patchq.formats.header import Ident
 from patchq.names import TreeId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A patch as it lies elsewhere; without an author or a message it doesn't say them.
 

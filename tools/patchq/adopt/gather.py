@@ -38,7 +38,7 @@ STDIN = Path("-")
 MOST_SCRIPT = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """From where to adopt.
 
@@ -88,7 +88,7 @@ def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
             f"{loaded.stack.pin.upstream} has no git host", hint="`patchq pin --url URL`, or the request's URL"
         )
     for number in request.pull_requests:
-        found += from_host(project, Address(url, number))
+        found += from_host(project, Address(repository=url, number=number))
     for text in request.urls:
         address = parse_address(text)
         if not address:
@@ -180,7 +180,9 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | Non
         for place in places(path):
             if place.unlisted:
                 said = f"{place.where} is not listed in {place.unlisted}: left out"
-                found.append(Found(place.name, place.where, None, "", said=(said,), left_out=True))
+                found.append(
+                    Found(name=place.name, where=place.where, author=None, message="", said=(said,), left_out=True)
+                )
                 continue
             try:
                 data = place.read()
@@ -189,7 +191,7 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | Non
                     raise too_large(f"{place.where} with those before it", f"more than {MOST_ALL} bytes", MOST_ALL)
                 read = read_data(data, place.where, place.name, place.strip)
             except PatchqError as error:
-                read = [Found(place.name, place.where, None, "", problem=error)]
+                read = [Found(name=place.name, where=place.where, author=None, message="", problem=error)]
             found += _of(read, place.folder, reading, place.origin)
     if all(f.left_out for f in found):
         told = [*dict.fromkeys(said for f in found for said in f.said)] or [f"{paths[0]} holds no diff"]
@@ -264,9 +266,10 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
     found = []
     pairs = [(b.before, b.info.tree) for b in commits if b.before]
     linked = {
-        pair for pair, changes in zip(pairs, project.store.changes_between(pairs), strict=True)
+        pair
+        for pair, changes in zip(pairs, project.store.changes_between(pairs), strict=True)
         if any(c.new and c.new.mode == GITLINK for c in changes)
-    }  # fmt: skip
+    }
     for borrowed in commits:
         commit = borrowed.info
         if len(commit.parents) != 1 or not borrowed.before:
@@ -281,7 +284,11 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
         trees = (borrowed.before, commit.tree)
         name = slug(said.name or subject)
         place = f"{origin}@{commit.commit}"
-        found.append(Found(name, named, author, said.message, trees=trees, origin=place, topic=said.topic))
+        found.append(
+            Found(
+                name=name, where=named, author=author, message=said.message, trees=trees, origin=place, topic=said.topic
+            )
+        )
     return found
 
 

@@ -38,7 +38,7 @@ _URL = re.compile(r"https?://\S+")
 _COMMIT = re.compile(r"\b[0-9a-f]{12,40}\b")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """What a patch says: ``message`` with its trailers, ``author`` as it is written there, ``date`` likewise.
 
@@ -52,7 +52,7 @@ class Said:
     topic: str = ""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Draft:
     """A message in the making; ``trailers`` are those that stood elsewhere than at its end."""
 
@@ -162,7 +162,13 @@ def settle(message: str, more: list[tuple[str, str]] | None = None, author: str 
     found = {key.lower(): value for key, value in parse_trailers(done)}
     gbp = dict(word.partition(" ")[::2] for k, word in parse_trailers(done) if k.lower() in ("gbp", "gbp-pq"))
     name = found.get("patch-filename", "") or gbp.get("Name", "") or gbp.get("name", "")
-    return Said(done, author, date or found.get("last-update", ""), name, gbp.get("Topic", "") or gbp.get("topic", ""))
+    return Said(
+        message=done,
+        author=author,
+        date=date or found.get("last-update", ""),
+        name=name,
+        topic=gbp.get("Topic", "") or gbp.get("topic", ""),
+    )
 
 
 def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:

@@ -25,7 +25,7 @@ _DEEP = (50, 1000, 0)
 _TIMEOUT = 20.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """What a URL names: a pull request by ``number``, or a commit; ``patch`` is where the host has it as mails."""
 
@@ -48,8 +48,12 @@ def parse_address(text: str) -> Address | None:
         return None
     patch = f"{text[: match.end('which')]}.patch" if text.startswith("http") else ""
     if match["kind"].startswith("commit"):
-        return Address(match["repository"], 0, match["which"], patch)
-    return Address(match["repository"], int(match["which"]), "", patch) if match["which"].isdigit() else None
+        return Address(repository=match["repository"], number=0, commit=match["which"], patch=patch)
+    return (
+        Address(repository=match["repository"], number=int(match["which"]), commit="", patch=patch)
+        if match["which"].isdigit()
+        else None
+    )
 
 
 def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed], str]:
@@ -102,7 +106,7 @@ def mails_of(address: Address) -> bytes:
     :raises SourceError: if it doesn't.
     """
     name = f"{address.number or address.commit}.patch"
-    path = index.download(index.IndexFile(name, address.patch, ""), "", most=MOST)
+    path = index.download(index.IndexFile(name=name, url=address.patch, sha256=""), "", most=MOST)
     return read_edited(path)
 
 

@@ -124,7 +124,17 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
     when = "" if address or not date else _seconds(date)
     message = said.message if said.message.strip() else ""
     own = slug(said.name) if said.name else name
-    return Found(own, where, author, message, diff, strip, tuple(told), date=when, topic=said.topic)
+    return Found(
+        name=own,
+        where=where,
+        author=author,
+        message=message,
+        diff=diff,
+        strip=strip,
+        said=tuple(told),
+        date=when,
+        topic=said.topic,
+    )
 
 
 def _seconds(date: str) -> str:
@@ -176,7 +186,9 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
         return None
     said = settle(f"{_without_tags(subject)}\n{body}", author="kept")
     own = slug(said.name) if said.name else name
-    return Found(own, where, header.author, said.message, diff, strip, topic=said.topic)
+    return Found(
+        name=own, where=where, author=header.author, message=said.message, diff=diff, strip=strip, topic=said.topic
+    )
 
 
 def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Found]:
@@ -217,10 +229,16 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
             if author is None and (pair := first_address(said.author))[1]:
                 author, told = _ident(git, *pair, said.date), ()
             yield replace(
-                found, name=slug(said.name) if said.name else own, where=where, strip=strip, author=author,
-                said=tuple(f"{where} {words}" for words in told), message=said.message, topic=said.topic,
+                found,
+                name=slug(said.name) if said.name else own,
+                where=where,
+                strip=strip,
+                author=author,
+                said=tuple(f"{where} {words}" for words in told),
+                message=said.message,
+                topic=said.topic,
                 date="" if author or not said.date else _seconds(said.date),
-            )  # fmt: skip
+            )
 
 
 def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
@@ -230,13 +248,29 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
     if _CR_DIFF.search(diff):
         diff = diff.replace(b"\r\n", b"\n")
     if _DIFF.search(diff) or re.search(rb"^GIT binary patch", diff, re.MULTILINE):
-        return Found("", "", None, message, diff)
+        return Found(name="", where="", author=None, message=message, diff=diff)
     subject = clean_subject(raw)
     if _is_cover(subject):
-        return Found("", "", None, message, b"", said=(f"is a cover letter, {subject!r}: left out",), left_out=True)
+        return Found(
+            name="",
+            where="",
+            author=None,
+            message=message,
+            diff=b"",
+            said=(f"is a cover letter, {subject!r}: left out",),
+            left_out=True,
+        )
     if _MAGIC.match(mail) and not diff.strip():
-        return Found("", "", None, message, b"")  # format-patch --always
-    return Found("", "", None, message, b"", said=(f"holds no diff, {subject!r}: left out",), left_out=True)
+        return Found(name="", where="", author=None, message=message, diff=b"")  # format-patch --always
+    return Found(
+        name="",
+        where="",
+        author=None,
+        message=message,
+        diff=b"",
+        said=(f"holds no diff, {subject!r}: left out",),
+        left_out=True,
+    )
 
 
 def _in_utf8(mail: bytes, info: bytes) -> bytes:

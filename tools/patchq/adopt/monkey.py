@@ -93,12 +93,19 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
         try:
             after = _replaced(content, name, own.get(item.by), text, f"{path}: {name}", item.by)
         except UserError as error:
-            found.append(Found(slug(name), named, None, "", problem=error))
+            found.append(Found(name=slug(name), where=named, author=None, message="", problem=error))
             continue
         tree = tree_with(store, base, {path.encode(): (files[path.encode()].mode, after.encode())})
         message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nWas put in its place when Python started.\n"
         found.append(
-            Found(f"replace-{slug(name)}", named, None, message, trees=(base, tree), origin=f"{origin}:{item.line}")
+            Found(
+                name=f"replace-{slug(name)}",
+                where=named,
+                author=None,
+                message=message,
+                trees=(base, tree),
+                origin=f"{origin}:{item.line}",
+            )
         )
     return found
 

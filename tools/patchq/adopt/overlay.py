@@ -47,7 +47,15 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     if after == base:
         raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
     name = slug(folder.resolve().name)
-    return Found(name, str(folder), None, "", trees=(base, after), origin=f"files of {folder.name}", said=tuple(said))
+    return Found(
+        name=name,
+        where=str(folder),
+        author=None,
+        message="",
+        trees=(base, after),
+        origin=f"files of {folder.name}",
+        said=tuple(said),
+    )
 
 
 def _is_file(path: Path, folder: Path) -> bool:
@@ -138,9 +146,11 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     tops = {top for top in tops if (folder / top).is_dir()}
     edited = {name for name, digest in listed.items() if digest and _differs(folder / name, digest)}
     added = {
-        f"{top}/{name}" for top in tops for name in map(os.fsdecode, walk_edited(folder / top, package))
+        f"{top}/{name}"
+        for top in tops
+        for name in map(os.fsdecode, walk_edited(folder / top, package))
         if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder)
-    }  # fmt: skip
+    }
     gone = [name for name in listed if name.endswith(".py") and not (folder / name).exists()]
     names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))
     if not names:
@@ -160,7 +170,13 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
         raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
     origin = f"{package} {found.version}, as installed and edited"
     return Found(
-        f"{slug(package)}-as-edited", str(folder), None, "", trees=(base, after), origin=origin, said=tuple(said)
+        name=f"{slug(package)}-as-edited",
+        where=str(folder),
+        author=None,
+        message="",
+        trees=(base, after),
+        origin=origin,
+        said=tuple(said),
     )
 
 

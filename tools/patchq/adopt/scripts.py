@@ -63,7 +63,7 @@ def run_steps(
             try:
                 after = _run(store, step, copy, moved, beside, tree, limits or Limits())
             except StepFailed as error:
-                found.append(Found(slug(step.where), step.where, None, "", problem=error))
+                found.append(Found(name=slug(step.where), where=step.where, author=None, message="", problem=error))
                 tree = snapshot(store, copy, tree, step.where)  # what it has done all the same is nobody's
                 continue
             names = [show_path(c.path) for c in store.changes(tree, after)]
@@ -79,7 +79,7 @@ def _short(text: str) -> str:
 
 def _run(
     store: Git, step: Step, copy: Path, moved: dict[str, str], beside: Path | None, before: TreeId, limits: Limits
-) -> TreeId:  # fmt: skip
+) -> TreeId:
     script = "\n".join([*(_inside(s, moved) for s in step.setup), _inside(step.text, moved)]) + "\n"
     ran = run_isolated(
         [*step.program, "-"] if step.program != ("bash",) else ["bash", "-s"],
@@ -149,7 +149,7 @@ def _found(step: Step, names: Sequence[str], before: TreeId, after: TreeId) -> F
     command = "\n".join(f"    {line}" for line in step.text.strip().split("\n")[:40])
     name = slug(step.comment) if step.comment else f"edit-{slug(stem)}"
     message = f"{subject}\n\nWas done by a command:\n\n{command}\n"
-    return Found(name, step.where, None, message, trees=(before, after), origin=step.where)
+    return Found(name=name, where=step.where, author=None, message=message, trees=(before, after), origin=step.where)
 
 
 def find_moves(steps: Sequence[Step], files: Collection[bytes]) -> dict[str, str]:

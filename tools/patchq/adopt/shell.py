@@ -25,7 +25,7 @@ _WORD = re.compile(r"[\w./+@-]+")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A command as it is written, ``setup`` to run before it, and the comment above it.
 
@@ -49,7 +49,7 @@ def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
     data = text.encode()
     root = _parser().parse(data).root_node
     if root.has_error:
-        return [Step(text, f"{where}:{line}")] if text.strip() else []
+        return [Step(text=text, where=f"{where}:{line}")] if text.strip() else []
     found: list[Step] = []
     setup: list[str] = []
     comments: list[tuple[int, str]] = []
@@ -66,7 +66,7 @@ def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
             continue
         above = " ".join(c for _, c in comments) if comments and comments[-1][0] == at - 1 else ""
         comments = []
-        found.append(Step(told, f"{where}:{line + at}", tuple(setup), above))
+        found.append(Step(text=told, where=f"{where}:{line + at}", setup=tuple(setup), comment=above))
     return found
 
 
@@ -109,7 +109,7 @@ def script_steps(data: bytes, where: str) -> list[Step]:
             raise too_large(where, f"{len(data)} bytes of shell commands", MOST_COMMANDS)
         flags = [w for w in program[1:] if w.startswith("-")]
         return [replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)) for s in steps_of(text, where)]
-    return [Step(text, f"{where}:1", program=("python3" if name.startswith("python") else name,))]
+    return [Step(text=text, where=f"{where}:1", program=("python3" if name.startswith("python") else name,))]
 
 
 def is_dockerfile(path: Path) -> bool:
@@ -153,9 +153,12 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
             names = [w for w in value.split() if not w.startswith("--")]
             copied += [(target, source) for source, target in _copies(names)]
             found += [
-                Step(f"cp {BESIDE}/{source} {target}", f"{where}:{line}", tuple(setup), comment)
-                for source, target in _copies(names) if "/".join(target.split("/")[-2:]) in tails
-            ]  # fmt: skip
+                Step(
+                    text=f"cp {BESIDE}/{source} {target}", where=f"{where}:{line}", setup=tuple(setup), comment=comment
+                )
+                for source, target in _copies(names)
+                if "/".join(target.split("/")[-2:]) in tails
+            ]
         elif word == "RUN":
             value = re.sub(r"^(--\S+\s+)+", "", value)
             if not _names_one(value, known):

@@ -36,9 +36,14 @@ def _pip(offline: bool) -> Iterator[None]:
 
 
 def build_wheel(
-    name: str, source: Path, out: Path, env: Mapping[str, str], requires: Sequence[str], isolated: bool,
+    name: str,
+    source: Path,
+    out: Path,
+    env: Mapping[str, str],
+    requires: Sequence[str],
+    isolated: bool,
     offline: bool = False,
-) -> Path:  # fmt: skip
+) -> Path:
     """Build a wheel of a source tree; returns it.
 
     :param name: what the messages call it.

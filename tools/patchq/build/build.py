@@ -96,7 +96,16 @@ def job_of(
         for a in applied
         if a.build and a.stack.pin.upstream in patched
     }
-    return Job(project, set_name, applied, stack_id, versions, wheel_tag, isolation, offline)
+    return Job(
+        project=project,
+        set_name=set_name,
+        applied=applied,
+        stack_id=stack_id,
+        versions=versions,
+        wheel_tag=wheel_tag,
+        isolation=isolation,
+        offline=offline,
+    )
 
 
 def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str]) -> Iterator[Built]:

@@ -18,7 +18,7 @@ from patchq.stacks.applied import applied_stack_id
 from patchq.system import project_files
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """A package whose files come from a mounted tree; ``links``: where in it other folders of the tree belong."""
 
@@ -61,25 +61,39 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         raise UserError(f"{folder} is not in the project", hint="the images are built from the project's files")
     inside = folder.relative_to(root)
     packages = [
-        Package(pin.upstream, build.distribution, build.package, tuple(build.links.items()))
+        Package(
+            upstream=pin.upstream,
+            distribution=build.distribution,
+            package=build.package,
+            links=tuple(build.links.items()),
+        )
         for pin in project.lock.pins_of(set_name)
         if (build := project.lock.upstreams[pin.upstream].build)
     ]
     name = re.sub(r"[^a-z0-9_-]+", "-", set_name.lower()).strip("-_") or "patched"
     values = {
-        "name": name, "image": environment.image, "requires": environment.requires, "index": environment.index,
-        "env": sorted(environment.env.items()), "serve": environment.serve or ("python3", "-V"),
-        "port": environment.port, "gpu": environment.gpu, "packages": packages,
+        "name": name,
+        "image": environment.image,
+        "requires": environment.requires,
+        "index": environment.index,
+        "env": sorted(environment.env.items()),
+        "serve": environment.serve or ("python3", "-V"),
+        "port": environment.port,
+        "gpu": environment.gpu,
+        "packages": packages,
         "dist": f"{project.layout.dist.name}/{set_name}",
-        "stack_id": applied_stack_id(project, set_name), "set_name": set_name,
-        "patchq": own.source(), "case": own.CASE,
+        "stack_id": applied_stack_id(project, set_name),
+        "set_name": set_name,
+        "patchq": own.source(),
+        "case": own.CASE,
         # The signature too, where there is one: a star may stand for nothing.
         "attestation": "provenance.*json" if project.lock.signing else attest.NAME,
         "lock_sha256": project_files.hash_file(root, project.layout.lock),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
-        "folder": inside.as_posix(), "root": Path(os.path.relpath(root, folder)).as_posix(),
+        "folder": inside.as_posix(),
+        "root": Path(os.path.relpath(root, folder)).as_posix(),
         "trees": Path(os.path.relpath(project.layout.private / "trees", folder)).as_posix(),
-    }  # fmt: skip
+    }
     files = {f: f for f in ("Dockerfile", "Dockerfile.dev", "dev.sh", "compose.yaml")}
     files |= {f"{f}.dockerignore": "ignore" for f in ("Dockerfile", "Dockerfile.dev")}
     rendered = {file: render(f"compose/{template}.j2", **values).encode() for file, template in files.items()}

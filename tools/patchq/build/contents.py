@@ -35,7 +35,7 @@ _RATIO = 1032
 _UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WheelInfo:
     """An opened wheel's names: ``dist_info`` is its metadata folder.
 
@@ -124,7 +124,7 @@ def inspect_wheel(path: Path) -> WheelInfo:
         metadata = _text(path, zf, by_name, f"{dist_info}/METADATA")
         _check_identity(path, dist_info, metadata)
         record = _record(path, _text(path, zf, by_name, f"{dist_info}/RECORD"), dist_info, by_name)
-    return WheelInfo(path, dist_info, metadata, by_name, spans, record)
+    return WheelInfo(path=path, dist_info=dist_info, metadata=metadata, items=by_name, spans=spans, record=record)
 
 
 def _refuse(path: Path, what: str, why: str) -> NoReturn:

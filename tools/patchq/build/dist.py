@@ -20,7 +20,7 @@ from patchq.stacks.applied import Applied
 from patchq.system import fsio
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
     """A wheel in ``dist/SET``. ``fresh`` is False when it was there already.
 
@@ -57,9 +57,16 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
     if list(fsio.stat_key(path)) != known["stat"] and fsio.sha256_file(path) != known["sha256"]:
         return None
     return Built(
-        item.stack.pin.upstream, config.distribution, known["wheel"], profile, path, known["sha256"], job.stack_id,
-        False, tuple(known["notes"]),
-    )  # fmt: skip
+        upstream=item.stack.pin.upstream,
+        distribution=config.distribution,
+        version=known["wheel"],
+        profile=profile,
+        path=path,
+        sha256=known["sha256"],
+        stack_id=job.stack_id,
+        fresh=False,
+        notes=tuple(known["notes"]),
+    )
 
 
 def _known(data: bytes, record: Path) -> dict[str, Any]:
@@ -81,13 +88,28 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
     _drop_older(job, record, config, profile, path)
     digest = fsio.sha256_file(path)
     body = {
-        "version": 1, "file": path.name, "stat": fsio.stat_key(path), "sha256": digest, "wheel": version,
-        "distribution": config.distribution, "profile": profile, "notes": made.notes, "left_out": made.left_out,
+        "version": 1,
+        "file": path.name,
+        "stat": fsio.stat_key(path),
+        "sha256": digest,
+        "wheel": version,
+        "distribution": config.distribution,
+        "profile": profile,
+        "notes": made.notes,
+        "left_out": made.left_out,
         "set": job.set_name,
-    }  # fmt: skip
+    }
     fsio.write_atomic(record, fsio.dump_json(body))
     return Built(
-        item.stack.pin.upstream, config.distribution, version, profile, path, digest, job.stack_id, True, made.notes
+        upstream=item.stack.pin.upstream,
+        distribution=config.distribution,
+        version=version,
+        profile=profile,
+        path=path,
+        sha256=digest,
+        stack_id=job.stack_id,
+        fresh=True,
+        notes=made.notes,
     )
 
 
@@ -97,11 +119,18 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
     assert config
     requires = config.empty_requires if profile == "empty" else config.requires
     body = [
-        job.stack_id, item.stack.pin.upstream, profile,
+        job.stack_id,
+        item.stack.pin.upstream,
+        profile,
         job.wheel_tag or sys.platform + (job.platform or platforms.here()),
-        [a.state.tip for a in job.applied], requires, config.version_file, job.set_name,
-        dict(item.stack.pin.wheels), sorted(config.ignore), sorted(job.siblings(item).items()),
-    ]  # fmt: skip
+        [a.state.tip for a in job.applied],
+        requires,
+        config.version_file,
+        job.set_name,
+        dict(item.stack.pin.wheels),
+        sorted(config.ignore),
+        sorted(job.siblings(item).items()),
+    ]
     key = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:32]
     return job.project.layout.private / "wheels" / f"{key}.json"
 

@@ -36,10 +36,13 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
     signing = project.lock.signing
     expected = Expected(
         stack_id=compute_stack_id(applied),
-        lock_sha256=project_files.hash_file(project.layout.root, project.layout.lock), set_name=set_name,
-        packages=packages, references=references,
+        lock_sha256=project_files.hash_file(project.layout.root, project.layout.lock),
+        set_name=set_name,
+        packages=packages,
+        references=references,
         statement=fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
         materials=fsio.read_or_none(project.layout.dist / set_name / "patchq.cdx.json"),
-        signer=Signer(signing, project.layout.root) if signing else None, rules=project.lock.verify,
-    )  # fmt: skip
+        signer=Signer(signing, project.layout.root) if signing else None,
+        rules=project.lock.verify,
+    )
     return judge_image(read_image(path, platform), expected)

@@ -48,7 +48,7 @@ class Lacked:
     there: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """What the wheels of a set come to.
 
@@ -139,12 +139,32 @@ class _Asking:
         asked.write_text("\n".join(wanted) + "\n")
         over.write_text("".join(f"{name} ; python_version < '0'\n" for name in without))
         command = [
-            "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config", "--only-binary", ":all:",
-            "--python", sys.executable, "--no-python-downloads",
-            "--python-platform", f"{self.platform}-manylinux_2_39", "--python-version", self.python,
-            "--index-strategy", "unsafe-best-match", "--find-links", str(self.folder), "--override", str(over),
-            *_indexes(), *(["--no-deps"] if alone else []), str(asked),
-        ]  # fmt: skip
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-header",
+            "--no-annotate",
+            "--no-config",
+            "--only-binary",
+            ":all:",
+            "--python",
+            sys.executable,
+            "--no-python-downloads",
+            "--python-platform",
+            f"{self.platform}-manylinux_2_39",
+            "--python-version",
+            self.python,
+            "--index-strategy",
+            "unsafe-best-match",
+            "--find-links",
+            str(self.folder),
+            "--override",
+            str(over),
+            *_indexes(),
+            *(["--no-deps"] if alone else []),
+            str(asked),
+        ]
         done = runner.run(command, cwd=self.folder, env=_certificates(), timeout=SECONDS, ok_codes=(0, 1, 2))
         said = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "replace")
         if done.returncode and "No solution found" not in said:
@@ -175,11 +195,16 @@ def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequ
         found = tuple(lacked.values())
         if good:
             return Resolved(
-                set_name, asking.platform, {str(canonicalize_name(n)): v for n, v in _PINNED.findall(said)}, found
+                set_name=set_name,
+                platform=asking.platform,
+                packages={str(canonicalize_name(n)): v for n, v in _PINNED.findall(said)},
+                lacked=found,
             )
         more = dict(_lacks(asking, _named(said, direct), lacked))
         if not more:
-            return Resolved(set_name, asking.platform, {}, found, said.strip())
+            return Resolved(
+                set_name=set_name, platform=asking.platform, packages={}, lacked=found, contradiction=said.strip()
+            )
         lacked.update(more)
 
 

@@ -10,7 +10,7 @@ from patchq.project.project import Project
 from patchq.stacks.applied import Applied
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The applied set that wheels are made of.
 

@@ -14,9 +14,15 @@ from patchq.system import fsio
 
 
 def manifest(
-    job: Job, item: Applied, config: BuildConfig, version: str, profile: str, files: Mapping[str, bytes],
-    left_out: Sequence[str] = (), siblings: Mapping[str, str] | None = None,
-) -> dict[str, bytes]:  # fmt: skip
+    job: Job,
+    item: Applied,
+    config: BuildConfig,
+    version: str,
+    profile: str,
+    files: Mapping[str, bytes],
+    left_out: Sequence[str] = (),
+    siblings: Mapping[str, str] | None = None,
+) -> dict[str, bytes]:
     """The member of a wheel that says what it is made of, by its path in it.
 
     :param files: the patched members.
@@ -51,12 +57,25 @@ def _describe(project: Project, item: Applied) -> dict[str, Any]:
         name = remembered.applied.name
         header, _ = item.stack.load(name)
         patches.append(
-            {"name": name, "subject": header.subject, "topic": header.value("Topic"),
-             "upstream_status": header.value("Upstream-Status"), "sha256": remembered.sha256,
-             "patch_id": ids.get(remembered.applied.commit, "")}
-        )  # fmt: skip
+            {
+                "name": name,
+                "subject": header.subject,
+                "topic": header.value("Topic"),
+                "upstream_status": header.value("Upstream-Status"),
+                "sha256": remembered.sha256,
+                "patch_id": ids.get(remembered.applied.commit, ""),
+            }
+        )
     return {
-        "name": pin.upstream, "ref": pin.ref, "commit": pin.commit, "archive": pin.archive, "sha256": pin.sha256,
-        "subdir": pin.subdir, "source": state.source, "base": state.base, "tip": state.tip, "tree": state.tree,
+        "name": pin.upstream,
+        "ref": pin.ref,
+        "commit": pin.commit,
+        "archive": pin.archive,
+        "sha256": pin.sha256,
+        "subdir": pin.subdir,
+        "source": state.source,
+        "base": state.base,
+        "tip": state.tip,
+        "tree": state.tree,
         "patches": patches,
-    }  # fmt: skip
+    }

@@ -48,9 +48,13 @@ def render(
         for distribution, version, file, sha256, left_out in mine:
             ref = f"{pin.upstream}-{file or version}"
             ancestor = Component(
-                name=pin.upstream, version=pin.ref, type=ComponentType.LIBRARY, bom_ref=f"{ref}-upstream",
-                external_references=references, hashes=hashes(pin.sha256),
-            )  # fmt: skip
+                name=pin.upstream,
+                version=pin.ref,
+                type=ComponentType.LIBRARY,
+                bom_ref=f"{ref}-upstream",
+                external_references=references,
+                hashes=hashes(pin.sha256),
+            )
             patches = [
                 Patch(
                     type=PatchClassification.UNOFFICIAL,

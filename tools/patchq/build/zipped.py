@@ -34,7 +34,7 @@ _DATE = 1 << 5 | 1
 _UTF8 = 0x800
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A file as it lies in a zip file: packed, or as it is where packing doesn't make it smaller."""
 
@@ -66,15 +66,22 @@ def pack(name: str, content: bytes, runnable: bool = False) -> Member:
     packed = bytes(deflate.deflate_compress(content, LEVEL)) if content else b""
     smaller = len(packed) < len(content)
     return Member(
-        name, packed if smaller else content, len(content), zlib.crc32(content),
-        zipfile.ZIP_DEFLATED if smaller else zipfile.ZIP_STORED, runnable,
-    )  # fmt: skip
+        name=name,
+        data=packed if smaller else content,
+        size=len(content),
+        crc=zlib.crc32(content),
+        method=zipfile.ZIP_DEFLATED if smaller else zipfile.ZIP_STORED,
+        runnable=runnable,
+    )
 
 
 def write(
-    target: Path, files: Mapping[str, bytes], executable: Iterable[str] = (), kept: Iterable[zipfile.ZipInfo] = (),
+    target: Path,
+    files: Mapping[str, bytes],
+    executable: Iterable[str] = (),
+    kept: Iterable[zipfile.ZipInfo] = (),
     source: WheelInfo | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write ``target``: the ``kept`` members of ``source`` as they lie there, then ``files`` in their order.
 
     It appears only when it is complete.
@@ -152,10 +159,28 @@ def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:
     year, month, day, hour, minute, second = item.date_time
     date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
     version = item.create_version | item.create_system << 8
-    return _CENTRAL.pack(
-        b"PK\1\2", version, item.extract_version, flags, item.compress_type, time, date, item.CRC,
-        item.compress_size, item.file_size, len(name), 0, 0, 0, item.internal_attr, item.external_attr, offset,
-    ) + name  # fmt: skip
+    return (
+        _CENTRAL.pack(
+            b"PK\1\2",
+            version,
+            item.extract_version,
+            flags,
+            item.compress_type,
+            time,
+            date,
+            item.CRC,
+            item.compress_size,
+            item.file_size,
+            len(name),
+            0,
+            0,
+            0,
+            item.internal_attr,
+            item.external_attr,
+            offset,
+        )
+        + name
+    )
 
 
 def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size: int) -> None:

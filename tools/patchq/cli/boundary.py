@@ -17,9 +17,22 @@ from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 
 BUG, INTERRUPTED = 4, 130
 _OF_THE_MACHINE = {
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE,
-    errno.EFBIG, errno.EPIPE, errno.EAGAIN, errno.ENOMEM, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
-}  # fmt: skip
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EFBIG,
+    errno.EPIPE,
+    errno.EAGAIN,
+    errno.ENOMEM,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ESTALE,
+}
 
 
 class Boundary(click.Group):
@@ -75,9 +88,13 @@ def _show_usage(error: click.UsageError, as_json: bool) -> None:
         return
     hint = f"{error.ctx.command_path} --help" if error.ctx else "patchq --help"
     body = {
-        "schema": "patchq/error/1", "error": "UsageError", "exit": 2, "message": error.format_message(), "hint": hint,
+        "schema": "patchq/error/1",
+        "error": "UsageError",
+        "exit": 2,
+        "message": error.format_message(),
+        "hint": hint,
         "conflicts": [],
-    }  # fmt: skip
+    }
     if not _answer(body):
         echo_usage(error)
 
@@ -120,9 +137,13 @@ def _show(error: PatchqError, as_json: bool) -> int:
     conflicts = error.conflicts if isinstance(error, ConflictError) else ()
     if as_json:
         body = {
-            "schema": "patchq/error/1", "error": type(error).__name__, "exit": error.exit_code,
-            "message": error.message, "hint": error.hint, "conflicts": [asdict(c) for c in conflicts],
-        }  # fmt: skip
+            "schema": "patchq/error/1",
+            "error": type(error).__name__,
+            "exit": error.exit_code,
+            "message": error.message,
+            "hint": error.hint,
+            "conflicts": [asdict(c) for c in conflicts],
+        }
         if _answer(body):
             return error.exit_code
     echo("error: ", fg="red", bold=True, nl=False, err=True)

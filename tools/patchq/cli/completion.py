@@ -10,10 +10,24 @@ from click.shell_completion import CompletionItem
 
 #: Of a parameter's name: what stands there. A verb's own meaning goes before.
 _KINDS = {
-    "patch": "patches", "patches": "patches", "amend": "patches", "to": "patches", "before": "patches",
-    "after": "patches", "only": "patches", "name": "upstreams", "names": "upstreams", "upstream": "upstreams",
-    "set_name": "sets", "new_set": "sets", "ref": "refs", "refs": "refs", "onto": "refs", "old": "refs", "new": "refs",
-}  # fmt: skip
+    "patch": "patches",
+    "patches": "patches",
+    "amend": "patches",
+    "to": "patches",
+    "before": "patches",
+    "after": "patches",
+    "only": "patches",
+    "name": "upstreams",
+    "names": "upstreams",
+    "upstream": "upstreams",
+    "set_name": "sets",
+    "new_set": "sets",
+    "ref": "refs",
+    "refs": "refs",
+    "onto": "refs",
+    "old": "refs",
+    "new": "refs",
+}
 _OTHERWISE = {("new", "name"): "", ("drift", "to"): "refs", ("move", "after"): "patches", ("pr", "name"): ""}
 
 

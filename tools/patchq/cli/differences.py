@@ -80,9 +80,14 @@ _KERNELS = {
     " FlashInfer refuses it with a patched version by its own check",
 }
 _ALLOWABLE = (
-    Code.STARTUP_CODE, Code.SHADOWED, Code.STDLIB, Code.PLUGIN,
-    Code.INTERPRETER, Code.VARIABLE, Code.LIBRARY,
-)  # fmt: skip
+    Code.STARTUP_CODE,
+    Code.SHADOWED,
+    Code.STDLIB,
+    Code.PLUGIN,
+    Code.INTERPRETER,
+    Code.VARIABLE,
+    Code.LIBRARY,
+)
 _SHOWN = 8
 
 

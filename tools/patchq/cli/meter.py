@@ -29,9 +29,12 @@ class Meter:
     """
 
     def __init__(
-        self, write: Callable[[str], None], line: Callable[[RenderableType], tuple[str, int]],
-        shown: Callable[[str], str], clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        write: Callable[[str], None],
+        line: Callable[[RenderableType], tuple[str, int]],
+        shown: Callable[[str], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._write, self._line, self._shown, self._clock = write, line, shown, clock
         self._what = ("", "")
         self._begun = self._last = self._now = 0.0
@@ -86,9 +89,14 @@ class Meter:
             else [progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}", markup=False)]
         )
         made = progress.Progress(
-            name, progress.BarColumn(12), *much, progress.TimeRemainingColumn(), expand=True,
-            get_time=lambda: self._now, speed_estimate_period=30 if unit == BYTES else 1e9,
-        )  # fmt: skip
+            name,
+            progress.BarColumn(12),
+            *much,
+            progress.TimeRemainingColumn(),
+            expand=True,
+            get_time=lambda: self._now,
+            speed_estimate_period=30 if unit == BYTES else 1e9,
+        )
         now, self._now = self._now, self._begun
         task = made.add_task(self._shown(what), total=total or None, completed=self._first, rate="")
         made.advance(task, 0)  # where its speed counts from

@@ -87,8 +87,13 @@ def look(
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)
     verdict = verify(
-        python, packages, expected or wanted, wheels, optional={} if distributions else kernel_packages(),
-        unpatched=unpatched, rules=rules,
-    )  # fmt: skip
+        python,
+        packages,
+        expected or wanted,
+        wheels,
+        optional={} if distributions else kernel_packages(),
+        unpatched=unpatched,
+        rules=rules,
+    )
     unread = tuple(Difference(Code.WHEEL_UNREADABLE, Level.NOTE, (), (one,)) for one in wrong)
     return replace(verdict, differences=(*verdict.differences, *unread))

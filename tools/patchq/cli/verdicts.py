@@ -41,9 +41,13 @@ def read_results(project: Project) -> list[Verdict] | None:
 
 
 def write_reports(
-    project: Project, verdicts: Sequence[Verdict], junit: Path | None, sarif: Path | None, set_name: str,
+    project: Project,
+    verdicts: Sequence[Verdict],
+    junit: Path | None,
+    sarif: Path | None,
+    set_name: str,
     stops: Sequence[tuple[str, str, str, str]] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Write the files that were asked for; ``stops`` as :func:`patchq.proofs.verdicts.sarif_bytes` takes them."""
     from patchq.proofs import verdicts as report
     from patchq.system.fsio import write_output

@@ -32,7 +32,7 @@ from patchq.system.paths import check_inside
 _KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "expected", "related")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """A bug report.
 
@@ -103,9 +103,13 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     machine = this_machine()
     system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
     versions = [
-        ("OS", system), ("Python", machine.python), ("torch", machine.torch), ("nvcc", machine.nvcc),
-        ("GPU", machine.gpu or "none"), ("CUDA of the driver", machine.driver_cuda),
-    ]  # fmt: skip
+        ("OS", system),
+        ("Python", machine.python),
+        ("torch", machine.torch),
+        ("nvcc", machine.nvcc),
+        ("GPU", machine.gpu or "none"),
+        ("CUDA of the driver", machine.driver_cuda),
+    ]
     reproducer = told.get("reproducer", "")
     text = ""
     if reproducer:
@@ -117,13 +121,27 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     paragraphs = without_trailers(header.message).split("\n\n")[1:]
     config = project.lock.upstreams[upstream]
     return Report(
-        upstream, name, plan.onto.ref, plan.onto.commit or "", told.get("title") or header.subject,
-        told.get("component", ""), told.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
-        told.get("steps", ""), told.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
-        told.get("related", ""), Path(reproducer).name, text, columns, facts, outcomes,
-        tuple((key, value) for key, value in versions if value), run and not machine.gpu, config.url,
-        read_rules(project.layout, project.store, upstream, base.commit), read_owner(folder_of(project, name)),
-    )  # fmt: skip
+        upstream=upstream,
+        patch=name,
+        ref=plan.onto.ref,
+        commit=plan.onto.commit or "",
+        title=told.get("title") or header.subject,
+        component=told.get("component", ""),
+        describe=told.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
+        steps=told.get("steps", ""),
+        expected=told.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
+        related=told.get("related", ""),
+        reproducer_name=Path(reproducer).name,
+        reproducer=text,
+        columns=columns,
+        facts=facts,
+        outcomes=outcomes,
+        versions=tuple((key, value) for key, value in versions if value),
+        no_gpu=run and not machine.gpu,
+        url=config.url,
+        rules=read_rules(project.layout, project.store, upstream, base.commit),
+        owner=read_owner(folder_of(project, name)),
+    )
 
 
 def report_path(project: Project, upstream: str, patch: str) -> Path:
@@ -191,9 +209,12 @@ def body(report: Report, *, inline: bool = True) -> str:
 
 
 _DEFAULT = [
-    ("Describe the bug", "describe"), ("Steps to reproduce", "steps"), ("Expected", "expected"),
-    ("Environment", "environment"), ("Related", "context"),
-]  # fmt: skip
+    ("Describe the bug", "describe"),
+    ("Steps to reproduce", "steps"),
+    ("Expected", "expected"),
+    ("Environment", "environment"),
+    ("Related", "context"),
+]
 
 
 def _questions(rules: Rules) -> list[tuple[str, str]]:
@@ -208,8 +229,16 @@ def _questions(rules: Rules) -> list[tuple[str, str]]:
         labels = [str(i["attributes"]["label"]) for i in items if i.get("type") in ("textarea", "input", "dropdown")]
     except (yaml.YAMLError, KeyError, TypeError):
         return _DEFAULT
-    words = {"environment": "environment", "version": "environment", "reproduc": "steps", "expected": "expected",
-             "context": "context", "component": "component", "describe": "describe", "bug": "describe"}  # fmt: skip
+    words = {
+        "environment": "environment",
+        "version": "environment",
+        "reproduc": "steps",
+        "expected": "expected",
+        "context": "context",
+        "component": "component",
+        "describe": "describe",
+        "bug": "describe",
+    }
     return [(label, next((v for k, v in words.items() if k in label.lower()), "")) for label in labels]
 
 

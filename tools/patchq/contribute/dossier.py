@@ -19,12 +19,24 @@ from patchq.system import fsio
 
 #: What a heading of a template asks for, by what its words begin with.
 _ASKS = {
-    "purpose": "details", "description": "details", "what does this pr do": "details", "motivation": "details",
-    "details": "details", "overview": "summary", "summary": "summary", "claims": "claims",
-    "validation": "validation", "test plan": "plan", "test result": "result", "tests": "validation",
-    "testing": "validation", "how was this tested": "validation", "reviewer notes": "notes", "notes": "notes",
+    "purpose": "details",
+    "description": "details",
+    "what does this pr do": "details",
+    "motivation": "details",
+    "details": "details",
+    "overview": "summary",
+    "summary": "summary",
+    "claims": "claims",
+    "validation": "validation",
+    "test plan": "plan",
+    "test result": "result",
+    "tests": "validation",
+    "testing": "validation",
+    "how was this tested": "validation",
+    "reviewer notes": "notes",
+    "notes": "notes",
     "additional": "notes",
-}  # fmt: skip
+}
 OWNER = "owner.toml"
 
 
@@ -65,7 +77,7 @@ def write_dossier(project: Project, proposal: Proposal) -> Path:
     files["range-diff.txt"] = proposal.range_diff.encode()
     files["dossier.md"] = render(
         "pr/dossier.md.j2", p=proposal, store=project.layout.store, ref=branch_ref(proposal.slug)
-    ).encode()  # fmt: skip
+    ).encode()
     files["dossier.json"] = fsio.dump_json({"schema": "patchq/pr/1", **as_json(proposal)})
     if not (folder / OWNER).exists():
         files[OWNER] = render("pr/owner.toml.j2", what="pull request", command="pr").encode()
@@ -95,8 +107,10 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
 
 def body(proposal: Proposal) -> str:
     """The body of the pull request: upstream's own template, filled; ours where its tree has none."""
-    contents = {key: render(f"pr/{key}.md.j2", p=proposal).strip() for key in ("summary", "claims", "details", "plan",
-                "result", "notes")}  # fmt: skip
+    contents = {
+        key: render(f"pr/{key}.md.j2", p=proposal).strip()
+        for key in ("summary", "claims", "details", "plan", "result", "notes")
+    }
     contents["validation"] = f"{contents['plan']}\n\n{contents['result']}".strip()
     template = proposal.rules.template
     text = fill(template.text if template else render("pr/body.md.j2"), contents)

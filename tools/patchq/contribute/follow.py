@@ -46,7 +46,7 @@ NOBODY = Ident("patchq", "patchq@localhost", 0, "+0000")
 Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A patch in the body."""
 
@@ -104,9 +104,16 @@ class Prepared:
 
 
 def follow(
-    project: Project, upstream: str, target: Target, *, prove: Prove, verdicts: Verdicts, onto: str = "",
-    set_name: str = "", save: Path | None = None,
-) -> Followed:  # fmt: skip
+    project: Project,
+    upstream: str,
+    target: Target,
+    *,
+    prove: Prove,
+    verdicts: Verdicts,
+    onto: str = "",
+    set_name: str = "",
+    save: Path | None = None,
+) -> Followed:
     """Carry a set's stack onto upstream's newest release, and keep the pull request of it up to date.
 
     What stops is left out; what upstream has is retired if its proof passes without it. The project is as it was
@@ -142,9 +149,14 @@ def follow(
     try:
         title, body = _text(project, done, set_name, verdicts)
         prepared = Prepared(
-            upstream=upstream, from_ref=done.from_ref, onto=ref, title=title, body=body, notes=done.notes,
+            upstream=upstream,
+            from_ref=done.from_ref,
+            onto=ref,
+            title=title,
+            body=body,
+            notes=done.notes,
             files=_changes(before, _own_files(project, upstream)),
-        )  # fmt: skip
+        )
         if save:
             fsio.write_atomic(save / PREPARED, fsio.dump_json({"version": _VERSION, **asdict(prepared)}))
         if forge.dry_run:
@@ -351,12 +363,24 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     left = len(pairs) - len(shown)
     counts = Counter(row.outcome for row in rows)
     body = render(
-        "follow/body.md.j2", upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, tally=tally,
-        counts=sorted(counts.items()), total=len(rows), rows=rows, open=[r for r in rows if r.open], changed=shown,
-        kept=len(kept), set_name=done.set_name, set_option=f" --set {set_name}" if set_name else "",
+        "follow/body.md.j2",
+        upstream=done.upstream,
+        from_ref=done.from_ref,
+        onto=done.onto,
+        tally=tally,
+        counts=sorted(counts.items()),
+        total=len(rows),
+        rows=rows,
+        open=[r for r in rows if r.open],
+        changed=shown,
+        kept=len(kept),
+        set_name=done.set_name,
+        set_option=f" --set {set_name}" if set_name else "",
         left_out_text=f"{left} more differ; `patchq diff {done.upstream}@{sh(done.from_ref)} "
-        f"{done.upstream}@{sh(done.onto)}` shows all." if left else "",
-    )  # fmt: skip
+        f"{done.upstream}@{sh(done.onto)}` shows all."
+        if left
+        else "",
+    )
     if len(body) > MOST:
         body = body[:MOST] + "\n\n… it is longer than a forge takes; `patchq ledger` has all of it.\n"
     return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {tally}", body
@@ -367,9 +391,11 @@ def _row(step: Step, verdict: Verdict | None) -> Row:
     if step.commit:
         proof = verdict.state if verdict else step.proof or "not run"
         told = verdict.said if verdict and not verdict.ok else step.how
-        return Row(step.patch, step.outcome, proof, told)
+        return Row(patch=step.patch, outcome=step.outcome, proof=proof, said=told)
     if step.outcome == ABSORBED and step.proof:
-        return Row(step.patch, "upstream has it", step.proof, step.evidence)
+        return Row(patch=step.patch, outcome="upstream has it", proof=step.proof, said=step.evidence)
     has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade and step.outcome != ABSORBED else ""
     how = step.how.removeprefix(NOT_CARRIED_YET).lstrip(":; ")
-    return Row(step.patch, step.outcome, "", "; ".join(filter(None, (files, has, how))), open=True)
+    return Row(
+        patch=step.patch, outcome=step.outcome, proof="", said="; ".join(filter(None, (files, has, how))), open=True
+    )

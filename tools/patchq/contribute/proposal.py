@@ -19,7 +19,7 @@ from patchq.proofs.upstream_tests import LATE, FileResult
 from patchq.sources.rules import Rules
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """The person who answers for a pull request; empty until they have written themselves in."""
 
@@ -34,7 +34,7 @@ class Owner:
         return bool(self.name.strip() and self.email.strip() and self.statement.strip())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A patch of the branch. ``message`` is as upstream is to see it.
 
@@ -77,7 +77,7 @@ class Check:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TestRun:
     """A test in upstream's own style and place, on the branch and on the bare ref."""
 
@@ -96,7 +96,7 @@ class Affected:
     grade: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A pull request, ready or not.
 
@@ -218,9 +218,17 @@ class Proposal:
         """The branch as ``git format-patch`` mails, by file name."""
         with tempfile.TemporaryDirectory(prefix="patchq-") as text:
             store.run(
-                "format-patch", "--quiet", "--no-signature", "--full-index", "--binary", "--no-ext-diff", "--no-color",
-                "--filename-max-length=60", f"--output-directory={text}", f"{self.base}..{self.tip}",
-            )  # fmt: skip
+                "format-patch",
+                "--quiet",
+                "--no-signature",
+                "--full-index",
+                "--binary",
+                "--no-ext-diff",
+                "--no-color",
+                "--filename-max-length=60",
+                f"--output-directory={text}",
+                f"{self.base}..{self.tip}",
+            )
             return {p.name: p.read_bytes() for p in sorted(Path(text).iterdir())}
 
 

@@ -44,10 +44,20 @@ from patchq.upstream.match import sight, verdict
 
 
 def propose(
-    project: Project, patches: Sequence[str] = (), *, topic: str = "", upstream: str = "", onto: str = "",
-    title: str = "", name: str = "", owner: Owner | None = None, proof: bool = True, gates: bool = True,
-    every_test: bool = False, set_name: str = "",
-) -> Proposal:  # fmt: skip
+    project: Project,
+    patches: Sequence[str] = (),
+    *,
+    topic: str = "",
+    upstream: str = "",
+    onto: str = "",
+    title: str = "",
+    name: str = "",
+    owner: Owner | None = None,
+    proof: bool = True,
+    gates: bool = True,
+    every_test: bool = False,
+    set_name: str = "",
+) -> Proposal:
     """Make the pull request of patches, or of those of a topic that may be proposed.
 
     The patches are taken from the stack of the ref itself where it has them, else from the newest older one that
@@ -96,15 +106,37 @@ def propose(
     )
     checks = [*_checks(project, plan, branch, title or subjects[0], files, config, owner), *_named(duplicates)]
     found = Proposal(
-        plan.upstream, slug_, title or subjects[0], url,
-        plan.carried.stack.pin.ref, plan.onto.ref, plan.why, base.commit, base.source, tip, branch.members,
-        _elsewhere(project, plan, set_name), files, verdicts, tests, theirs, no_theirs, found_gates, no_gates,
-        tuple(checks), since.affected,
-        since.origin, since.touches, since.by_commit,
-        store.run("range-diff", "--no-color", f"{plan.carried.base}..{branch.old_tip}", f"{base.commit}..{tip}")
-        .decode("utf-8", "replace"),
-        rules, owner, duplicates,
-    )  # fmt: skip
+        upstream=plan.upstream,
+        slug=slug_,
+        title=title or subjects[0],
+        url=url,
+        from_ref=plan.carried.stack.pin.ref,
+        onto=plan.onto.ref,
+        why_onto=plan.why,
+        base=base.commit,
+        source=base.source,
+        tip=tip,
+        members=branch.members,
+        elsewhere=_elsewhere(project, plan, set_name),
+        files=files,
+        verdicts=verdicts,
+        tests=tests,
+        upstreams=theirs,
+        no_upstreams=no_theirs,
+        gates=found_gates,
+        no_gates=no_gates,
+        checks=tuple(checks),
+        affected=since.affected,
+        origin=since.origin,
+        touches=since.touches,
+        commits_known=since.by_commit,
+        range_diff=store.run(
+            "range-diff", "--no-color", f"{plan.carried.base}..{branch.old_tip}", f"{base.commit}..{tip}"
+        ).decode("utf-8", "replace"),
+        rules=rules,
+        owner=owner,
+        duplicates=duplicates,
+    )
     if len(subjects) > 1 and not title:
         found = replace(found, checks=(*found.checks, Check("title", False, f"{len(subjects)} patches: --title TEXT")))
     with project.locked("pr"):
@@ -149,10 +181,18 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
         message = _message(patch.commit.message, owner)
         members.append(
             Member(
-                patch.name, header.subject, message, chosen, status, header.value("Topic"), header.needs, outcome,
-                absent=absent, moved=ledgers.say_moved(landing.offsets, between),
+                patch=patch.name,
+                subject=header.subject,
+                message=message,
+                chosen=chosen,
+                status=status,
+                topic=header.value("Topic"),
+                needs=header.needs,
+                outcome=outcome,
+                absent=absent,
+                moved=ledgers.say_moved(landing.offsets, between),
             )
-        )  # fmt: skip
+        )
         changes = [*landing.changes, *_upstream_tests(project, plan, base, header, contents)]
         steps.append((replace(patch.commit, message=message), changes))
     if reasons:
@@ -165,7 +205,7 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
     ids = write(store, base.commit, [steps[n] for n in kept], contents)
     commits = {members[n].patch: commit for n, commit in zip(kept, ids, strict=True)}
     found = tuple(replace(m, commit=commits.get(m.patch, "")) for m in members)
-    return Branch(base, ids[-1], commits_alone[-1][1].commit, found)
+    return Branch(base=base, tip=ids[-1], old_tip=commits_alone[-1][1].commit, members=found)
 
 
 def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing) -> str:
@@ -248,10 +288,10 @@ def _since(project: Project, plan: Plan, branch: Branch, set_name: str) -> _Sinc
             whole = _squashed(project, branch.base.commit, branch.tip)
             with scratch(store, history) as both:
                 touches, known = tuple(by_commits(both, whole, *ends)), True
-    return _Since(affected, origin.stack.pin.ref, touches, known)
+    return _Since(affected=affected, origin=origin.stack.pin.ref, touches=touches, by_commit=known)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Since:
     affected: tuple[Affected, ...]
     origin: str
@@ -260,9 +300,13 @@ class _Since:
 
 
 def _affected(
-    project: Project, plan: Plan, branch: Branch, refs: Sequence[str], commits: Sequence[CommitId],
+    project: Project,
+    plan: Plan,
+    branch: Branch,
+    refs: Sequence[str],
+    commits: Sequence[CommitId],
     having: Sequence[str],
-) -> tuple[Affected, ...]:  # fmt: skip
+) -> tuple[Affected, ...]:
     """The branch as one patch on each ref; where a stack of its own carries the patches, it is known without."""
     whole = _squashed(project, plan.carried.base, branch.old_tip)
     columns = carry(project.store, [whole], commits, plan.carried.base)
@@ -305,9 +349,14 @@ def _elsewhere(project: Project, plan: Plan, set_name: str) -> tuple[tuple[str, 
 
 
 def _checks(
-    project: Project, plan: Plan, branch: Branch, title: str, files: Sequence[tuple[str, int, int]],
-    config: ContributeConfig, owner: Owner,
-) -> list[Check]:  # fmt: skip
+    project: Project,
+    plan: Plan,
+    branch: Branch,
+    title: str,
+    files: Sequence[tuple[str, int, int]],
+    config: ContributeConfig,
+    owner: Owner,
+) -> list[Check]:
     found = []
     if config.title:
         found.append(_title_check(title, config.title))
@@ -323,10 +372,11 @@ def _checks(
     most = config.most_lines
     found.append(
         Check(
-            "size", not most or lines <= most,
+            "size",
+            not most or lines <= most,
             f"{lines} lines in {len(files)} files" + (f"; past {most} it wants a discussion first" if most else ""),
         )
-    )  # fmt: skip
+    )
     diff = project.store.run("diff", "--no-color", branch.base.commit, branch.tip).decode("utf-8", "replace")
     added = [line for line in diff.splitlines() if line.startswith("+")]
     named = [line for line in [*added, *(m.message for m in branch.members)] if SELF.search(line)]

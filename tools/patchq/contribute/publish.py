@@ -14,7 +14,7 @@ from patchq.stacks.applied import Applied, compute_stack_id, read_applied
 from patchq.system.paths import ref_to_folder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """One stack as it was published. ``was``: the branch's commit before; empty where there was none."""
 
@@ -27,9 +27,14 @@ class Published:
 
 
 def publish(
-    project: Project, to: str, names: Sequence[str] = (), *, set_name: str = "", on_upstream: bool = False,
+    project: Project,
+    to: str,
+    names: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    on_upstream: bool = False,
     dry_run: bool = False,
-) -> tuple[str, list[Published]]:  # fmt: skip
+) -> tuple[str, list[Published]]:
     """Write the applied stacks of a set, all or the named ones, into a repository; returns the stack id, too.
 
     Of each a branch ``patchq/SET/UPSTREAM``, which is moved only from where an earlier one was published, and an
@@ -101,7 +106,14 @@ def _published(one: Applied, tip: CommitId, set_name: str, stack_id: str, there:
     pin = one.stack.pin
     branch = f"patchq/{set_name}/{pin.upstream}"
     tag = f"patchq/{pin.upstream}-{ref_to_folder(pin.ref).replace('%', '-')}-{stack_id[:8]}"
-    return Published(pin.upstream, pin.ref, branch, tag, tip, there.get(f"refs/heads/{branch}", ""))
+    return Published(
+        upstream=pin.upstream,
+        ref=pin.ref,
+        branch=branch,
+        tag=tag,
+        commit=tip,
+        was=there.get(f"refs/heads/{branch}", ""),
+    )
 
 
 def _tag(project: Project, found: Published, stack_id: str, set_name: str, one: Applied) -> str:

@@ -20,7 +20,7 @@ from patchq.stacks.deps import closure
 PROPOSABLE = ("Pending", "Submitted")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is to be proposed: patches of a stack (``names``, with what the ``chosen`` need), and where."""
 
@@ -61,7 +61,14 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
     carried = _source(project, target, pin, chosen, set_name)
     names = tuple(closure(project.store, carried, chosen))
     headers = dict(carried.stack.headers())
-    return Plan(carried, tuple(n for n in names if n in chosen), names, headers, target, why)
+    return Plan(
+        carried=carried,
+        chosen=tuple(n for n in names if n in chosen),
+        names=names,
+        headers=headers,
+        onto=target,
+        why=why,
+    )
 
 
 def _proposable(header: Header, topic: str) -> bool:

@@ -23,7 +23,7 @@ VERSION = 1
 _URL = re.compile(r"https?://[^\s\[\]]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """What was sent of a pull request: where its branch is, and its URL once it was opened."""
 
@@ -33,7 +33,7 @@ class Sent:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """What upstream made of a pull request. ``refs``: of the stacks in which that was written now."""
 
@@ -84,7 +84,7 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
     to = person.find_remote(project.layout.root, remote)
     expected = before.commit if (before.remote, before.branch) == (to.url, proposal.branch) else None
     person.push(project.store, project.layout.root, to, proposal.tip, proposal.branch, expected=expected)
-    found = Sent(to.url, proposal.branch, proposal.tip, before.url)
+    found = Sent(remote=to.url, branch=proposal.branch, commit=proposal.tip, url=before.url)
     _save(project, proposal.slug, found)
     return found
 
@@ -106,9 +106,18 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
     head = f"{fork[1]}:{pushed.branch}" if fork else pushed.branch
     return [
-        "gh", "pr", "create", "--repo", proposal.repository, "--head", head, "--title", proposal.title,
-        "--body-file", str(folder / "body.md"),
-    ]  # fmt: skip
+        "gh",
+        "pr",
+        "create",
+        "--repo",
+        proposal.repository,
+        "--head",
+        head,
+        "--title",
+        proposal.title,
+        "--body-file",
+        str(folder / "body.md"),
+    ]
 
 
 def open_pull_request(project: Project, proposal: Proposal, command: list[str]) -> State:
@@ -120,7 +129,7 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
     if not url:
         raise SourceError("gh names no URL", hint="`patchq pr PATCH --status --url URL` records it by hand")
     before = sent(project, proposal.slug)
-    _save(project, proposal.slug, Sent(before.remote, before.branch, before.commit, url[0]))
+    _save(project, proposal.slug, Sent(remote=before.remote, branch=before.branch, commit=before.commit, url=url[0]))
     names = tuple(m.patch for m in proposal.members if not m.absent)
     return record(project, proposal.upstream, names, url[0], "OPEN", "")
 
@@ -133,8 +142,17 @@ def open_issue(project: Project, report: Report) -> str:
     """
     folder = report_folder(project, report.patch)
     _answered(report.owner, folder)
-    argv = ["gh", "issue", "create", "--repo", repository_of(report.url), "--title", title(report),
-            "--body-file", str(folder / "body.md")]  # fmt: skip
+    argv = [
+        "gh",
+        "issue",
+        "create",
+        "--repo",
+        repository_of(report.url),
+        "--title",
+        title(report),
+        "--body-file",
+        str(folder / "body.md"),
+    ]
     url = _URL.search(_gh(argv))
     return url[0] if url else ""
 
@@ -172,7 +190,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
     if state not in words:
         raise SourceError(f"gh says the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
     refs = set_upstream_status(project, upstream, names, words[state])
-    return State(tuple(f"{upstream}/{n}" for n in names), url, words[state], tuple(refs))
+    return State(patches=tuple(f"{upstream}/{n}" for n in names), url=url, status=words[state], refs=tuple(refs))
 
 
 def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -23,7 +23,7 @@ from patchq.sources.pins import Base
 MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """The patches on upstream's ref, and for comparison the same on the ref that they are from."""
 
@@ -81,7 +81,7 @@ def run_brought(project: Project, plan: Plan, branch: Branch, set_name: str) -> 
             said = f"without the change: {before}: {why}"
         if NOT_RUN in (before, after):
             said = ""
-        found.append(TestRun(path, before, after, said))
+        found.append(TestRun(path=path, before=before, after=after, said=said))
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """One place. ``kind`` is ``positional shift``, ``unknown keyword``, ``missing argument``,
     ``changed default``, ``removed name``, ``touched body`` or ``touched function gone``.

@@ -107,7 +107,17 @@ class _Calls(ast.NodeVisitor):
 
     def _alarm(self, kind: str, line: int, callee: str, said: str, call: str = "", fits: bool = False) -> None:
         function = ".".join(self.scopes) or "<module>"
-        alarm = Alarm(kind, self.upstream, self.path, line, function, callee, said, call=call, fits=fits)
+        alarm = Alarm(
+            kind=kind,
+            upstream=self.upstream,
+            path=self.path,
+            line=line,
+            function=function,
+            callee=callee,
+            said=said,
+            call=call,
+            fits=fits,
+        )
         self.found.append(alarm)
 
     def _with_literal_keywords(self, node: ast.Call) -> ast.Call:
@@ -216,9 +226,10 @@ def judge_call(node: ast.Call, change: Change) -> Iterator[tuple[str, str]]:
         yield "unknown keyword", f"{', '.join(unknown)} is no longer a parameter"
     given = set(after[:count]) | keywords
     missing = [
-        p.name for p in new.parameters
+        p.name
+        for p in new.parameters
         if p.default is None and not p.kind.startswith("variadic") and p.name not in given
-    ]  # fmt: skip
+    ]
     if missing and not shifted and not unknown:
         yield "missing argument", f"{', '.join(missing)} must now be passed"
     given_before = set(before[:count]) | keywords

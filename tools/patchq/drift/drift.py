@@ -90,9 +90,10 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
         written = {a.call for a in before}
         # A call that the stack wrote is written for the set's own pin: towards that, what binds is right.
         now = [
-            a for a in _scan(project.store, name, after.tip, old, changed, gone)
+            a
+            for a in _scan(project.store, name, after.tip, old, changed, gone)
             if not (for_new and a.fits and a.call not in written)
-        ]  # fmt: skip
+        ]
         places, known = {a.place() for a in now}, {a.place() for a in before}
         found += [a if a.place() in places else replace(a, state="mended") for a in before]
         found += [replace(a, patch=_patch_of(project.store, after.patches, a)) for a in now if a.place() not in known]

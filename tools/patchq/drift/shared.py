@@ -57,7 +57,7 @@ class Shared:
         return bool(self.wins) or self.patch.partition("/")[0] != self.other.partition("/")[0]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Change:
     """What one patch does to one definition: lines that it adds and takes away, and its tokens before."""
 
@@ -81,7 +81,13 @@ class _Touch:
         for name, old, new in bodies.changed(self.before, self.after, self.unlike, wanted):
             mine, theirs = _lines(self.before, name), _lines(self.after, name)
             yield _Change(
-                self.patch, self.path, name, theirs - mine, mine - theirs, new is None, old.tokens if old else ()
+                patch=self.patch,
+                path=self.path,
+                name=name,
+                added=theirs - mine,
+                removed=mine - theirs,
+                gone=new is None,
+                before=old.tokens if old else (),
             )
 
 
@@ -107,9 +113,13 @@ class Stacked:
     """
 
     def __init__(
-        self, upstream: str, ref: str, patches: Sequence[tuple[str, str, Sequence[PathChange]]], read: _Read,
+        self,
+        upstream: str,
+        ref: str,
+        patches: Sequence[tuple[str, str, Sequence[PathChange]]],
+        read: _Read,
         versions: Versions | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.upstream, self.ref, self._read = upstream, ref, read
         self.patches = [(name, [c for c in changes if is_source(c)]) for name, _, changes in patches]
         self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
@@ -237,9 +247,15 @@ def _within(stack: Stacked) -> Iterator[Shared]:
             else:
                 said = "both stand, in different lines of it"
             yield Shared(
-                stack.upstream, stack.ref, show_path(change.path), change.name, later,
-                f"{stack.upstream}/{other.patch}", later if undone or again or change.gone else "", said,
-            )  # fmt: skip
+                stack.upstream,
+                stack.ref,
+                show_path(change.path),
+                change.name,
+                later,
+                f"{stack.upstream}/{other.patch}",
+                later if undone or again or change.gone else "",
+                said,
+            )
         before.append(change)
 
 
@@ -268,10 +284,15 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
                 continue
             if difflib.SequenceMatcher(None, change.before, twin.before, autojunk=False).ratio() >= _ALIKE:
                 yield Shared(
-                    one.upstream, one.ref, show_path(twin.path), twin.name, f"{one.upstream}/{twin.patch}",
-                    f"{other.upstream}/{change.patch}", "",
+                    one.upstream,
+                    one.ref,
+                    show_path(twin.path),
+                    twin.name,
+                    f"{one.upstream}/{twin.patch}",
+                    f"{other.upstream}/{change.patch}",
+                    "",
                     f"{other.upstream} has a copy of it in {show_path(change.path)}: each is built from its own",
-                )  # fmt: skip
+                )
 
 
 def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
@@ -298,10 +319,15 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
                 if target.endswith("." + hit.name):
                     winner = f"{stack.upstream}/{patch}"
                     yield Shared(
-                        theirs.upstream, theirs.ref, show_path(hit.path), hit.name, winner,
-                        f"{theirs.upstream}/{hit.patch}", winner,
+                        theirs.upstream,
+                        theirs.ref,
+                        show_path(hit.path),
+                        hit.name,
+                        winner,
+                        f"{theirs.upstream}/{hit.patch}",
+                        winner,
                         f"{winner} wins: {show_path(change.path)} assigns it anew at run time",
-                    )  # fmt: skip
+                    )
 
 
 def _module(path: bytes) -> str:
@@ -320,8 +346,10 @@ def _assigned(source: bytes) -> tuple[str, ...]:
     names: dict[str, str] = {}
     for node in statements:
         if isinstance(node, ast.Import):
-            names.update((a.asname or a.name.partition(".")[0], a.name if a.asname else a.name.partition(".")[0])
-                         for a in node.names)  # fmt: skip
+            names.update(
+                (a.asname or a.name.partition(".")[0], a.name if a.asname else a.name.partition(".")[0])
+                for a in node.names
+            )
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.update((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
     found = []

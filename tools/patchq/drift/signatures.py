@@ -64,7 +64,7 @@ class Signature:
         return all(p.kind.startswith("variadic") for p in rest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """A package's functions by path, every public way to name each (``aliases``), and all its names."""
 
@@ -106,7 +106,7 @@ def load_api(package: str, tree: Path) -> Api:
             aliases[path] = target.path
         elif target.is_class:
             aliases[path] = target.path
-    return Api(package, functions, aliases, frozenset(names))
+    return Api(package=package, functions=functions, aliases=aliases, names=frozenset(names))
 
 
 def _walk(root: Any) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:

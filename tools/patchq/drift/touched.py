@@ -43,7 +43,16 @@ def touched_alarms(store: Git, stack: Stack, old: CommitId, new: CommitId) -> It
                     if other is None or other.tokens != definition.tokens:
                         kind, said = ("touched body", found) if other else ("touched function gone", gone)
                         at = definition.start
-                        yield Alarm(kind, stack.pin.upstream, shown, at, definition.name, "", said, name)
+                        yield Alarm(
+                            kind=kind,
+                            upstream=stack.pin.upstream,
+                            path=shown,
+                            line=at,
+                            function=definition.name,
+                            callee="",
+                            said=said,
+                            patch=name,
+                        )
 
 
 def _touches(hunk: diff.Hunk, definition: bodies.Definition) -> bool:

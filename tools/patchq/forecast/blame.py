@@ -24,7 +24,7 @@ from patchq.system import runner
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
     """The commit that broke a patch. ``pull_request`` is its number, or empty."""
 
@@ -38,9 +38,14 @@ class Culprit:
 
 
 def blame(
-    project: Project, upstream: str, breaks: Mapping[str, str], refs: Sequence[str], *, set_name: str = "",
+    project: Project,
+    upstream: str,
+    breaks: Mapping[str, str],
+    refs: Sequence[str],
+    *,
+    set_name: str = "",
     from_ref: str = "",
-) -> list[Culprit]:  # fmt: skip
+) -> list[Culprit]:
     """Find the commits that broke patches.
 
     Along first parents, between the last of the refs (or the pin's own) where a patch still lands and the first
@@ -114,5 +119,11 @@ class _Search:
         number = _PULL_REQUEST.search(subject)
         author = f"{info.author.name} <{info.author.email}>"
         return Culprit(
-            patch, ref, line[high], author, subject, next(filter(None, number.groups()), "") if number else "", tried
+            patch=patch,
+            ref=ref,
+            commit=line[high],
+            author=author,
+            subject=subject,
+            pull_request=next(filter(None, number.groups()), "") if number else "",
+            tried=tried,
         )

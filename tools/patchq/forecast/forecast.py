@@ -36,7 +36,7 @@ from patchq.upstream.releases import Releases, on_the_way
 from patchq.upstream.status import UpstreamCommit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class From:
     """Where a ref's patches come from: the stack of ``from_ref``, and ``why`` that one.
 
@@ -50,7 +50,7 @@ class From:
     dropped: tuple[Drop, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """The matrix of one upstream's stack, refs as they were asked for, patches in the order of the series.
 
@@ -100,9 +100,16 @@ class Forecast:
 
 
 def forecast(
-    project: Project, upstream: str, refs: Sequence[str], *, releases: str = "", ahead: bool = False,
-    set_name: str = "", from_ref: str = "", shared: bool = False,
-) -> Forecast:  # fmt: skip
+    project: Project,
+    upstream: str,
+    refs: Sequence[str],
+    *,
+    releases: str = "",
+    ahead: bool = False,
+    set_name: str = "",
+    from_ref: str = "",
+    shared: bool = False,
+) -> Forecast:
     """Carry an upstream's stack onto each ref, from the nearest one that is pinned.
 
     A patch that conflicts is left out, and those after it are carried without it.
@@ -142,9 +149,18 @@ def forecast(
         definitions = shared_beside(project, stacked, set_name)
     rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
     cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
-    sources = tuple(From(p.onto.ref, p.from_ref, p.why, p.absent, p.dropped) for p in plans)
+    sources = tuple(
+        From(ref=p.onto.ref, from_ref=p.from_ref, why=p.why, absent=p.absent, dropped=p.dropped) for p in plans
+    )
     return Forecast(
-        upstream, sources[0].from_ref, tuple(wanted), tuple(cells), sources, rows, tuple(apart), tuple(definitions)
+        upstream=upstream,
+        from_ref=sources[0].from_ref,
+        refs=tuple(wanted),
+        cells=tuple(cells),
+        sources=sources,
+        rows=rows,
+        siblings=tuple(apart),
+        shared=tuple(definitions),
     )
 
 
@@ -181,9 +197,13 @@ def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
 
 
 def _carried(
-    project: Project, upstream: str, history: History | None, plans: Sequence[Plan], bases: Sequence[CommitId],
+    project: Project,
+    upstream: str,
+    history: History | None,
+    plans: Sequence[Plan],
+    bases: Sequence[CommitId],
     shared: bool,
-) -> tuple[list[Cell], list[Stacked]]:  # fmt: skip
+) -> tuple[list[Cell], list[Stacked]]:
     """The cells of refs onto which the same patches are carried, and if ``shared`` what lands on each."""
     plan = plans[0]
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
@@ -216,9 +236,14 @@ class _Way:
 
 @contextmanager
 def _ways(
-    project: Project, plans: Sequence[Plan], bases: Sequence[CommitId], patches: Sequence[Patch], first: Column,
-    versions: Sequence[tuple[str, Column]], pasts: Sequence[Landed | None],
-) -> Iterator[list[_Way]]:  # fmt: skip
+    project: Project,
+    plans: Sequence[Plan],
+    bases: Sequence[CommitId],
+    patches: Sequence[Patch],
+    first: Column,
+    versions: Sequence[tuple[str, Column]],
+    pasts: Sequence[Landed | None],
+) -> Iterator[list[_Way]]:
     """The ways to the refs onto which the same patches are carried; where none of them stops, nothing is read."""
     if not any(landing.outcome in STOPS for _, column in versions for landing in column.landings.values()):
         yield [_Way([version], Asked(past, None)) for version, past in zip(versions, pasts, strict=True)]
@@ -262,10 +287,20 @@ def _cells(upstream: str, plan: Plan, number: int, base: Column, ways: Sequence[
         checked = line_map(plan.from_ref, ref) if landing.offsets else ""
         found.append(
             Cell(
-                f"{upstream}/{patch.name}", ref, outcome, landing.files, grade, evidence, landing.offsets, checked,
-                said, patch.name in plan.known, outcome == REPLAYED and bool(unproved), commits,
+                patch=f"{upstream}/{patch.name}",
+                ref=ref,
+                outcome=outcome,
+                files=landing.files,
+                grade=grade,
+                evidence=evidence,
+                offsets=landing.offsets,
+                checked=checked,
+                said=said,
+                known=patch.name in plan.known,
+                unproved=outcome == REPLAYED and bool(unproved),
+                commits=commits,
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -20,7 +20,7 @@ from patchq.names import CommitId, show_path
 MOST = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
     """Lines of a file that a patch changes, and what upstream did to them.
 
@@ -56,7 +56,7 @@ def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple
                     at, touched = _follow(store, before.blob, now.blob, at)
                     changed += [label] if touched else []
                 before = now
-            found.append(Touch(show_path(path), first, last, tuple(changed), gone))
+            found.append(Touch(path=show_path(path), first=first, last=last, by=tuple(changed), gone=gone))
     return found
 
 
@@ -99,5 +99,7 @@ def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list
             argv = ("log", "-s", f"--max-count={MOST}", "--format=%h %s", where, f"{old}..{new}", "--")
             out = history.run(*argv) if old != new else b""  # of no commits, git's -L is an error
             lines = out.decode("utf-8", "replace").splitlines()
-            found.append(Touch(show_path(path), first, last, tuple(line for line in lines if line.strip())))
+            found.append(
+                Touch(path=show_path(path), first=first, last=last, by=tuple(line for line in lines if line.strip()))
+            )
     return found

@@ -27,7 +27,7 @@ from patchq.upstream.history import History
 NOT_YET = "not yet in the stack of"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What there is to carry onto a ref.
 
@@ -78,9 +78,16 @@ class Planner:
     """
 
     def __init__(
-        self, project: Project, upstream: str, set_name: str, history: History | None, *, asked: str = "",
-        alone: bool = False, only: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        project: Project,
+        upstream: str,
+        set_name: str,
+        history: History | None,
+        *,
+        asked: str = "",
+        alone: bool = False,
+        only: Sequence[str] = (),
+    ) -> None:
         self.project, self.upstream, self.set_name, self.history = project, upstream, set_name, history
         self.asked, self.alone = asked, alone
         (self.own,) = project.stacks(set_name, [upstream])
@@ -119,7 +126,17 @@ class Planner:
         left = [n for n in every if n not in order and (n in drops or n in self.own.names)]
         absent = {n: drops[n].said if n in drops else f"{NOT_YET} {source.pin.ref}" for n in left}
         dropped = tuple(drops[n] for n in left if n in drops)
-        return Plan(onto, source, why, carried.base, tuple(order), commits, known, absent, dropped)
+        return Plan(
+            onto=onto,
+            source=source,
+            why=why,
+            base=carried.base,
+            order=tuple(order),
+            commits=commits,
+            known=known,
+            absent=absent,
+            dropped=dropped,
+        )
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
         """Return the decision that keeps a patch out of the stack of ``onto``."""

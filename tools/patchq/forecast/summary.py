@@ -10,7 +10,7 @@ from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileCon
 from patchq.upstream.status import UpstreamCommit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """A patch on a ref.
 
@@ -47,7 +47,7 @@ class Cell:
         return sum(max(1, len(file.lines)) for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefTally:
     """A ref's patches by what becomes of them, and the hunks and files that need review.
 
@@ -96,13 +96,13 @@ def tally(ref: str, cells: Sequence[Cell], dropped: Sequence[str] = ()) -> RefTa
     work = [c for c in cells if c.needs_you and not c.known]
     rest = [c for c in cells if c not in work and not c.known]
     return RefTally(
-        ref,
-        tuple(c.patch for c in cells if c.known),
-        tuple(c.patch for c in rest if c.outcome == ABSORBED),
-        tuple(c.patch for c in rest if c.outcome not in (ABSORBED, REPLAYED)),
-        tuple(c.patch for c in rest if c.outcome == REPLAYED),
-        tuple(c.patch for c in work),
-        sum(c.hunks for c in work),
-        len({file.path for c in work for file in c.files}),
-        tuple(dropped),
+        ref=ref,
+        known=tuple(c.patch for c in cells if c.known),
+        upstream_has=tuple(c.patch for c in rest if c.outcome == ABSORBED),
+        lands=tuple(c.patch for c in rest if c.outcome not in (ABSORBED, REPLAYED)),
+        replays=tuple(c.patch for c in rest if c.outcome == REPLAYED),
+        needs=tuple(c.patch for c in work),
+        hunks=sum(c.hunks for c in work),
+        files=len({file.path for c in work for file in c.files}),
+        dropped=tuple(dropped),
     )

@@ -46,7 +46,7 @@ class Mismatch(Exception):
         self.reason, self.hunk, self.places = reason, hunk, tuple(places)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
     """``old`` and ``new`` are the lines with their ends, context included.
 
@@ -62,7 +62,7 @@ class Hunk:
     context: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FilePatch:
     """One ``diff --git`` of a patch. Paths are without ``a/`` and ``b/``; None for no file."""
 
@@ -117,7 +117,14 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
         if header is None:
             raise Unsupported(f"the header in line {at + 1} is not as git writes it")
         about, at = header
-        file = FilePatch(about.old_path, about.new_path, about.old_mode, about.new_mode, about.copy, about.binary)
+        file = FilePatch(
+            old_path=about.old_path,
+            new_path=about.new_path,
+            old_mode=about.old_mode,
+            new_mode=about.new_mode,
+            copy=about.copy,
+            binary=about.binary,
+        )
         if file.new_mode == SYMLINK and file.old_path is None and not about.hunks and not file.binary:
             raise FormatError(
                 f"{where}: {show_path(file.path)} is a symlink without a target, which can't be written out",
@@ -238,7 +245,17 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
             at += 1
         if context == len(old) == len(new):
             raise Unsupported(f"{show_path(file.path)}: {_show(header)} changes nothing")
-        file.hunks.append(Hunk(header, int(a), int(c), tuple(old), tuple(new), trailing, context))
+        file.hunks.append(
+            Hunk(
+                header=header,
+                old_start=int(a),
+                new_start=int(c),
+                old=tuple(old),
+                new=tuple(new),
+                trailing=trailing,
+                context=context,
+            )
+        )
         if at < end and lines[at][:1] in (b" ", b"+", b"-") and lines[at] != b"-- ":
             raise FormatError(
                 f"{where}: {show_path(file.path)}: {_show(header)} has more lines than its header says; "

@@ -20,7 +20,7 @@ _ESCAPE = re.compile(rb"\\([0-3][0-7]{2}|.)", re.DOTALL)
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FileHeader:
     """What stands above the hunks of one file. Paths are without ``a/`` and ``b/``; None for no file.
 
@@ -91,7 +91,11 @@ def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
     if old is None or new is None or names != b"diff --git %s %s" % (_label(b"a/", old), _label(b"b/", new)):
         raise _OddError
     header = FileHeader(
-        None if created else _plain(old), None if deleted else _plain(new), old_mode or stated, new_mode, copy
+        old_path=None if created else _plain(old),
+        new_path=None if deleted else _plain(new),
+        old_mode=old_mode or stated,
+        new_mode=new_mode,
+        copy=copy,
     )
     changes = moded or old != new
     at = _sides(

@@ -57,7 +57,7 @@ class DroppedLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One patch carried from one ref onto another.
 
@@ -163,7 +163,7 @@ def _attempt(raw: Any) -> Attempt:
     return Attempt(**raw, files=files, offsets=offsets, dropped=dropped)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
     """A decision to drop a patch.
 
@@ -203,7 +203,7 @@ def find_drop(
             return None
         if attempt := latest.get((patch, ref)):
             reason = drop_reason(attempt.outcome, attempt.how)
-            return Drop(patch, ref, reason, attempt.how) if reason else None
+            return Drop(patch=patch, ref=ref, reason=reason, how=attempt.how) if reason else None
     return None
 
 
@@ -230,7 +230,7 @@ def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
     return jsonlines.add(data, (a.line() for a in attempts if a not in known))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What a patch has cost to carry.
 
@@ -291,7 +291,17 @@ class Tally:
             retired = next((onto for onto, (_, outcome) in ordered if outcome == "absorbed"), "")
             survived = sum(outcome in CARRIED for _, outcome in last.values())
             hot = tuple(self._hot[patch].most_common())
-            found.append(Cost(patch, len(last), survived, stopped, lines, hot, retired))
+            found.append(
+                Cost(
+                    patch=patch,
+                    tried=len(last),
+                    survived=survived,
+                    stopped=stopped,
+                    lines=lines,
+                    hot=hot,
+                    retired=retired,
+                )
+            )
         return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
 
     def hot_files(self) -> list[tuple[str, int, int]]:

@@ -38,7 +38,7 @@ _RELEASE = re.compile(f"{_PROJECT}=={_VERSION}", re.IGNORECASE | re.ASCII)
 _REQUIRED = re.compile(rf"{_PROJECT}(?:\[[a-z0-9,]+\])?=={_VERSION}", re.IGNORECASE | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
     """One upstream at one ref.
 
@@ -87,7 +87,7 @@ class ContributeConfig:
     most_lines: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """What a set's containers are made of; see docs/how-to/containers.md.
 
@@ -107,7 +107,7 @@ class Environment:
     index: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
     """A third-party project. ``into`` is ``(parent, path)`` of a nested one.
 
@@ -124,7 +124,7 @@ class Upstream:
     check: CheckRules = field(default_factory=CheckRules)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs in.
 
@@ -209,7 +209,17 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     made_with = reader.text(raw, "patchq", "patchq")
     who = signing.read(raw, where)
     rules = verification.read(raw, where)
-    return Lock(default, upstreams, sets, environments, mergers.read(raw, where), mismatches, made_with, who, rules)
+    return Lock(
+        default_set=default,
+        upstreams=upstreams,
+        sets=sets,
+        environments=environments,
+        mergers=mergers.read(raw, where),
+        mismatches=mismatches,
+        patchq=made_with,
+        signing=who,
+        verify=rules,
+    )
 
 
 class _Reader:
@@ -258,7 +268,16 @@ class _Reader:
         if keyring:
             check_inside(keyring, f"{self.where}: {at}.keyring")
         rules = self.check(raw, at)
-        return Upstream(name, url, nested, self.build(raw, at), pins, self.contribute(raw, at), keyring, rules)
+        return Upstream(
+            name=name,
+            url=url,
+            into=nested,
+            build=self.build(raw, at),
+            pins=pins,
+            contribute=self.contribute(raw, at),
+            keyring=keyring,
+            check=rules,
+        )
 
     def into(self, value: str, at: str) -> tuple[str, str]:
         parent, colon, path = value.partition(":")
@@ -291,7 +310,15 @@ class _Reader:
         if subdir:
             check_inside(subdir, f"{self.where}: {at}.subdir")
         return Pin(
-            upstream, ref, url, CommitId(commit) if commit else None, archive, sha256, subdir, source, dict(wheels)
+            upstream=upstream,
+            ref=ref,
+            url=url,
+            commit=CommitId(commit) if commit else None,
+            archive=archive,
+            sha256=sha256,
+            subdir=subdir,
+            source=source,
+            wheels=dict(wheels),
         )
 
     def build(self, upstream: Mapping[str, Any], at: str) -> BuildConfig | None:
@@ -328,9 +355,15 @@ class _Reader:
                 if not _PLAIN_PATH.fullmatch(path):
                     raise self.bad(f"{at}.links", f"{path!r} has other characters than letters, digits, . _ - and /")
         return BuildConfig(
-            distribution, package, profile, version_file, *requires, dict(env), self.texts(raw, "ignore", at),
+            distribution,
+            package,
+            profile,
+            version_file,
+            *requires,
+            dict(env),
+            self.texts(raw, "ignore", at),
             {str(k): str(v) for k, v in links.items()},
-        )  # fmt: skip
+        )
 
     def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:
         at += ".contribute"
@@ -358,7 +391,7 @@ class _Reader:
             raise self.bad(f"{at}.sign-off", f"is none of {', '.join(SIGNERS)}")
         if raw and not reason:
             raise self.bad(f"{at}.reason", "is missing: say why this upstream's patches are checked otherwise")
-        return CheckRules(off, warn, sign_off, reason)
+        return CheckRules(off=off, warn=warn, sign_off=sign_off, reason=reason)
 
     def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
         at = f"environments.{name}"
@@ -386,7 +419,9 @@ class _Reader:
         port, gpu = raw.get("port", 0), raw.get("gpu", False)
         if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536 or not isinstance(gpu, bool):
             raise self.bad(at, "port is a number, gpu true or false")
-        return Environment(image, requires, dict(env), caches, serve, port, gpu, index)
+        return Environment(
+            image=image, requires=requires, env=dict(env), caches=caches, serve=serve, port=port, gpu=gpu, index=index
+        )
 
     def mismatches(self, name: str, raw: Any, sets: Mapping[str, Any]) -> dict[str, str]:
         at = f"mismatches.{name}"

@@ -28,9 +28,12 @@ def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: 
     if upstream.build and "build" not in table:
         _write_build(_sub(table, "build"), upstream.build)
     fields = {
-        "commit": pin.commit or "", "archive": pin.archive, "sha256": pin.sha256,
-        "subdir": pin.subdir, "source": pin.source,
-    }  # fmt: skip
+        "commit": pin.commit or "",
+        "archive": pin.archive,
+        "sha256": pin.sha256,
+        "subdir": pin.subdir,
+        "source": pin.source,
+    }
     entry = _sub(_sub(table, "pins", True), pin.ref)
     for key, value in fields.items():
         if value:

@@ -18,7 +18,7 @@ BUILD_FORMAT = 2
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """A wheel's manifest.
 
@@ -81,7 +81,15 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         raise ValueError("has a file whose SHA-256 is none")
     computed = () if left_out else tuple(stack_id(stacks, number) for number in range(1, BUILD_FORMAT + 1))
     return Manifest(
-        distribution, package, version, its_id, tuple(patches), left_out, files, _table(raw, "siblings"), computed
+        distribution=distribution,
+        package=package,
+        version=version,
+        stack_id=its_id,
+        patches=tuple(patches),
+        left_out=left_out,
+        files=files,
+        siblings=_table(raw, "siblings"),
+        computed=computed,
     )
 
 

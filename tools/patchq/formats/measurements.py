@@ -24,7 +24,7 @@ MAX_FILE, MAX_READINGS = 16 << 20, 10_000
 _LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One figure of a file.
 
@@ -45,7 +45,7 @@ class Reading:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """A reading with where it comes from.
 
@@ -134,9 +134,9 @@ def _json(raw: Any) -> list[Reading]:
         value = float(raw["tokens_per_second"])
         return [
             Reading(
-                "throughput",
-                0,
-                value,
+                test="throughput",
+                depth=0,
+                value=value,
                 samples=int(raw.get("num_requests", 0)),
                 engine="vLLM",
                 place=".tokens_per_second",
@@ -151,9 +151,16 @@ def _llama_bench(item: Mapping[str, Any], place: str) -> Reading:
     model = str(item.get("model_type") or item.get("model_filename", ""))
     build = str(item.get("build_commit", ""))
     return Reading(
-        test, int(item.get("n_depth", 0)), float(item["avg_ts"]), float(item.get("stddev_ts", 0)),
-        len(item.get("samples_ts", [])), "llama.cpp", model, f"build {build}" if build else "", place,
-    )  # fmt: skip
+        test=test,
+        depth=int(item.get("n_depth", 0)),
+        value=float(item["avg_ts"]),
+        spread=float(item.get("stddev_ts", 0)),
+        samples=len(item.get("samples_ts", [])),
+        engine="llama.cpp",
+        model=model,
+        config=f"build {build}" if build else "",
+        place=place,
+    )
 
 
 def _serve(raw: Mapping[str, Any]) -> list[Reading]:
@@ -161,16 +168,33 @@ def _serve(raw: Mapping[str, Any]) -> list[Reading]:
     done = int(raw["completed"])
     model, several = str(raw.get("model_id", "")), int(raw.get("max_concurrency") or 0)
     found = [
-        Reading(f"serve c{several or 'all'}", 0, float(raw["output_throughput"]), 0.0, done, "vLLM", model, "",
-                ".output_throughput")
-    ]  # fmt: skip
+        Reading(
+            test=f"serve c{several or 'all'}",
+            depth=0,
+            value=float(raw["output_throughput"]),
+            spread=0.0,
+            samples=done,
+            engine="vLLM",
+            model=model,
+            config="",
+            place=".output_throughput",
+        )
+    ]
     if several == 1 and done and raw.get("mean_tpot_ms"):
         mean, spread = float(raw["mean_tpot_ms"]), float(raw.get("std_tpot_ms") or 0)
         length, depth = round(int(raw["total_output_tokens"]) / done), round(int(raw["total_input_tokens"]) / done)
         # To first order the relative spread of a rate is that of the time.
         found.append(
             Reading(
-                f"tg{length}", depth, 1000 / mean, 1000 * spread / mean**2, done, "vLLM", model, "", ".mean_tpot_ms"
+                test=f"tg{length}",
+                depth=depth,
+                value=1000 / mean,
+                spread=1000 * spread / mean**2,
+                samples=done,
+                engine="vLLM",
+                model=model,
+                config="",
+                place=".mean_tpot_ms",
             )
         )
     return found
@@ -199,7 +223,19 @@ def _tables(text: str) -> list[Reading]:
                 engine, model = row.get("engine", ""), row.get("model", "")
                 config = row.get("config", row.get("backend", ""))
                 depth = int(test[2] or 0)
-                found.append(Reading(test[1], depth, speed, spread, 0, engine, model, config, f"line {number}"))
+                found.append(
+                    Reading(
+                        test=test[1],
+                        depth=depth,
+                        value=speed,
+                        spread=spread,
+                        samples=0,
+                        engine=engine,
+                        model=model,
+                        config=config,
+                        place=f"line {number}",
+                    )
+                )
     return found
 
 
@@ -244,7 +280,10 @@ def check(found: Measurement, where: str) -> None:
 
     :raises FormatError: if it isn't.
     """
-    _check(Reading(found.test, found.depth, found.value, found.spread, found.samples), where)
+    _check(
+        Reading(test=found.test, depth=found.depth, value=found.value, spread=found.spread, samples=found.samples),
+        where,
+    )
     texts = {f.name: getattr(found, f.name) for f in fields(Measurement) if f.name != "patches"}
     for name, text in [*texts.items(), *(("patches", p) for p in found.patches)]:
         if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
@@ -317,7 +356,7 @@ def _check_goal(goal: Target | Bound, name: str, where: str) -> None:
     texts = (goal.machine, name, goal.why)
     if not all(isinstance(text, str) for text in texts) or not isinstance(goal.depth, int):
         raise FormatError(f"{where}: a table has a field of the wrong type", hint=f"edit {where}")
-    _check(Reading(name, goal.depth, goal.value, engine=goal.machine, config=goal.why), where)
+    _check(Reading(test=name, depth=goal.depth, value=goal.value, engine=goal.machine, config=goal.why), where)
 
 
 def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:
@@ -327,8 +366,13 @@ def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measur
     for after in own:
         for before in own:
             same = (before.machine, before.engine, before.model, before.test, before.depth, before.config) == (
-                after.machine, after.engine, after.model, after.test, after.depth, after.config,
-            )  # fmt: skip
+                after.machine,
+                after.engine,
+                after.model,
+                after.test,
+                after.depth,
+                after.config,
+            )
             more, less = set(after.patches) - set(before.patches), set(before.patches) - set(after.patches)
             if same and len(more) == 1 and not less:
                 found.append((more.pop(), before, after))

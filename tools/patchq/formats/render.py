@@ -30,9 +30,14 @@ def _environment() -> Environment:
         return value
 
     found = Environment(
-        loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True, finalize=show, autoescape=lambda name: bool(name and ".html" in name),
-    )  # fmt: skip
+        loader=FileSystemLoader(FOLDER),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=show,
+        autoescape=lambda name: bool(name and ".html" in name),
+    )
     found.filters.update(md=markdown_text, sh=shlex.quote, docker=_docker_text, yaml=_yaml_text)
     return found
 

@@ -24,7 +24,7 @@ class SeriesConflictError(FormatError):
     """A ``series`` that git left with conflict markers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Conflict:
     """The whole file as each side has it.
 
@@ -149,7 +149,11 @@ def _conflict(lines: Sequence[str]) -> _Conflict | None:
     if not found:
         return None
     return _Conflict(
-        (labels["<"] or "ours", labels[">"] or "theirs"), sides["<"], sides["="], sides["|"], (only["<"], only["="])
+        labels=(labels["<"] or "ours", labels[">"] or "theirs"),
+        ours=sides["<"],
+        theirs=sides["="],
+        base=sides["|"],
+        only=(only["<"], only["="]),
     )
 
 

@@ -36,7 +36,7 @@ class PathChange:
     new: TreeEntry | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovedHunk:
     """A hunk that git applied ``lines`` lines away from where it says: hunk ``number`` of its file, now at ``line``."""
 
@@ -183,11 +183,26 @@ class Diffs(Objects):
     def format_patches(self, spec: str, folder: Path) -> None:
         """Write a range as patch files, in the bytes that docs/reference/formats.md fixes."""
         self.run(
-            "format-patch", "--quiet", f"--output-directory={folder}", "--always", "--zero-commit", "--full-index",
-            "--no-signature", "--no-stat", "--keep-subject", "--unified=3", "--binary", "--no-ext-diff",
-            "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--no-color", "--filename-max-length=40", spec,
+            "format-patch",
+            "--quiet",
+            f"--output-directory={folder}",
+            "--always",
+            "--zero-commit",
+            "--full-index",
+            "--no-signature",
+            "--no-stat",
+            "--keep-subject",
+            "--unified=3",
+            "--binary",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--src-prefix=a/",
+            "--dst-prefix=b/",
+            "--no-color",
+            "--filename-max-length=40",
+            spec,
             config=_DIFF_CONFIG,
-        )  # fmt: skip
+        )
 
     def apply_to_index(self, patch: bytes, index: Path) -> list[MovedHunk]:
         """``git apply --cached`` with zero fuzz on a temporary index; the hunks that it put elsewhere than they say.
@@ -195,9 +210,16 @@ class Diffs(Objects):
         :raises runner.CommandError: when git refuses.
         """
         done = self.ask(
-            "apply", "--cached", "--verbose", "--whitespace=nowarn", "-",
-            data=patch, env={"GIT_INDEX_FILE": str(index)}, config=("core.attributesFile=/dev/null",), ok_codes=(0,),
-        )  # fmt: skip
+            "apply",
+            "--cached",
+            "--verbose",
+            "--whitespace=nowarn",
+            "-",
+            data=patch,
+            env={"GIT_INDEX_FILE": str(index)},
+            config=("core.attributesFile=/dev/null",),
+            ok_codes=(0,),
+        )
         found, path = [], ""
         said = done.stderr.decode("utf-8", "replace")
         if damaged := _CORRUPT.search(said):
@@ -207,5 +229,5 @@ class Diffs(Objects):
             if match := _CHECKING.fullmatch(line):
                 path = match[1]
             elif match := _MOVED.fullmatch(line):
-                found.append(MovedHunk(path, int(match[1]), int(match[2]), int(match[3])))
+                found.append(MovedHunk(path=path, number=int(match[1]), line=int(match[2]), lines=int(match[3])))
         return found

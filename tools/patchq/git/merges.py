@@ -16,7 +16,7 @@ from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, TreeId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """A path of a merge, as it was written for, as it is, and as the patch has it."""
 
@@ -26,7 +26,7 @@ class Side:
     theirs: TreeEntry | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
     """What a merge comes to, by path; ``failed`` as :class:`Merge` has it."""
 
@@ -190,5 +190,8 @@ def by_path(
         PathChange(side.path, side.ours, tree.get(n)) for n, side in enumerate(sides) if tree.get(n) != side.ours
     )
     return Merged(
-        changes, tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages), pair, merge.failed
+        changes=changes,
+        stages=tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages),
+        labels=pair,
+        failed=merge.failed,
     )

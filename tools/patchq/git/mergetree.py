@@ -84,9 +84,14 @@ class Merging(Objects):
 
     def _merged(self, pairs: Sequence[tuple[CommitId, CommitId]], config: tuple[str, ...]) -> list[Merge]:
         out = self.run(
-            "merge-tree", "--write-tree", "--stdin", "-z", "--no-messages",
-            data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(), config=config,
-        )  # fmt: skip
+            "merge-tree",
+            "--write-tree",
+            "--stdin",
+            "-z",
+            "--no-messages",
+            data="".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode(),
+            config=config,
+        )
         fields, found = iter(out.split(b"\0")), []
         for pair in pairs:
             clean, tree, stages = next(fields), TreeId(next(fields).decode()), []
@@ -106,9 +111,14 @@ class Merging(Objects):
         So it does where a folder that one side renamed has files of the other, and in their new place is something.
         """
         out = self.run(
-            "merge-tree", "--write-tree", "--stdin", "-z", "--messages", data=f"{pair[0]} {pair[1]}\n".encode(),
+            "merge-tree",
+            "--write-tree",
+            "--stdin",
+            "-z",
+            "--messages",
+            data=f"{pair[0]} {pair[1]}\n".encode(),
             config=config,
-        )  # fmt: skip
+        )
         fields, paths = iter(out.split(b"\0")[3:]), set[bytes]()
         while count := next(fields, b"").strip():
             about = [next(fields) for _ in range(int(count))]

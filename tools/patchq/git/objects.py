@@ -57,7 +57,7 @@ class TreeEntry:
     blob: BlobId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
     """What ``export`` needs to know of a commit."""
 
@@ -173,7 +173,9 @@ class Objects(Refs):
             when, _, zone = date.partition(" ")
             author = Ident(name, email, int(when or 0), zone or "+0000")
             ids = tuple(CommitId(p) for p in parents.split())
-            found.append(CommitInfo(CommitId(commit), TreeId(tree), ids, author, message))
+            found.append(
+                CommitInfo(commit=CommitId(commit), tree=TreeId(tree), parents=ids, author=author, message=message)
+            )
         return found
 
     def is_whole(self, commits: Iterable[str]) -> bool:

@@ -171,9 +171,7 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
         raise SourceError(f"{where} doesn't take {branch}: {said}", hint="look at what the remote has")
 
 
-def push_refs(
-    store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]
-) -> None:  # fmt: skip
+def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]) -> None:
     """Push objects of the store as refs, all or none; what is there already stays, unless it is expected.
 
     :param refs: ref to object id.
@@ -419,16 +417,19 @@ def _ask(
 ) -> tuple[int, bytes, str]:
     """What a git command answers: its code, its output as it is, and its words."""
     code, out, said = command.execute(
-        ["git", *args], env={"LC_ALL": "C.UTF-8", **(env or {})}, istream=istream, with_extended_output=True,
-        with_exceptions=False, stdout_as_string=False, strip_newline_in_stdout=False,
-    )  # fmt: skip
+        ["git", *args],
+        env={"LC_ALL": "C.UTF-8", **(env or {})},
+        istream=istream,
+        with_extended_output=True,
+        with_exceptions=False,
+        stdout_as_string=False,
+        strip_newline_in_stdout=False,
+    )
     assert isinstance(out, bytes)
     return code, out, said
 
 
-def _answer(
-    repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | None = None, data: bytes = b""
-) -> bytes:  # fmt: skip
+def _answer(repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> bytes:
     """The output of a git command at ``folder``, which must succeed."""
     with tempfile.TemporaryFile() as source:  # GitPython takes a real file only
         source.write(data)

@@ -47,7 +47,7 @@ def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
     reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", said)
     return Unreachable(
         f"{url} can't be reached ({reason})", hint="check the address and the network, or use an archive"
-    )  # fmt: skip
+    )
 
 
 #: A host says what it likes on the way, for as long as it likes; git passes it on.
@@ -105,9 +105,18 @@ def _serve(url: str) -> tuple[str, ...]:
 def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float) -> list[str]:
     try:
         done = Outside(Path("/")).ask(
-            "ls-remote", *_serve(url), *options, "--", url, *args,
-            env=SAFE_TRANSPORTS, settings=_reach(url), timeout=timeout, ok_codes=(0,), most_said=_SAID,
-        )  # fmt: skip
+            "ls-remote",
+            *_serve(url),
+            *options,
+            "--",
+            url,
+            *args,
+            env=SAFE_TRANSPORTS,
+            settings=_reach(url),
+            timeout=timeout,
+            ok_codes=(0,),
+            most_said=_SAID,
+        )
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
     # Not splitlines: a ref's name may hold what that takes for the end of a line.
@@ -199,9 +208,13 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", *_serve(url), "--stdin", "--", url)
     # Asked for one by one, the server is told with each of all that are there.
     done = store.ask(
-        *argv, data="".join(f"{commit}\n" for commit in commits).encode(), config=("fetch.unpackLimit=1",),
-        env=SAFE_TRANSPORTS, settings=_reach(url), most_said=_SAID,
-    )  # fmt: skip
+        *argv,
+        data="".join(f"{commit}\n" for commit in commits).encode(),
+        config=("fetch.unpackLimit=1",),
+        env=SAFE_TRANSPORTS,
+        settings=_reach(url),
+        most_said=_SAID,
+    )
     fsio.sync_file(store.folder / "shallow")
     return not done.returncode
 

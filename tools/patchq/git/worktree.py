@@ -38,7 +38,7 @@ def _is_whole_index(data: bytes) -> bool:
     return len(data) > 20 and (unsigned or hashlib.sha1(body).digest() == checksum)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeStatus:
     """What a worktree holds beside what patchq put there.
 
@@ -81,7 +81,7 @@ class Worktree:
         :param untracked: look for files that nobody committed too, which takes longest.
         """
         if not self.exists:
-            return TreeStatus(None)
+            return TreeStatus(head=None)
         out = self._git_status("--untracked-files=all" if untracked else "--untracked-files=no")
         head: CommitId | None = None
         edited: list[str] = []
@@ -96,7 +96,7 @@ class Worktree:
                     edited.append(show_path(path))
             elif kind == b"?" and entry[2:].rstrip(b"/") not in self.nested:
                 others.append(show_path(entry[2:]))
-        return TreeStatus(head, tuple(edited), tuple(others), self._busy())
+        return TreeStatus(head=head, edited=tuple(edited), untracked=tuple(others), busy=self._busy())
 
     def _git_status(self, scan: str) -> bytes:
         """Run ``git status``.
@@ -121,8 +121,13 @@ class Worktree:
     def _busy(self) -> str:
         """The git operation that somebody has begun here and not ended, if any."""
         folder = self.git_folder()
-        names = {"rebase-merge": "rebase", "rebase-apply": "rebase or am", "CHERRY_PICK_HEAD": "cherry-pick",
-                 "MERGE_HEAD": "merge", "REVERT_HEAD": "revert"}  # fmt: skip
+        names = {
+            "rebase-merge": "rebase",
+            "rebase-apply": "rebase or am",
+            "CHERRY_PICK_HEAD": "cherry-pick",
+            "MERGE_HEAD": "merge",
+            "REVERT_HEAD": "revert",
+        }
         return next((what for name, what in names.items() if (folder / name).exists()), "")
 
     def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False) -> TreeStatus:

@@ -147,9 +147,17 @@ def place(hunks: Sequence[diff.Hunk], content: bytes, lines: LineMap) -> tuple[b
 # From git
 
 _DIFF = (
-    "-p", "--unified=1", "--diff-algorithm=histogram", "--no-indent-heuristic", "--full-index", "--no-renames",
-    "--no-ext-diff", "--no-textconv", "--no-color", "--inter-hunk-context=0",
-)  # fmt: skip
+    "-p",
+    "--unified=1",
+    "--diff-algorithm=histogram",
+    "--no-indent-heuristic",
+    "--full-index",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--inter-hunk-context=0",
+)
 _MOST = 1000
 _INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)", re.MULTILINE)
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? ")

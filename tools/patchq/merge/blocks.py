@@ -208,8 +208,10 @@ def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple
             found += new[k:end]
             continue
         sides = (
-            (b"<<<<<<< %s\n" % labels[0].encode(), old[i:j]), (b"||||||| base\n", old[i:j]), (b"=======\n", new[k:end])
-        )  # fmt: skip
+            (b"<<<<<<< %s\n" % labels[0].encode(), old[i:j]),
+            (b"||||||| base\n", old[i:j]),
+            (b"=======\n", new[k:end]),
+        )
         for mark, lines in sides:
             found += [mark, *(line.rstrip(b"\n") + b"\n" for line in lines)]
         found.append(b">>>>>>> %s\n" % labels[1].encode())

@@ -23,7 +23,7 @@ REPLAYED = "replayed"
 STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
     """A patch as paths that change, and as hunks by the path they are for.
 
@@ -59,7 +59,7 @@ class FileConflict:
     lines: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
     """What becomes of a patch on a tree.
 
@@ -92,7 +92,16 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
         except diff.Unsupported:
             files = []
         hunks = {f.old_path: f.hunks for f in files if f.old_path and f.old_path == f.new_path and not f.binary}
-        found.append(Patch(name, info, parent, tuple(edits), hunks, _left(store, info.commit, edits)))
+        found.append(
+            Patch(
+                name=name,
+                commit=info,
+                parent=parent,
+                edits=tuple(edits),
+                hunks=hunks,
+                left=_left(store, info.commit, edits),
+            )
+        )
     return found
 
 

@@ -117,9 +117,13 @@ def _begins(line: bytes, mark: bytes) -> bool:
 
 
 def record(
-    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], resolved: Mapping[bytes, bytes],
-    layout: Layout, upstream: str,
-) -> dict[Path, bytes]:  # fmt: skip
+    store: Git,
+    stages: Sequence[Stage],
+    parked: Mapping[bytes, bytes],
+    resolved: Mapping[bytes, bytes],
+    layout: Layout,
+    upstream: str,
+) -> dict[Path, bytes]:
     """Return the files to write below :func:`recorded`, which say how conflicts were resolved.
 
     :param parked: the conflicting files, with markers; ``resolved``: the same ones afterwards.

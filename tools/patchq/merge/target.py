@@ -106,7 +106,7 @@ class Column:
                 continue
             if patch.name in self.taken:
                 self.leave_out(patch)
-                self.landings[number] = Landing(patch.name, ABSORBED)
+                self.landings[number] = Landing(patch=patch.name, outcome=ABSORBED)
                 continue
             # What stays in a folder that a patch renames goes with it: only a merge of whole trees sees that.
             alone = self.left.isdisjoint(patch.left)
@@ -119,9 +119,9 @@ class Column:
             if sides is None:
                 # A merge of whole trees may move any path: it waits for all before it, and all after for it.
                 if not waiting:
-                    requests.append(Request(self, number, patch, None))
+                    requests.append(Request(column=self, number=number, patch=patch, sides=None))
                 break
-            requests.append(Request(self, number, patch, sides))
+            requests.append(Request(column=self, number=number, patch=patch, sides=sides))
             waiting |= patch.paths
         return requests
 
@@ -149,7 +149,7 @@ class Column:
                 if any(shifts):
                     offsets.append(FileOffset(show_path(edit.path), shifts))
         if patch.edits and already == len(patch.edits):
-            return Landing(patch.name, ABSORBED)
+            return Landing(patch=patch.name, outcome=ABSORBED)
         if already or any(c.new and c.path not in entries and self.in_the_way(c.path) for c in new):
             return None
         for edit, entry, lines in placed:
@@ -157,7 +157,9 @@ class Column:
             hunks = patch.hunks.get(edit.path)
             if hunks and edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
                 self.maps.put(edit.new.blob, entry.blob, lines.patched(hunks, landed=True))
-        return Landing(patch.name, OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets))
+        return Landing(
+            patch=patch.name, outcome=OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets)
+        )
 
     def _place(
         self, patch: Patch, edit: PathChange, there: TreeEntry
@@ -214,7 +216,7 @@ class Column:
         found = []
         for edit in patch.edits:
             path = self.moved.get(edit.path, edit.path)
-            side = Side(path, edit.old, self.entries.get(path), edit.new)
+            side = Side(path=path, base=edit.old, ours=self.entries.get(path), theirs=edit.new)
             modes = {e.mode for e in (side.base, side.ours, side.theirs) if e}
             if diff.GITLINK in modes or {diff.SYMLINK} < modes:
                 return None  # a link and a file: git keeps both, one of them beside
@@ -228,7 +230,7 @@ class Column:
         return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A merge to ask git for: of the files that the patch changes (``sides``), or of whole trees (None)."""
 

@@ -33,9 +33,14 @@ Moves = dict[tuple[TreeId, TreeId, tuple[bytes, ...]], list[tuple[bytes, bytes, 
 
 
 def carry(
-    store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId,
-    recorded: Recorded | None = None, taken: frozenset[str] = frozenset(), moves: Moves | None = None,
-) -> list[Column]:  # fmt: skip
+    store: Git,
+    patches: Sequence[Patch],
+    bases: Sequence[CommitId],
+    written_for: CommitId,
+    recorded: Recorded | None = None,
+    taken: frozenset[str] = frozenset(),
+    moves: Moves | None = None,
+) -> list[Column]:
     """The patches on each base; one that stops is left out of what follows.
 
     What the landings hold is in memory: ``Column.contents`` has all that isn't in the store.
@@ -62,9 +67,12 @@ _TOGETHER = 5
 
 
 def carry_each(
-    store: Git, patches: Sequence[Patch], bases: Sequence[CommitId], written_for: CommitId,
+    store: Git,
+    patches: Sequence[Patch],
+    bases: Sequence[CommitId],
+    written_for: CommitId,
     recorded: Recorded | None = None,
-) -> list[Column]:  # fmt: skip
+) -> list[Column]:
     """As :func:`carry`, of any number of bases: what comes of the patches, without the files' contents."""
     columns = []
     for start in range(0, len(bases), _TOGETHER):
@@ -76,9 +84,14 @@ def carry_each(
 
 
 def look_at(
-    store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, *, read: bool = True,
+    store: Git,
+    patches: Sequence[Patch],
+    commits: Sequence[CommitId],
+    written_for: CommitId,
+    *,
+    read: bool = True,
     moves: Moves | None = None,
-) -> list[Column]:  # fmt: skip
+) -> list[Column]:
     """Trees as the patches see them, with no patch on any: for :func:`sight`.
 
     :param read: the files, too; else they are read when they are asked for.
@@ -224,7 +237,15 @@ class _Merger:
             assert sides is not None
             self.known[sides] = by_path(sides, merge, pair, tree)
         found = [
-            (r, Merged(tuple(self.git.changes(pair[0], merge.tree)), merge.stages, pair, merge.failed))
+            (
+                r,
+                Merged(
+                    changes=tuple(self.git.changes(pair[0], merge.tree)),
+                    stages=merge.stages,
+                    labels=pair,
+                    failed=merge.failed,
+                ),
+            )
             for r, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True)
         ]
         found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
@@ -283,12 +304,12 @@ def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
     if not merged.stages:
         column.put(merged.changes)
         outcome = MERGED if merged.changes else ABSORBED
-        column.landings[request.number] = Landing(patch.name, outcome, changes=merged.changes)
+        column.landings[request.number] = Landing(patch=patch.name, outcome=outcome, changes=merged.changes)
         return
     if recorded and not merged.failed and (changes := _replayed(column, merged, recorded)):
         column.put(changes)
         resolved = tuple(FileConflict(show_path(path)) for path in sorted({s.path for s in merged.stages}))
-        column.landings[request.number] = Landing(patch.name, REPLAYED, resolved, changes)
+        column.landings[request.number] = Landing(patch=patch.name, outcome=REPLAYED, files=resolved, changes=changes)
         return
     column.leave_out(patch)
     old = [e.path for e in patch.edits if e.old is not None]
@@ -302,7 +323,13 @@ def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
         at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
         files.append(FileConflict(show_path(path), at))
     column.landings[request.number] = Landing(
-        patch.name, outcome, tuple(files), merged.changes, merged.stages, merged.labels, said=said
+        patch=patch.name,
+        outcome=outcome,
+        files=tuple(files),
+        changes=merged.changes,
+        stages=merged.stages,
+        labels=merged.labels,
+        said=said,
     )
 
 
@@ -319,16 +346,19 @@ def _left_to_a_person(column: Column, patch: Patch, merged: Merged) -> Merged:
         elif ours != edit.new:
             stages += sides
     if not stages:  # what git fell over is no file of these: a folder that moved, maybe
-        return Merged((), tuple(every), merged.labels, merged.failed)
-    return Merged(tuple(changes), tuple(stages), merged.labels, merged.failed)
+        return Merged(changes=(), stages=tuple(every), labels=merged.labels, failed=merged.failed)
+    return Merged(changes=tuple(changes), stages=tuple(stages), labels=merged.labels, failed=merged.failed)
 
 
 def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathChange, ...]:
     """What a merge with conflicts comes to by recorded resolutions; nothing where they don't resolve all of it."""
     changes = {c.path: c for c in merged.changes}
     stages = {s.path for s in merged.stages}
-    parked = {p: column.contents[c.new.blob] for p, c in changes.items()
-              if p in stages and c.new and c.new.blob in column.contents}  # fmt: skip
+    parked = {
+        p: column.contents[c.new.blob]
+        for p, c in changes.items()
+        if p in stages and c.new and c.new.blob in column.contents
+    }
     for path, content in recorded.resolve(merged.stages, parked).items():
         old, new, blob = changes[path].old, changes[path].new, blob_id(content)
         assert new
@@ -369,4 +399,6 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
             entries = enumerate((edit.old, change.old, edit.new), 1)
             stages += [Stage(path, entry, number) for number, entry in entries]
             said.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them once more")
-    return Merged(tuple(changes.values()), (*merged.stages, *stages), merged.labels), "; ".join(said)
+    return Merged(changes=tuple(changes.values()), stages=(*merged.stages, *stages), labels=merged.labels), "; ".join(
+        said
+    )

@@ -12,7 +12,7 @@ from patchq.system import fsio
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownStrength:
     """What the mutants of a patch came to when they were last asked.
 
@@ -52,7 +52,9 @@ def known_strength(project: Project, patch: str) -> KnownStrength | None:
     if not killed + survived:
         return None
     sampled = int(found.get("in_all") or 0) > len(found.get("mutants") or [])
-    return KnownStrength(killed, killed + survived, equivalent, not_tried, sampled)
+    return KnownStrength(
+        killed=killed, of=killed + survived, equivalent=equivalent, not_tried=not_tried, sampled=sampled
+    )
 
 
 def known_score(project: Project, patch: str) -> float | None:

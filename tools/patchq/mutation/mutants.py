@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from patchq.mutation._edit import Edit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
     """One edit of a patch's lines.
 
@@ -70,9 +70,14 @@ def _mutant(path: str, content: bytes, edit: Edit, changed: bytes, names: dict[s
     names[digest] = names.get(digest, 0) + 1
     name = digest if names[digest] == 1 else f"{digest}-{names[digest]}"  # the same line stands twice
     return Mutant(
-        path, content.count(b"\n", 0, edit.start) + 1, edit.operator,
-        before.decode("utf-8", "replace"), after.decode("utf-8", "replace"), name, changed,
-    )  # fmt: skip
+        path=path,
+        line=content.count(b"\n", 0, edit.start) + 1,
+        operator=edit.operator,
+        before=before.decode("utf-8", "replace"),
+        after=after.decode("utf-8", "replace"),
+        name=name,
+        content=changed,
+    )
 
 
 def _edits(path: str, content: bytes) -> Iterator[Edit]:

@@ -38,7 +38,7 @@ _FEW = 3
 _Z95 = 1.959964
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
     """A mutant and what became of it. ``said``: by which test it was seen, or why it is equivalent."""
 
@@ -48,7 +48,7 @@ class Tried:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
     """What the mutants of one patch came to.
 
@@ -147,7 +147,7 @@ def mutate(
         for proof in proofs:
             # The first one is planned in any case: it names the mutants that the time was too short for.
             if found and _is_over(end):
-                found.append(Strength(proof.name, proof.files, (), NOT_REACHED))
+                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), said=NOT_REACHED))
                 continue
             with project.locked("test"):
                 here, mutants, cells, in_all = _cells(project, whole, proof, set_name, machine, budget)
@@ -156,23 +156,30 @@ def mutate(
             missing = [n for n in proof.needs if n not in machine.can]
             if missing or not proof.files:
                 said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
-                found.append(Strength(proof.name, proof.files, (), said, in_all))
+                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), said=said, in_all=in_all))
                 continue
             tried = _try(project, proof, here, mutants, cells, machine, end, run_cells or forks, progress)
             said, answers = (tried, ()) if isinstance(tried, str) else ("", tuple(tried))
-            strength = Strength(proof.name, proof.files, answers, said, in_all)
+            strength = Strength(patch=proof.name, proof=proof.files, tried=answers, said=said, in_all=in_all)
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
     return sorted(found, key=lambda strength: order[strength.patch])
 
 
 def _try(
-    project: Project, proof: Proof, here: Cell, mutants: Sequence[Mutant], cells: Mapping[str, Cell], machine: Machine,
-    end: float | None, run_cells: Callable[..., Iterable[CellResult]], progress: Callable[[str, Tried], None],
-) -> list[Tried] | str:  # fmt: skip
+    project: Project,
+    proof: Proof,
+    here: Cell,
+    mutants: Sequence[Mutant],
+    cells: Mapping[str, Cell],
+    machine: Machine,
+    end: float | None,
+    run_cells: Callable[..., Iterable[CellResult]],
+    progress: Callable[[str, Tried], None],
+) -> list[Tried] | str:
     """What became of each mutant, or why none was tried."""
     if _is_over(end):
-        return [Tried(mutant, UNTRIED) for mutant in mutants]
+        return [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
     alone = run_here if isinstance(run_cells, Warm) else run_cells
     first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
@@ -183,11 +190,11 @@ def _try(
     todo = [m for m in mutants if m.name not in equivalent]
     for mutant in mutants:
         if mutant.name in equivalent:
-            tried.append(Tried(mutant, EQUIVALENT, equivalent[mutant.name]))
+            tried.append(Tried(mutant=mutant, state=EQUIVALENT, said=equivalent[mutant.name]))
     # A few at a time, so that a budget of seconds is kept.
     for few in _by(todo, 4):
         if _is_over(end):
-            tried += [Tried(m, UNTRIED) for m in few]
+            tried += [Tried(mutant=m, state=UNTRIED) for m in few]
             continue
         chosen = [cells[m.name] for m in few]
         results = run_cells_kept(project, chosen, machine, False, run_cells, lambda _: None)
@@ -211,21 +218,23 @@ def _by(items: Sequence[Mutant], count: int) -> Iterator[Sequence[Mutant]]:
 def _answer(mutant: Mutant, result: CellResult) -> Tried:
     """A test that fails saw it; so did one that can't go on. A test that wasn't run saw nothing."""
     if result.state in (FAILED, ERROR):
-        return Tried(mutant, KILLED, result.said, result.seconds)
+        return Tried(mutant=mutant, state=KILLED, said=result.said, seconds=result.seconds)
     state = SURVIVED if result.state in (PASSED, NOT_RUN) else UNTRIED
-    return Tried(mutant, state, result.said, result.seconds)
+    return Tried(mutant=mutant, state=state, said=result.said, seconds=result.seconds)
 
 
 def _cells(
     project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
 ) -> tuple[Cell, list[Mutant], dict[str, Cell], int]:
     """The cell of the patched set, the chosen mutants, the cell of each by its name, and how many mutants there are."""
-    here = Cell(proof, whole.variant, result_key(project, proof, whole.variant, machine), set_name)
+    here = Cell(
+        proof=proof, variant=whole.variant, key=result_key(project, proof, whole.variant, machine), set_name=set_name
+    )
     every = all_mutants(whole, proof)
     mutants = choose(every, proof.name, budget)
     variants = whole.mutants(proof.upstream, [(m.path, m.content) for m in mutants])
     keys = [result_key(project, proof, v, machine) for v in variants]
-    cells = [Cell(proof, v, key, set_name) for v, key in zip(variants, keys, strict=True)]
+    cells = [Cell(proof=proof, variant=v, key=key, set_name=set_name) for v, key in zip(variants, keys, strict=True)]
     return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True)), len(every)
 
 
@@ -284,8 +293,12 @@ def as_json(strength: Strength) -> dict[str, Any]:
         mutants.append({**mutant, "state": tried.state, "said": tried.said})
     score = strength.score
     return {
-        "patch": strength.patch, "proof": list(strength.proof), "said": strength.said, "whole": strength.whole,
-        "score": round(score, 4) if score is not None else None, "in_all": strength.in_all,
+        "patch": strength.patch,
+        "proof": list(strength.proof),
+        "said": strength.said,
+        "whole": strength.whole,
+        "score": round(score, 4) if score is not None else None,
+        "in_all": strength.in_all,
         **{state.replace(" ", "_"): strength.count(state) for state in (KILLED, SURVIVED, EQUIVALENT, UNTRIED)},
         "mutants": mutants,
-    }  # fmt: skip
+    }

@@ -11,10 +11,19 @@ from cmake_parser import CMakeParseError, parse_raw
 from patchq.mutation._edit import Edit
 
 _OTHER = {
-    "AND": "OR", "OR": "AND", "ON": "OFF", "OFF": "ON", "TRUE": "FALSE", "FALSE": "TRUE", "STREQUAL": "STRLESS",
-    "EQUAL": "LESS", "VERSION_GREATER_EQUAL": "VERSION_LESS", "VERSION_LESS": "VERSION_GREATER_EQUAL",
-    "VERSION_GREATER": "VERSION_LESS_EQUAL", "VERSION_LESS_EQUAL": "VERSION_GREATER",
-}  # fmt: skip
+    "AND": "OR",
+    "OR": "AND",
+    "ON": "OFF",
+    "OFF": "ON",
+    "TRUE": "FALSE",
+    "FALSE": "TRUE",
+    "STREQUAL": "STRLESS",
+    "EQUAL": "LESS",
+    "VERSION_GREATER_EQUAL": "VERSION_LESS",
+    "VERSION_LESS": "VERSION_GREATER_EQUAL",
+    "VERSION_GREATER": "VERSION_LESS_EQUAL",
+    "VERSION_LESS_EQUAL": "VERSION_GREATER",
+}
 _TESTS, _STRUCTURE = ("if", "elseif", "while"), ("else", "endif", "endwhile", "foreach", "endforeach", "endfunction")
 
 
@@ -29,9 +38,11 @@ def edits(content: bytes) -> Iterator[Edit]:
         name, args = command.identifier.lower(), command.args
         if name in _TESTS and args:
             start, end = args[0].span.start, args[-1].span.stop
-            yield Edit(start, end, f"NOT ({text[start:end]})".encode("latin-1"), "condition negated")
+            yield Edit(
+                start=start, end=end, new=f"NOT ({text[start:end]})".encode("latin-1"), operator="condition negated"
+            )
         elif name not in _STRUCTURE:
-            yield Edit(command.span.start, command.span.stop, b"", "command left out")
+            yield Edit(start=command.span.start, end=command.span.stop, new=b"", operator="command left out")
             yield from _list(text, args)
         for arg in args:
             yield from _argument(arg)
@@ -41,20 +52,20 @@ def _list(text: str, args: Sequence[Any]) -> Iterator[Edit]:
     """Neighbours exchanged, the last left out."""
     for one, two in pairwise(a.span for a in args):
         new = text[two] + text[one.stop : two.start] + text[one]
-        yield Edit(one.start, two.stop, new.encode("latin-1"), "argument swapped")
+        yield Edit(start=one.start, end=two.stop, new=new.encode("latin-1"), operator="argument swapped")
     if args:
         start = args[-2].span.stop if len(args) > 1 else args[-1].span.start
-        yield Edit(start, args[-1].span.stop, b"", "argument dropped")
+        yield Edit(start=start, end=args[-1].span.stop, new=b"", operator="argument dropped")
 
 
 def _argument(arg: Any) -> Iterator[Edit]:
     start, end, value = arg.span.start, arg.span.stop, arg.value
     if arg.kind == "RAW" and value in _OTHER:
-        yield Edit(start, end, _OTHER[value].encode(), "condition negated")
+        yield Edit(start=start, end=end, new=_OTHER[value].encode(), operator="condition negated")
     elif arg.kind == "RAW" and value[:1].isdigit():
-        yield Edit(start, end, b"1" + value.encode("latin-1"), "constant changed")
+        yield Edit(start=start, end=end, new=b"1" + value.encode("latin-1"), operator="constant changed")
     elif arg.kind == "QUOTED" and ";" in value:
         items = value.split(";")
         for number in range(len(items)):
             left = ";".join(items[:number] + items[number + 1 :])
-            yield Edit(start, end, f'"{left}"'.encode("latin-1"), "element dropped")
+            yield Edit(start=start, end=end, new=f'"{left}"'.encode("latin-1"), operator="element dropped")

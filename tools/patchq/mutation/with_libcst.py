@@ -11,13 +11,30 @@ from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNod
 from patchq.mutation._edit import Edit
 
 _COMPARED = {
-    cst.LessThan: "<=", cst.LessThanEqual: "<", cst.GreaterThan: ">=", cst.GreaterThanEqual: ">",
-    cst.Equal: "!=", cst.NotEqual: "==", cst.Is: "is not", cst.IsNot: "is", cst.In: "not in", cst.NotIn: "in",
-}  # fmt: skip
+    cst.LessThan: "<=",
+    cst.LessThanEqual: "<",
+    cst.GreaterThan: ">=",
+    cst.GreaterThanEqual: ">",
+    cst.Equal: "!=",
+    cst.NotEqual: "==",
+    cst.Is: "is not",
+    cst.IsNot: "is",
+    cst.In: "not in",
+    cst.NotIn: "in",
+}
 _CALCULATED = {
-    cst.Add: "-", cst.Subtract: "+", cst.Multiply: "//", cst.Divide: "*", cst.FloorDivide: "*", cst.Modulo: "*",
-    cst.LeftShift: ">>", cst.RightShift: "<<", cst.BitAnd: "|", cst.BitOr: "&", cst.Power: "*",
-}  # fmt: skip
+    cst.Add: "-",
+    cst.Subtract: "+",
+    cst.Multiply: "//",
+    cst.Divide: "*",
+    cst.FloorDivide: "*",
+    cst.Modulo: "*",
+    cst.LeftShift: ">>",
+    cst.RightShift: "<<",
+    cst.BitAnd: "|",
+    cst.BitOr: "&",
+    cst.Power: "*",
+}
 #: What is said to people; another wording breaks nothing.
 _TALK = ("debug", "info", "info_once", "warning", "warning_once", "error", "exception", "warn", "print", "critical")
 
@@ -59,7 +76,7 @@ class _Finder(cst.CSTVisitor):
     def put(self, node: cst.CSTNode, new: str | bytes, operator: str) -> None:
         """This node becomes ``new``."""
         start, end = self.span(node)
-        self.add(Edit(start, end, new if isinstance(new, bytes) else new.encode(), operator))
+        self.add(Edit(start=start, end=end, new=new if isinstance(new, bytes) else new.encode(), operator=operator))
 
     # Conditions and branches
 
@@ -95,7 +112,7 @@ class _Finder(cst.CSTVisitor):
         if not statements or (len(statements) == 1 and self.text(statements[0]).strip() in (b"pass", b"...")):
             return
         start, end = self.span(statements[0])[0], self.span(statements[-1])[1]
-        self.add(Edit(start, end, b"pass", operator))
+        self.add(Edit(start=start, end=end, new=b"pass", operator=operator))
 
     def visit_UnaryOperation(self, node: cst.UnaryOperation) -> None:
         if isinstance(node.operator, (cst.Not, cst.Minus)):
@@ -129,7 +146,7 @@ class _Finder(cst.CSTVisitor):
         word = between[closing : len(between) - opening]
         if not word or b"#" in word:
             return
-        self.add(Edit(start + closing, end - opening, new.strip().encode(), operator))
+        self.add(Edit(start=start + closing, end=end - opening, new=new.strip().encode(), operator=operator))
 
     # Constants
 
@@ -172,7 +189,7 @@ class _Finder(cst.CSTVisitor):
                 start, end = self.span(one)[0], self.span(two)[1]
                 middle = self.content[self.span(one)[1] : self.span(two)[0]]
                 new = self.text(two) + middle + self.text(one)
-                self.add(Edit(start, end, new, "arguments swapped"))
+                self.add(Edit(start=start, end=end, new=new, operator="arguments swapped"))
         for number, arg in enumerate(args):
             last = number == len(args) - 1
             if arg.keyword or (last and not arg.star):
@@ -188,7 +205,7 @@ class _Finder(cst.CSTVisitor):
             end = self.span(args[number + 1])[0]
         elif number:
             start = self.span(args[number - 1])[1]
-        self.add(Edit(start, end, b"", "argument dropped"))
+        self.add(Edit(start=start, end=end, new=b"", operator="argument dropped"))
 
     def _other_name(self, arg: cst.Arg) -> None:
         """An argument that is a parameter becomes the parameter beside it."""
@@ -236,7 +253,7 @@ class _Finder(cst.CSTVisitor):
     def visit_Decorator(self, node: cst.Decorator) -> None:
         start, end = self.span(node)
         end += len(self.content[end:]) - len(self.content[end:].lstrip())
-        self.add(Edit(start, end, b"", "decorator left out"))
+        self.add(Edit(start=start, end=end, new=b"", operator="decorator left out"))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         params = [p.name.value for p in (*node.params.params, *node.params.kwonly_params)]
@@ -246,7 +263,7 @@ class _Finder(cst.CSTVisitor):
             body = body[1:]
         if body and isinstance(node.body, cst.IndentedBlock) and self.text(body[0]).strip() not in (b"pass", b"..."):
             start, end = self.span(body[0])[0], self.span(body[-1])[1]
-            self.add(Edit(start, end, b"return None", "early return"))
+            self.add(Edit(start=start, end=end, new=b"return None", operator="early return"))
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:
         self.scopes.pop()

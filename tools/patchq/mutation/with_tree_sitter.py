@@ -10,11 +10,34 @@ from typing import Any
 from patchq.mutation._edit import Edit
 
 _OTHER = {
-    b"<": b"<=", b"<=": b"<", b">": b">=", b">=": b">", b"==": b"!=", b"!=": b"==", b"&&": b"||", b"||": b"&&",
-    b"+": b"-", b"-": b"+", b"*": b"/", b"/": b"*", b"%": b"*", b"<<": b">>", b">>": b"<<", b"&": b"|", b"|": b"&",
-}  # fmt: skip
-_KIND = {b"<": "boundary moved", b"<=": "boundary moved", b">": "boundary moved", b">=": "boundary moved",
-         b"==": "condition negated", b"!=": "condition negated", b"&&": "and for or", b"||": "and for or"}  # fmt: skip
+    b"<": b"<=",
+    b"<=": b"<",
+    b">": b">=",
+    b">=": b">",
+    b"==": b"!=",
+    b"!=": b"==",
+    b"&&": b"||",
+    b"||": b"&&",
+    b"+": b"-",
+    b"-": b"+",
+    b"*": b"/",
+    b"/": b"*",
+    b"%": b"*",
+    b"<<": b">>",
+    b">>": b"<<",
+    b"&": b"|",
+    b"|": b"&",
+}
+_KIND = {
+    b"<": "boundary moved",
+    b"<=": "boundary moved",
+    b">": "boundary moved",
+    b">=": "boundary moved",
+    b"==": "condition negated",
+    b"!=": "condition negated",
+    b"&&": "and for or",
+    b"||": "and for or",
+}
 
 
 @cache
@@ -39,7 +62,7 @@ def edits_by(language: str, content: bytes) -> Iterator[Edit]:
 
 
 def _put(node: Any, new: bytes, operator: str) -> Edit:
-    return Edit(node.start_byte, node.end_byte, new, operator)
+    return Edit(start=node.start_byte, end=node.end_byte, new=new, operator=operator)
 
 
 def _number(node: Any) -> Iterator[Edit]:
@@ -61,10 +84,12 @@ def _list(node: Any, what: str) -> Iterator[Edit]:
     for one, two in pairwise(items):
         if one.text != two.text:
             middle = node.text[one.end_byte - node.start_byte : two.start_byte - node.start_byte]
-            yield Edit(one.start_byte, two.end_byte, two.text + middle + one.text, f"{what} swapped")
+            yield Edit(
+                start=one.start_byte, end=two.end_byte, new=two.text + middle + one.text, operator=f"{what} swapped"
+            )
     if items:
         start = items[-2].end_byte if len(items) > 1 else items[-1].start_byte
-        yield Edit(start, items[-1].end_byte, b"", f"{what} dropped")
+        yield Edit(start=start, end=items[-1].end_byte, new=b"", operator=f"{what} dropped")
 
 
 def _cuda(node: Any) -> Iterator[Edit]:
@@ -77,7 +102,7 @@ def _cuda(node: Any) -> Iterator[Edit]:
             for side in ("left", "right"):
                 yield _put(node, node.child_by_field_name(side).text, "condition shortened")
     elif kind == "condition_clause":
-        yield Edit(node.start_byte, node.end_byte, b"(!" + node.text + b")", "condition negated")
+        yield Edit(start=node.start_byte, end=node.end_byte, new=b"(!" + node.text + b")", operator="condition negated")
     elif kind == "conditional_expression" or kind in ("preproc_if", "preproc_elif"):
         test = node.child_by_field_name("condition")
         yield _put(test, b"!(" + test.text + b")", "condition negated")

@@ -153,16 +153,16 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
         return pins[ref]
     trouble = f"{pin.upstream} has no pin {ref}"
     if pin.url:
-        draft = Pin(pin.upstream, ref, pin.url)
+        draft = Pin(upstream=pin.upstream, ref=ref, url=pin.url)
         try:
             nested = project.lock.nested_in(pin.upstream)
             commit = pin_git(project.layout, project.store, draft, skip=nested, hosts=hosts)
-            return Pin(pin.upstream, ref, pin.url, commit)
+            return Pin(upstream=pin.upstream, ref=ref, url=pin.url, commit=commit)
         except SourceError as error:
             trouble += f"; {error.message}"
     if pin.archive and not is_local_archive(pin.archive):
         try:
-            return _with_archive(Pin(pin.upstream, ref), pin)
+            return _with_archive(Pin(upstream=pin.upstream, ref=ref), pin)
         except SourceError as error:
             trouble += f"; {error.message}"
     raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {sh(ref)} …` names its sources")

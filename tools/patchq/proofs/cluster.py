@@ -96,12 +96,24 @@ def work(payload: dict[str, bytes], cell: Cell) -> CellResult:
         variant = variant_of(project, cell)
         if dict(variant.trees) != dict(cell.variant.trees):
             said = f"the worker's trees are {dict(variant.trees)}, not {dict(cell.variant.trees)}"
-            return CellResult(cell.proof.title, cell.variant.kind, ERROR, said=said, machine=this_machine().facts())
+            return CellResult(
+                proof=cell.proof.title,
+                variant=cell.variant.kind,
+                state=ERROR,
+                said=said,
+                machine=this_machine().facts(),
+            )
         try:
             return run_cell(project, replace(cell, variant=variant))
         except EnvironmentFault as error:  # it can't be pickled
             said = f"on a worker: {error.message}: {error.hint}"
-            return CellResult(cell.proof.title, cell.variant.kind, NO_RESULT, said=said, machine=this_machine().facts())
+            return CellResult(
+                proof=cell.proof.title,
+                variant=cell.variant.kind,
+                state=NO_RESULT,
+                said=said,
+                machine=this_machine().facts(),
+            )
 
 
 def unpack(payload: dict[str, bytes]) -> Project:

@@ -14,7 +14,7 @@ PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
 NO_RESULT = "no result"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
     """``state`` of a cell, its tests' outcomes, and the machine that they ran on."""
 
@@ -63,7 +63,7 @@ def result_of(raw: Mapping[str, object]) -> CellResult | None:
     return CellResult(**{**raw, "tests": tuple(tests), "left_out": tuple(texts[0])})  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the cells of one patch come to. ``state``: ``proven`` (both sides ran), ``passed`` (only
     the one with it was asked for), ``failed``, ``not proven``, ``not run`` or ``no result``."""
@@ -106,22 +106,35 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     here = by_kind[WITH]
     again = f"patchq test {proof.name}" + (" --prove" if prove else "")
     if here.state == NOT_RUN:
-        return Verdict(proof, NOT_RUN, here.said, tuple(cells), again)
+        return Verdict(proof=proof, state=NOT_RUN, said=here.said, cells=tuple(cells), command=again)
     if broken := next((c for c in cells if c.state == NO_RESULT), None):
-        return Verdict(proof, NO_RESULT, f"{broken.variant} the patch: {broken.said}", tuple(cells), again)
+        return Verdict(
+            proof=proof,
+            state=NO_RESULT,
+            said=f"{broken.variant} the patch: {broken.said}",
+            cells=tuple(cells),
+            command=again,
+        )
     if here.state != PASSED:
-        return Verdict(proof, "failed", f"with the patch: {here.said}", tuple(cells), again)
+        return Verdict(
+            proof=proof, state="failed", said=f"with the patch: {here.said}", cells=tuple(cells), command=again
+        )
     if not prove:
-        return Verdict(proof, "passed", f"{len(here.tests)} tests", tuple(cells))
+        return Verdict(proof=proof, state="passed", said=f"{len(here.tests)} tests", cells=tuple(cells))
     gone = by_kind[WITHOUT]
     if gone.state == FAILED:
         failures = [t for t in gone.tests if t["outcome"] == "assertion"]
         first = failures[0]["said"].splitlines()[0][:160] if failures and failures[0]["said"] else ""
-        return Verdict(proof, "proven", f"without it {len(failures)} of {len(gone.tests)} fail: {first}", tuple(cells))
+        return Verdict(
+            proof=proof,
+            state="proven",
+            said=f"without it {len(failures)} of {len(gone.tests)} fail: {first}",
+            cells=tuple(cells),
+        )
     if gone.state == PASSED:
         said = "passes without the patch: the proof can't fail, or upstream holds the change already"
     elif gone.state == ERROR:
         said = f"without the patch it errors instead of failing: {gone.said}"
     else:
         said = f"without the patch: {gone.said}"
-    return Verdict(proof, "not proven", said, tuple(cells), again)
+    return Verdict(proof=proof, state="not proven", said=said, cells=tuple(cells), command=again)

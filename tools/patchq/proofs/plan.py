@@ -52,7 +52,7 @@ class Proof:
         return f"{self.name} on {self.on}" if self.on else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """The trees of one run: ``tips`` are commits by upstream; ``left_out`` what isn't in them.
 
@@ -66,7 +66,7 @@ class Variant:
     change: tuple[str, str, bytes] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One proof in one variant.
 
@@ -124,7 +124,7 @@ class WholeSet:
     def _with_tips(self, kind: str, tips: Mapping[str, CommitId], left_out: tuple[str, ...] = ()) -> Variant:
         names = sorted(tips)
         trees = self.store.tree_of([tips[n] for n in names])
-        return Variant(kind, dict(tips), dict(zip(names, trees, strict=True)), left_out)
+        return Variant(kind=kind, tips=dict(tips), trees=dict(zip(names, trees, strict=True)), left_out=left_out)
 
     def at(self, kind: str, upstream: str, tip: CommitId, left_out: tuple[str, ...] = ()) -> Variant:
         """The set with another commit of one upstream, which is no stack's tip."""
@@ -159,7 +159,13 @@ class WholeSet:
         trees = self.store.tree_of(tips)
         here = self.variant
         return [
-            Variant(MUTANT, {**here.tips, upstream: tip}, {**here.trees, upstream: tree}, (), (upstream, *change))
+            Variant(
+                kind=MUTANT,
+                tips={**here.tips, upstream: tip},
+                trees={**here.trees, upstream: tree},
+                left_out=(),
+                change=(upstream, *change),
+            )
             for tip, tree, change in zip(tips, trees, changes, strict=True)
         ]
 
@@ -208,7 +214,10 @@ def plan_cells(
         cells: list[Cell] = []
         for proof in proofs:
             variants = [here] + ([whole.without(proof.name)] if prove else [])
-            cells += [Cell(proof, v, result_key(project, proof, v, machine), set_name) for v in variants]
+            cells += [
+                Cell(proof=proof, variant=v, key=result_key(project, proof, v, machine), set_name=set_name)
+                for v in variants
+            ]
         return proofs, cells
 
 

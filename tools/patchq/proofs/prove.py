@@ -63,7 +63,11 @@ def prove_trees(
     with planning(project, set_name) as whole:
         here = whole.at(WITH, upstream, ends[1])
         bare = whole.at(WITHOUT, upstream, ends[0], tuple(p.name for p in proofs))
-        cells = [Cell(p, v, result_key(project, p, v, machine), set_name) for p in proofs for v in (here, bare)]
+        cells = [
+            Cell(proof=p, variant=v, key=result_key(project, p, v, machine), set_name=set_name)
+            for p in proofs
+            for v in (here, bare)
+        ]
     results = run_cells_kept(project, cells, machine, False, run_here, progress)
     return _judged(proofs, cells, results, True)
 
@@ -77,7 +81,7 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
     variant = whole.bare_at(*at) if request.bare else whole.at(WITH, *at)
     proof = Proof(request.upstream, "", request.patch, request.files, request.needs)
     with trees_lock(project):
-        result = run_cell(project, Cell(proof, variant, "", request.set_name))
+        result = run_cell(project, Cell(proof=proof, variant=variant, key="", set_name=request.set_name))
     if result.state == NO_RESULT:
         raise EnvironmentFault(
             f"the proof of {proof.name} gave no result: {result.said}",

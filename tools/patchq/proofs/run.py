@@ -65,7 +65,7 @@ def trees_lock(project: Project) -> AbstractContextManager[bool]:
 
 def in_its_own_process(
     args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None
-) -> tuple[str, int]:  # fmt: skip
+) -> tuple[str, int]:
     """How pytest is run, unless it is said otherwise.
 
     :raises CommandError: if it doesn't end in time.
@@ -81,18 +81,32 @@ def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_
     proof, variant = cell.proof, cell.variant
     missing = [n for n in proof.needs if n not in machine.can]
     about: dict[str, Any] = {
-        "machine": machine.facts(), "trees": dict(variant.trees), "left_out": variant.left_out,
-    }  # fmt: skip
+        "machine": machine.facts(),
+        "trees": dict(variant.trees),
+        "left_out": variant.left_out,
+    }
     if missing:
-        return CellResult(proof.title, variant.kind, NOT_RUN, said=f"needs {', '.join(missing)}", **about)
+        return CellResult(
+            proof=proof.title, variant=variant.kind, state=NOT_RUN, said=f"needs {', '.join(missing)}", **about
+        )
     if not proof.files:
-        return CellResult(proof.title, variant.kind, ERROR, said="the patch names no Proof:", **about)
+        return CellResult(
+            proof=proof.title, variant=variant.kind, state=ERROR, said="the patch names no Proof:", **about
+        )
     start = time.monotonic()
     folder = checkout(project, variant, slot)
     tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
     seconds = round(time.monotonic() - start, 2)
     state, words = state_of(tests, said)
-    return CellResult(proof.title, variant.kind, state, tuple(tests or ()), words, seconds, **about)
+    return CellResult(
+        proof=proof.title,
+        variant=variant.kind,
+        state=state,
+        tests=tuple(tests or ()),
+        said=words,
+        seconds=seconds,
+        **about,
+    )
 
 
 def checkout(project: Project, variant: Variant, slot: int) -> Path:
@@ -120,9 +134,14 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
 
 
 def run_pytest(
-    project: Project, trees: Path, files: Sequence[str], *, cwd: Path | None = None, timeout: float | None = None,
+    project: Project,
+    trees: Path,
+    files: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    timeout: float | None = None,
     execute: Execute = in_its_own_process,
-) -> tuple[list[dict[str, str]] | None, str]:  # fmt: skip
+) -> tuple[list[dict[str, str]] | None, str]:
     """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
 
     The outcomes are None if the process was killed from outside.

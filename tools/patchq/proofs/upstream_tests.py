@@ -21,7 +21,7 @@ LATE = "no answer in"
 TIMEOUT = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
     """One test file of an upstream: outcome counts before and after, and the tests that got worse."""
 
@@ -79,7 +79,11 @@ def compare(
         said = said_after if not after else said_before if not before else ""
         if not after and LATE in said_after:
             worse = ()  # a busy machine says nothing of the change; a crash, which has no outcomes either, does
-        found.append(FileResult(upstream, path, _count(before), _count(after), worse, said))
+        found.append(
+            FileResult(
+                upstream=upstream, path=path, before=_count(before), after=_count(after), regressions=worse, said=said
+            )
+        )
     return found
 
 

@@ -22,13 +22,19 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "counts": counts(verdicts),
         "proofs": [
             {
-                "patch": v.proof.name, "ref": v.proof.ref, "files": v.proof.files, "needs": v.proof.needs,
-                "on": v.proof.on, "state": v.state, "said": v.said, "command": v.command,
+                "patch": v.proof.name,
+                "ref": v.proof.ref,
+                "files": v.proof.files,
+                "needs": v.proof.needs,
+                "on": v.proof.on,
+                "state": v.state,
+                "said": v.said,
+                "command": v.command,
                 "cells": [asdict(c) for c in v.cells],
             }
             for v in verdicts
         ],
-    }  # fmt: skip
+    }
 
 
 def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
@@ -44,7 +50,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
         known = tuple(c for c in cells if c is not None)
         if len(known) != len(cells):
             raise ValueError("a cell that is none")
-        found.append(Verdict(proof, p["state"], p["said"], known, p["command"]))
+        found.append(Verdict(proof=proof, state=p["state"], said=p["said"], cells=known, command=p["command"]))
     return found
 
 
@@ -53,9 +59,10 @@ def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> 
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
     new = {v.proof.name for v in verdicts}  # all proofs of a patch are run together
     kept = [
-        v for v in older or ()
+        v
+        for v in older or ()
         if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
-    ]  # fmt: skip
+    ]
     return [*verdicts, *kept]
 
 
@@ -83,11 +90,14 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
     for v in verdicts:
         cases = [_case(v, c) for c in v.cells]
         suite = ElementTree.SubElement(
-            root, "testsuite", name=v.proof.title, tests=str(len(cases)),
+            root,
+            "testsuite",
+            name=v.proof.title,
+            tests=str(len(cases)),
             failures=str(sum(c.find("failure") is not None for c in cases)),
             skipped=str(sum(c.find("skipped") is not None for c in cases)),
             errors=str(sum(c.find("error") is not None for c in cases)),
-        )  # fmt: skip
+        )
         suite.extend(cases)
     ElementTree.indent(root)
     body: bytes = ElementTree.tostring(root, encoding="utf-8")

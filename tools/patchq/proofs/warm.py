@@ -75,9 +75,14 @@ class Warm:
             assert server.stdin is not None
             assert server.stdout is not None
             job: dict[str, object] = {
-                "args": list(args), "env": runner.clean_environment(env), "cwd": str(cwd), "trees": str(trees),
-                "bytecode": str(trees.with_name("bytecode")), "timeout": timeout, "learn": learn,
-            }  # fmt: skip
+                "args": list(args),
+                "env": runner.clean_environment(env),
+                "cwd": str(cwd),
+                "trees": str(trees),
+                "bytecode": str(trees.with_name("bytecode")),
+                "timeout": timeout,
+                "learn": learn,
+            }
             try:
                 server.stdin.write(json.dumps(job).encode() + b"\n")
                 server.stdin.flush()

@@ -27,7 +27,7 @@ _PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
 _ASKED, _TOLD = 3, 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
     """Lines that collide. ``line``: where it begins in the file with markers, from 1; the sides without context."""
 
@@ -37,7 +37,7 @@ class Collision:
     theirs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disputed:
     """A file that stops the patch.
 
@@ -52,7 +52,7 @@ class Disputed:
     collisions: tuple[Collision, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """A commit of upstream's that made or removed lines that collide."""
 
@@ -64,7 +64,7 @@ class Cause:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """A resolution that is there already: ``recorded``, or another ``ref``'s. ``diff``: from ours to it."""
 
@@ -84,7 +84,7 @@ class DroppedNow:
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
     """A stop as a brief.
 
@@ -136,13 +136,30 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
         host = _host(project, progress)
         hint = "" if history or not host else f"`patchq conflict {upstream} --history` fetches it from {host}"
         return Brief(
-            upstream, progress.from_ref, progress.onto.ref, stop.patch, stop.outcome, header.subject, _why(header),
-            header.value("Topic"), header.value("Upstream-Status"), stop.said, stop.grade, stop.evidence,
-            str(stop_worktree(project, progress).path), files, causes, history, hint,
-            _dependents(project, progress, stop), _dropped(project, progress, stop),
-            tuple(_suggestions(project, progress, stop)),
-            header.values("Proof"), header.needs, f"patchq resolve {upstream} --dry-run",
-        )  # fmt: skip
+            upstream=upstream,
+            from_ref=progress.from_ref,
+            onto=progress.onto.ref,
+            patch=stop.patch,
+            outcome=stop.outcome,
+            subject=header.subject,
+            why=_why(header),
+            topic=header.value("Topic"),
+            status=header.value("Upstream-Status"),
+            said=stop.said,
+            grade=stop.grade,
+            evidence=stop.evidence,
+            worktree=str(stop_worktree(project, progress).path),
+            files=files,
+            causes=causes,
+            history=history,
+            hint=hint,
+            dependents=_dependents(project, progress, stop),
+            dropped=_dropped(project, progress, stop),
+            suggestions=tuple(_suggestions(project, progress, stop)),
+            proofs=header.values("Proof"),
+            needs=header.needs,
+            command=f"patchq resolve {upstream} --dry-run",
+        )
 
 
 def _header(project: Project, progress: Progress, stop: Stop) -> Header:
@@ -170,7 +187,14 @@ def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
         parked = contents.get(path, b"")
         named = {word: sides[n] for n, word in enumerate(("base", "ours", "theirs"), 1) if n in sides}
         both = {2, 3} <= sides.keys()
-        found.append(Disputed(show_path(path), _kind(set(sides)), named, tuple(collisions(parked)) if both else ()))
+        found.append(
+            Disputed(
+                path=show_path(path),
+                kind=_kind(set(sides)),
+                sides=named,
+                collisions=tuple(collisions(parked)) if both else (),
+            )
+        )
     return tuple(found)
 
 
@@ -195,7 +219,9 @@ def collisions(parked: bytes) -> Iterator[Collision]:
         elif mark and side:
             side = marks[mark]
             if not side:
-                yield Collision(start, tuple(sides["base"]), tuple(sides["ours"]), tuple(sides["theirs"]))
+                yield Collision(
+                    line=start, base=tuple(sides["base"]), ours=tuple(sides["ours"]), theirs=tuple(sides["theirs"])
+                )
         elif side:
             sides[side].append(line)
 
@@ -237,7 +263,16 @@ def _causes(project: Project, progress: Progress, files: Sequence[Disputed]) -> 
         number = _PULL_REQUEST.search(subject)
         pull = next(filter(None, number.groups()), "") if number else ""
         author = f"{info.author.name} <{info.author.email}>"
-        causes.append(Cause(info.commit, author, on[info.commit], subject, pull, tuple(paths[info.commit])))
+        causes.append(
+            Cause(
+                commit=info.commit,
+                author=author,
+                date=on[info.commit],
+                subject=subject,
+                pull_request=pull,
+                paths=tuple(paths[info.commit]),
+            )
+        )
     return f"{progress.upstream} {pins[0].ref}..{pins[1].ref}", tuple(causes)
 
 
@@ -301,13 +336,13 @@ def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[S
     if recorded:
         part = "" if set(recorded) == set(paths) else f"; {len(paths) - len(recorded)} are left"
         said = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
-        yield Suggestion("recorded", said, _diff(sides, recorded), f"{resolve} --recorded")
+        yield Suggestion(source="recorded", said=said, diff=_diff(sides, recorded), command=f"{resolve} --recorded")
     if not paths:
         return
     for ref, tree in at_refs(project, progress, stop):
         after = project.store.texts(project.store.list_tree(tree, paths))
         said = f"the patch as {progress.upstream} {ref} has it lands here"
-        yield Suggestion(ref, said, _diff(sides, after), f"{resolve} --ref {sh(ref)}")
+        yield Suggestion(source=ref, said=said, diff=_diff(sides, after), command=f"{resolve} --ref {sh(ref)}")
 
 
 def _diff(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> str:

@@ -28,7 +28,7 @@ from patchq.upstream.status import UpstreamCommit
 Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What upstream has of a patch at a ref.
 
@@ -53,9 +53,15 @@ class Evidence:
 
 
 def gather(
-    project: Project, upstream: str, ref: str, names: Sequence[str], prove: Prove, *, set_name: str = "",
+    project: Project,
+    upstream: str,
+    ref: str,
+    names: Sequence[str],
+    prove: Prove,
+    *,
+    set_name: str = "",
     from_ref: str = "",
-) -> list[Evidence]:  # fmt: skip
+) -> list[Evidence]:
     """What upstream has at a ref of the named patches, or of all that it has in full.
 
     :raises UserError: for a name that isn't to be carried there.
@@ -66,9 +72,16 @@ def gather(
 
 
 def retire(
-    project: Project, upstream: str, ref: str, name: str, prove: Prove, *, how: str = "", set_name: str = "",
+    project: Project,
+    upstream: str,
+    ref: str,
+    name: str,
+    prove: Prove,
+    *,
+    how: str = "",
+    set_name: str = "",
     from_ref: str = "",
-) -> Evidence:  # fmt: skip
+) -> Evidence:
     """Retire a patch at a ref, in the ledger: no rebase carries it there again.
 
     :param how: why, where no proof can say that the bare ref does without it; or what does the same there.
@@ -102,8 +115,13 @@ def table(rows: Sequence[Evidence]) -> str:
             c.commit[:12] + (f" (#{c.pull_request})" if c.pull_request else "") for c in row.landed if c.commit
         )
         releases = ", ".join(dict.fromkeys(c.release for c in row.landed if c.release)) or row.ref
-        cells = (row.patch, f"{row.grade or 'nothing'}: {row.evidence}" if row.evidence else row.grade or "nothing",
-                 commits or "no history here", releases, row.proof)  # fmt: skip
+        cells = (
+            row.patch,
+            f"{row.grade or 'nothing'}: {row.evidence}" if row.evidence else row.grade or "nothing",
+            commits or "no history here",
+            releases,
+            row.proof,
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
@@ -138,8 +156,14 @@ def _with_proof(
         )
         state, said = prove(request) if request.files else ("not run", "the patch names no proof")
     return Evidence(
-        cell.patch, ref, cell.outcome, cell.grade, cell.evidence, cell.commits, proof_word(state, said)
-    )  # fmt: skip
+        patch=cell.patch,
+        ref=ref,
+        outcome=cell.outcome,
+        grade=cell.grade,
+        evidence=cell.evidence,
+        commits=cell.commits,
+        proof=proof_word(state, said),
+    )
 
 
 def _record(project: Project, upstream: str, seen: Evidence, set_name: str, from_ref: str) -> None:
@@ -150,10 +174,21 @@ def _record(project: Project, upstream: str, seen: Evidence, set_name: str, from
         plan = planner.plan(pin_at(project, planner.own.pin, seen.ref))
         (patch_id,) = project.store.patch_ids_of([plan.commits[name].commit])
         attempt = ledgers.Attempt(
-            name, patch_id or "0" * 40, plan.from_ref, seen.ref, ABSORBED, f"patchq {__version__}",
-            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), (), seen.grade, seen.evidence, "", seen.how, 0,
-            "passed on the bare upstream" if seen.proof == "passed" else seen.proof,
-        )  # fmt: skip
+            patch=name,
+            patch_id=patch_id or "0" * 40,
+            from_ref=plan.from_ref,
+            onto=seen.ref,
+            outcome=ABSORBED,
+            tool=f"patchq {__version__}",
+            time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            files=(),
+            grade=seen.grade,
+            evidence=seen.evidence,
+            broke="",
+            how=seen.how,
+            lines=0,
+            proof="passed on the bare upstream" if seen.proof == "passed" else seen.proof,
+        )
         path = ledger_path(project.layout, upstream)
         data = ledgers.add(project_files.read(project.layout.root, path) or b"", [attempt])
         change = Change("retire", f"retire {seen.patch} at {seen.ref}")

@@ -134,7 +134,7 @@ def _refuse(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where a resolution is from: one of these, or the stop's worktree as it is.
 
@@ -153,7 +153,7 @@ class Source:
         return not (self.files or self.recorded or self.ref or self.merger)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """How a candidate was judged, and if it is ``kept``, where the rebase stands now.
 
@@ -204,7 +204,15 @@ def resolve(
         step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
         checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
         text = project.store.diffs_of([CommitId(step.commit)])[0].decode("utf-8", "replace")
-        found = Resolution(upstream, stop.patch, candidate.how, False, tuple(checks), text, left_out=taken.left_out)
+        found = Resolution(
+            upstream=upstream,
+            patch=stop.patch,
+            how=candidate.how,
+            kept=False,
+            checks=tuple(checks),
+            diff=text,
+            left_out=taken.left_out,
+        )
         if found.refused or dry_run:
             return found
         step = step_of(step, checks, dropped_by(project, progress, stop, CommitId(step.commit)))
@@ -269,9 +277,13 @@ def step_of(step: Step, checks: Sequence[Check], dropped: Sequence[DroppedLine])
 def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: Taken, prove: Prove) -> Result:
     """Record how a stop was resolved, and go on."""
     recorded = rerere.record(
-        project.store, stops.stop_stages(stop), stops.conflicting(project, stop, stop.parked),
-        stops.conflicting(project, stop, step.commit), project.layout, progress.upstream,
-    )  # fmt: skip
+        project.store,
+        stops.stop_stages(stop),
+        stops.conflicting(project, stop, stop.parked),
+        stops.conflicting(project, stop, step.commit),
+        project.layout,
+        progress.upstream,
+    )
     files: dict[str, bytes | None] = {
         path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
     }
@@ -359,7 +371,7 @@ def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) ->
         text = data
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
-    incoming = Incoming(stop.patch, Header(info.author, info.message), text, str(path))
+    incoming = Incoming(name=stop.patch, header=Header(info.author, info.message), diff=text, where=str(path))
     (applied,) = engine.apply(progress.tip, [incoming])
     return Candidate(project.store.tree_of([applied.commit])[0], f"from {path}")
 
@@ -402,9 +414,7 @@ def at_refs(project: Project, progress: Progress, stop: Stop, only: str = "") ->
             (column,) = carry(project.store, [patch], [progress.tip], carried.base)
             landing = column.landings[0]
             if landing.outcome not in STOPS:
-                commits = write_commits(
-                    project.store, progress.tip, [(patch.commit, landing.changes)], column.contents
-                )  # fmt: skip
+                commits = write_commits(project.store, progress.tip, [(patch.commit, landing.changes)], column.contents)
                 yield ref, project.store.tree_of(commits)[0]
 
 
@@ -600,7 +610,7 @@ def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId,
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
     try:
         header, text = parse_mail(mail, stop.patch)
-        (applied,) = engine.apply(progress.tip, [Incoming(stop.patch, header, text, stop.patch)])
+        (applied,) = engine.apply(progress.tip, [Incoming(name=stop.patch, header=header, diff=text, where=stop.patch)])
     except PatchqError as error:
         return FAILED, error.message
     if applied.offsets or project.store.tree_of([applied.commit])[0] != tree:

@@ -59,9 +59,18 @@ from patchq.upstream.history import at_hand
 
 
 def start(
-    project: Project, upstream: str, ref: str, *, prove: Prove, set_name: str = "", new_set: str = "",
-    retire: bool = False, leave_out: bool = False, only: Sequence[str] = (), from_ref: str = "",
-) -> Result:  # fmt: skip
+    project: Project,
+    upstream: str,
+    ref: str,
+    *,
+    prove: Prove,
+    set_name: str = "",
+    new_set: str = "",
+    retire: bool = False,
+    leave_out: bool = False,
+    only: Sequence[str] = (),
+    from_ref: str = "",
+) -> Result:
     """Carry an upstream's stack onto a ref, from the nearest one that is pinned, up to the first patch that stops.
 
     Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; patches that
@@ -82,7 +91,13 @@ def start(
             )
         (own,) = project.stacks(set_name, [upstream])
         if own.pin.ref == ref:
-            return Result(upstream, ref, ref, "nothing", notes=(f"{upstream} is at {ref} in the set {set_name}",))
+            return Result(
+                upstream=upstream,
+                from_ref=ref,
+                onto=ref,
+                state="nothing",
+                notes=(f"{upstream} is at {ref} in the set {set_name}",),
+            )
         if twins := find_twins([*project.lock.upstreams[upstream].pins, ref]):
             raise UserError(
                 f"{upstream}: the pins {twins[0]} and {twins[1]} are the same folder on macOS and Windows",
@@ -94,14 +109,33 @@ def start(
             plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)
         if set(plan.order) <= set(plan.known):
             notes = [f"{upstream} {onto.ref} has all that there is to carry"] + ([plan.said] if plan.absent else [])
-            return Result(upstream, plan.from_ref, onto.ref, "nothing", notes=tuple(notes), dropped=plan.dropped)
+            return Result(
+                upstream=upstream,
+                from_ref=plan.from_ref,
+                onto=onto.ref,
+                state="nothing",
+                notes=tuple(notes),
+                dropped=plan.dropped,
+            )
         project.say(plan.said)
         commits = {name: str(plan.commits[name].commit) for name in plan.order}
         target_set = _choose_set(project, set_name, new_set, onto)
         progress = Progress(
-            upstream, set_name, target_set, plan.from_ref, onto, plan.base, base.commit,
-            base.source, plan.order, commits, plan.known, retire, leave_out, dropped=list(plan.dropped),
-        )  # fmt: skip
+            upstream=upstream,
+            set_name=set_name,
+            new_set=target_set,
+            from_ref=plan.from_ref,
+            onto=onto,
+            old_base=plan.base,
+            base=base.commit,
+            source=base.source,
+            order=plan.order,
+            commits=commits,
+            target=plan.known,
+            retire=retire,
+            leave_out=leave_out,
+            dropped=list(plan.dropped),
+        )
         return _run(project, progress, prove)
 
 
@@ -133,7 +167,9 @@ def abort(project: Project, upstream: str) -> Result:
         progress.phase = ABORTING
         save(project, progress)
         _clean_up(project, progress)
-        return Result(upstream, progress.from_ref, progress.onto.ref, "aborted", notes=tuple(notes))
+        return Result(
+            upstream=upstream, from_ref=progress.from_ref, onto=progress.onto.ref, state="aborted", notes=tuple(notes)
+        )
 
 
 # Carrying
@@ -164,9 +200,13 @@ def go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove
 
 
 def _land(
-    project: Project, progress: Progress, patches: Sequence[Patch], column: Column, upstream: stops.Upstream,
+    project: Project,
+    progress: Progress,
+    patches: Sequence[Patch],
+    column: Column,
+    upstream: stops.Upstream,
     prove: Prove,
-) -> bool:  # fmt: skip
+) -> bool:
     """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
     landings = [column.landings[n] for n in range(len(patches))]
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
@@ -210,7 +250,7 @@ def _over(project: Project, progress: Progress) -> Result | None:
         return _finish(project, progress)
     if progress.phase == ABORTING:
         _clean_up(project, progress)
-        return Result(progress.upstream, progress.from_ref, progress.onto.ref, "aborted")
+        return Result(upstream=progress.upstream, from_ref=progress.from_ref, onto=progress.onto.ref, state="aborted")
     return None
 
 
@@ -241,9 +281,12 @@ def _commits(
 
 
 def _commit(
-    project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column,
+    project: Project,
+    progress: Progress,
+    run: Sequence[tuple[Patch, Landing]],
+    column: Column,
     ahead: Mapping[str, CommitId],
-) -> None:  # fmt: skip
+) -> None:
     """Make commits of landings that have none ahead, and steps."""
     commits = ahead or _commits(project, progress, run, column)
     for patch, landing in run:
@@ -251,7 +294,9 @@ def _commit(
         known = patch.name in progress.target
         offsets = () if known else landing.offsets
         checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""
-        step = Step(patch.name, landing.outcome, commit, known=known, offsets=offsets, checked=checked)
+        step = Step(
+            patch=patch.name, outcome=landing.outcome, commit=commit, known=known, offsets=offsets, checked=checked
+        )
         take(project, progress, step)
 
 
@@ -281,9 +326,11 @@ def _finish(project: Project, progress: Progress) -> Result:
         parent = project.lock.upstreams[progress.upstream]
         lock = with_pin(
             project_files.read(layout.root, layout.lock) or b"",
-            Upstream(parent.name, parent.url, parent.into), onto, progress.new_set,
+            Upstream(name=parent.name, url=parent.url, into=parent.into),
+            onto,
+            progress.new_set,
             like=progress.set_name,
-        )  # fmt: skip
+        )
         parse_lock(lock)
         change.files[LOCK_NAME] = lock
     if progress.phase != FINISHING:
@@ -324,14 +371,27 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
     ids = project.store.patch_ids_of([CommitId(progress.commits[s.patch]) for s in new])
     return [
         ledgers.Attempt(
-            s.patch, pid, progress.from_ref, progress.onto.ref, s.outcome, f"patchq {__version__}", now,
-            tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files), s.grade, s.evidence,
+            patch=s.patch,
+            patch_id=pid,
+            from_ref=progress.from_ref,
+            onto=progress.onto.ref,
+            outcome=s.outcome,
+            tool=f"patchq {__version__}",
+            time=now,
+            files=tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files),
+            grade=s.grade,
+            evidence=s.evidence,
             # Between two releases nobody looked, so it may have been an earlier one.
-            progress.onto.ref if s.files and not between else "", s.how, s.lines, s.proof,
-            s.offsets, s.checked, tuple(ledgers.DroppedLine(*line) for line in s.dropped),
+            broke=progress.onto.ref if s.files and not between else "",
+            how=s.how,
+            lines=s.lines,
+            proof=s.proof,
+            offsets=s.offsets,
+            checked=s.checked,
+            dropped=tuple(ledgers.DroppedLine(*line) for line in s.dropped),
         )
         for s, pid in zip(new, (pid or "0" * 40 for pid in ids), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _clean_up(project: Project, progress: Progress) -> None:

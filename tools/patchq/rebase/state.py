@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{40}")
 CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What became of one patch. ``commit`` is empty where the new stack doesn't have it.
 
@@ -49,7 +49,7 @@ class Step:
     dropped: tuple[tuple[str, int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """A patch that waits for a person.
 
@@ -91,7 +91,7 @@ class Settled:
     tree: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Progress:
     """A rebase under way, as the state file has it."""
 
@@ -122,7 +122,7 @@ class Progress:
         return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry.
 
@@ -149,9 +149,18 @@ def result(project: Project, progress: Progress, state: str) -> Result:
     folder = str(stop_worktree(project, progress).path) if stop else ""
     left = len(progress.order) - len(progress.done)
     return Result(
-        progress.upstream, progress.from_ref, progress.onto.ref, state, tuple(progress.done), left, stop, folder,
-        progress.new_set, (), tuple(progress.dropped),
-    )  # fmt: skip
+        upstream=progress.upstream,
+        from_ref=progress.from_ref,
+        onto=progress.onto.ref,
+        state=state,
+        steps=tuple(progress.done),
+        left=left,
+        stop=stop,
+        worktree=folder,
+        set_name=progress.new_set,
+        notes=(),
+        dropped=tuple(progress.dropped),
+    )
 
 
 def under_way(project: Project) -> list[Result]:
@@ -165,12 +174,15 @@ def tally_result(found: Result) -> RefTally:
     dropped = [s for s in found.steps if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED]
     cells = [
         Cell(
-            f"{found.upstream}/{s.patch}", found.onto, s.outcome,
-            tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files), known=s.known,
+            patch=f"{found.upstream}/{s.patch}",
+            ref=found.onto,
+            outcome=s.outcome,
+            files=tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files),
+            known=s.known,
         )
         for s in found.steps
         if s not in dropped
-    ]  # fmt: skip
+    ]
     names = [*(f"{found.upstream}/{s.patch}" for s in dropped), *(f"{found.upstream}/{d.patch}" for d in found.dropped)]
     return tally(found.onto, cells, names)
 

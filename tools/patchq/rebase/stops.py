@@ -47,19 +47,23 @@ UNDECIDED = "one side changed it, the other removed it or has its own"
 Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
-def stop_at(
-    progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream
-) -> Stop:  # fmt: skip
+def stop_at(progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream) -> Stop:
     """What to tell of a patch that doesn't land; nothing is parked yet."""
     seen = upstream.look(patch)
     outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
     return Stop(
-        patch.name, outcome, tuple((f.path, f.lines) for f in landing.files), "",
-        tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
-        grade, evidence, landing.said,
-        carries=sum(found.outcome not in STOPS for found in rest), stops=sum(found.outcome in STOPS for found in rest),
+        patch=patch.name,
+        outcome=outcome,
+        conflicts=tuple((f.path, f.lines) for f in landing.files),
+        parked="",
+        stages=tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
+        grade=grade,
+        evidence=evidence,
+        said=landing.said,
+        carries=sum(found.outcome not in STOPS for found in rest),
+        stops=sum(found.outcome in STOPS for found in rest),
         by_history=seen.by_history,
-    )  # fmt: skip
+    )
 
 
 def parked_commit(project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column) -> CommitId:
@@ -175,9 +179,15 @@ def on_evidence_alone(evidence: str, how: str) -> str:
 
 def _retired(stop: Stop, how: str = "") -> Step:
     return Step(
-        stop.patch, ABSORBED, "", _files(stop), stop.grade, stop.evidence,
-        how or f"retired: upstream has it ({stop.evidence})", proof="passed on the bare upstream",
-    )  # fmt: skip
+        patch=stop.patch,
+        outcome=ABSORBED,
+        commit="",
+        files=_files(stop),
+        grade=stop.grade,
+        evidence=stop.evidence,
+        how=how or f"retired: upstream has it ({stop.evidence})",
+        proof="passed on the bare upstream",
+    )
 
 
 def run_proof(
@@ -215,7 +225,15 @@ def postponed(stop: Stop) -> Step:
 
 
 def _without(stop: Stop, how: str) -> Step:
-    return Step(stop.patch, stop.outcome, "", _files(stop), stop.grade, stop.evidence, how)
+    return Step(
+        patch=stop.patch,
+        outcome=stop.outcome,
+        commit="",
+        files=_files(stop),
+        grade=stop.grade,
+        evidence=stop.evidence,
+        how=how,
+    )
 
 
 def _if_absorbed(stop: Stop) -> str:
@@ -283,7 +301,15 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     state, said = run_proof(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
-        return Step(patch.name, REPLAYED, commit, _files(stop), how=f"by {how}", lines=lines, proof=state)
+        return Step(
+            patch=patch.name,
+            outcome=REPLAYED,
+            commit=commit,
+            files=_files(stop),
+            how=f"by {how}",
+            lines=lines,
+            proof=state,
+        )
     if state == "not run":
         said = f"{how} resolves it, and no proof says that it is right ({said}): look at it"
         progress.stop = replace(stop, replayed=str(tree), said=said)
@@ -424,9 +450,10 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
         ]
         names = ", ".join(c.path for c in conflicts)
         raise ConflictError(
-            f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}", conflicts,
+            f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}",
+            conflicts,
             hint=f"resolve them in {worktree.path}, then `patchq rebase {progress.upstream} --continue`",
-        )  # fmt: skip
+        )
     if undecided:
         names = ", ".join(show_path(p) for p in undecided)
         links = any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop))
@@ -451,9 +478,7 @@ def unmerged(worktree: Worktree) -> frozenset[bytes]:
     return frozenset(entry.split(b"\t", 1)[1] for entry in entries if entry)
 
 
-def unsettled(
-    project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]
-) -> tuple[list[bytes], list[bytes]]:  # fmt: skip
+def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
     """The conflicting paths that hold markers in a tree, and those that it has as they were parked, undecided.
 
     git marks only text: of a link, of something binary, of a file that one side removed it leaves one side there,
@@ -475,7 +500,16 @@ def as_step(project: Project, progress: Progress, stop: Stop, tree: TreeId, how:
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
     outcome = REPLAYED if tree == stop.replayed else RESOLVED
-    return Step(stop.patch, outcome, commit, _files(stop), stop.grade, stop.evidence, how, lines)
+    return Step(
+        patch=stop.patch,
+        outcome=outcome,
+        commit=commit,
+        files=_files(stop),
+        grade=stop.grade,
+        evidence=stop.evidence,
+        how=how,
+        lines=lines,
+    )
 
 
 def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:

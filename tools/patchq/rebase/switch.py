@@ -21,7 +21,7 @@ from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
     """What became of a set that was made the default one.
 
@@ -85,7 +85,14 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         heir = _environments(lock, set_name, gone)[0]
         notes = [f"the containers of {heir} are now those of {called}"] if heir and heir != called else []
         names = tuple(f"{p.upstream} {p.ref}" for p in pins)
-        return Used(called, lock.default_set, tuple(gone), names, tuple(files), tuple(notes))
+        return Used(
+            set_name=called,
+            before=lock.default_set,
+            sets=tuple(gone),
+            pins=names,
+            files=tuple(files),
+            notes=tuple(notes),
+        )
 
 
 def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence[str], pins: Sequence[Pin]) -> bytes:

@@ -22,7 +22,7 @@ TAKEN = "upstream has it"
 _TAKEN, _GONE = "absorbed", ("obsolete", "withdrawn")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """A patch that stopped between two releases, and what became of it there.
 
@@ -37,7 +37,7 @@ class Stop:
     last: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Straight:
     """What the same patches came to from an earlier release, without those between.
 
@@ -51,7 +51,7 @@ class Straight:
     along: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """From one release of the way to the next.
 
@@ -91,7 +91,7 @@ class Step:
         return sum(stop.last.lines for stop in self.stops)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """An upstream's way from one release to another.
 
@@ -150,7 +150,16 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
     on_it = tuple(a for a in ledger.attempts if a.onto in refs and a.from_ref in refs)
     hot = tuple(hot_files(Ledger(on_it))[:5])
     set_out = dict.fromkeys((*series[start], *(a.patch for a in on_it if a.from_ref == start != a.onto)))
-    return Way(upstream, refs, tuple(set_out), series[end], steps, lives, hot, bool(on_it))
+    return Way(
+        upstream=upstream,
+        refs=refs,
+        set_out=tuple(set_out),
+        last=series[end],
+        steps=steps,
+        lives=lives,
+        hot=hot,
+        told=bool(on_it),
+    )
 
 
 def route(attempts: Iterable[Attempt], start: str, end: str) -> tuple[str, ...]:
@@ -182,9 +191,10 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
     known = (*CARRIED, _TAKEN, *_GONE)
     # What stopped from further back, without the releases between, is a look and no verdict.
     mine = [
-        a for a in ledger.attempts
+        a
+        for a in ledger.attempts
         if a.onto == onto and (a.from_ref in (before, onto) or (a.from_ref in earlier and a.outcome in known))
-    ]  # fmt: skip
+    ]
     last = {patch: a for (patch, _), a in Ledger(tuple(mine)).latest().items()}
     stack = series[onto]
     carried = {p for p, a in last.items() if a.outcome in CARRIED}
@@ -193,20 +203,24 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
     stops = [_stop(mine, a) for a in last.values()]
     unknown = not mine and set(series[before]) & set(stack)
     return Step(
-        before, onto, len(series[before]), by_git,
-        tuple(s for s in stops if s.last.outcome in CARRIED and s.last.outcome not in ALONE),
-        tuple(s for s in stops if s.last.outcome == "conflict"),
-        tuple(a for a in last.values() if a.outcome == _TAKEN),
-        tuple(a for a in last.values() if a.outcome in _GONE),
-        tuple(p for p in stack if p not in carried and p not in (unknown or ())),
-        tuple(sorted(carried - set(stack))), len(stack),
-    )  # fmt: skip
+        before=before,
+        onto=onto,
+        came=len(series[before]),
+        alone=by_git,
+        stops=tuple(s for s in stops if s.last.outcome in CARRIED and s.last.outcome not in ALONE),
+        left=tuple(s for s in stops if s.last.outcome == "conflict"),
+        taken=tuple(a for a in last.values() if a.outcome == _TAKEN),
+        gone=tuple(a for a in last.values() if a.outcome in _GONE),
+        written=tuple(p for p in stack if p not in carried and p not in (unknown or ())),
+        missing=tuple(sorted(carried - set(stack))),
+        stands=len(stack),
+    )
 
 
 def _stop(attempts: Sequence[Attempt], last: Attempt) -> Stop:
     """With the files of the first time that it stopped: a resolution written anew has none of its own."""
     first = next((a for a in attempts if a.patch == last.patch and a.files), last)
-    return Stop(last.patch, _hunks(first), tuple(f.path for f in first.files), last)
+    return Stop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
 
 
 def _beside(ledger: Ledger, steps: Sequence[Step]) -> tuple[Straight, ...]:
@@ -217,7 +231,7 @@ def _beside(ledger: Ledger, steps: Sequence[Step]) -> tuple[Straight, ...]:
         if any(a.outcome in CARRIED for a in mine.values()):
             stopped = [a for a in mine.values() if a.outcome not in (*ALONE, _TAKEN)]
             hunks, along = sum(map(_hunks, stopped)), sum(s.hunks for s in steps[number:])
-            found.append(Straight(step.before, len(mine), len(stopped), hunks, along))
+            found.append(Straight(before=step.before, tried=len(mine), stopped=len(stopped), hunks=hunks, along=along))
     return tuple(found)
 
 

@@ -37,7 +37,7 @@ _CHUNK = 1 << 20
 _AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
     """A file to import: ``data`` is its content, or a symlink's target."""
 
@@ -48,9 +48,14 @@ class _Member:
 
 
 def import_archive(
-    store: Git, path: Path, pin: Pin, *, skip: Iterable[str] = (), say: Callable[[str], None] | None = None,
+    store: Git,
+    path: Path,
+    pin: Pin,
+    *,
+    skip: Iterable[str] = (),
+    say: Callable[[str], None] | None = None,
     progress: Progress | None = None,
-) -> CommitId:  # fmt: skip
+) -> CommitId:
     """Import a tar archive, streamed, as one deterministic commit; returns its id.
 
     The archive's one top folder is stripped; of ``pin.subdir`` only what is below it is taken;
@@ -147,9 +152,14 @@ def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = (
 
 
 def _import(
-    store: Git, found: Iterator[_Member], message: str, subdir: str, skip: Iterable[str], where: str,
+    store: Git,
+    found: Iterator[_Member],
+    message: str,
+    subdir: str,
+    skip: Iterable[str],
+    where: str,
     only: Callable[[bytes], bool] | None = None,
-) -> CommitId:  # fmt: skip
+) -> CommitId:
     ref = "refs/patchq/scratch/import"
     prefix = subdir.encode() + b"/" if subdir else b""
     skipped = tuple(s.encode() + b"/" for s in skip)
@@ -238,11 +248,11 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
             target = info.linkname.encode("utf-8", "surrogateescape")
             if not 0 < len(target) < _MAX_LINK or b"\0" in target:
                 raise _refused(where, path, "is a link to nothing that a file system takes")
-            yield _Member(path, SYMLINK, len(target), target)
+            yield _Member(path=path, mode=SYMLINK, size=len(target), data=target)
         elif info.isreg() and not info.issparse():
             data = tar.extractfile(info)
             assert data
-            yield _Member(path, EXECUTABLE if info.mode & 0o100 else REGULAR, info.size, data)
+            yield _Member(path=path, mode=EXECUTABLE if info.mode & 0o100 else REGULAR, size=info.size, data=data)
         else:
             raise _refused(where, name, "is neither a file nor a symbolic link")
 
@@ -277,10 +287,10 @@ def _read(root: bytes, paths: Iterable[bytes], where: str) -> Iterator[_Member]:
         st = os.lstat(full)
         if stat.S_ISLNK(st.st_mode):
             target = os.readlink(full)
-            yield _Member(path, SYMLINK, len(target), target)
+            yield _Member(path=path, mode=SYMLINK, size=len(target), data=target)
         elif stat.S_ISREG(st.st_mode):
             with open(full, "rb") as file:
-                yield _Member(path, EXECUTABLE if st.st_mode & 0o100 else REGULAR, st.st_size, file)
+                yield _Member(path=path, mode=EXECUTABLE if st.st_mode & 0o100 else REGULAR, size=st.st_size, data=file)
         else:
             raise _refused(where, path, "is neither a file nor a symbolic link")
 

@@ -28,7 +28,7 @@ class Call:
     body: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
     """A pull request. ``state``: ``open`` or ``closed``."""
 
@@ -38,7 +38,7 @@ class Pull:
     body: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Forge:
     """A repository there.
 
@@ -94,7 +94,7 @@ class Forge:
     def _pull(self, raw: Any) -> Pull:
         try:
             url = str(raw["html_url"])
-            return Pull(int(raw["number"]), str(raw["state"]), url, str(raw.get("body") or ""))
+            return Pull(number=int(raw["number"]), state=str(raw["state"]), url=url, body=str(raw.get("body") or ""))
         except _NOT_SAID as error:
             raise self._unread(error) from None
 

@@ -39,7 +39,7 @@ RESUMED = 8
 _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFile:
     """A file that an index offers.
 
@@ -110,7 +110,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     found: dict[str, IndexFile] = {}
     for path in _linked_files(settings.get("find-links", [])):
         if wanted(path.name):
-            found.setdefault(path.name, IndexFile(path.name, path.as_uri(), fsio.sha256_file(path)))
+            found.setdefault(path.name, IndexFile(name=path.name, url=path.as_uri(), sha256=fsio.sha256_file(path)))
     urls = [*settings.get("index-url", [PYPI_SIMPLE_ENDPOINT]), *settings.get("extra-index-url", [])]
     if settings.get("no-index"):
         urls = []
@@ -133,7 +133,9 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
                     )
                 sha256 = package.digests.get("sha256", "")
                 when = package.upload_time.timestamp() if package.upload_time else 0.0
-                found.setdefault(package.filename, IndexFile(package.filename, package.url, sha256, when))
+                found.setdefault(
+                    package.filename, IndexFile(name=package.filename, url=package.url, sha256=sha256, uploaded=when)
+                )
     if not found and trouble:
         raise SourceError(f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT)
     return list(found.values())

@@ -70,10 +70,13 @@ def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: P
 def _why(said: str) -> str:
     """What is wrong, out of gpg's or ssh-keygen's answer."""
     for status, words in (
-        ("NO_PUBKEY", "it is signed with a key that is not in it"), ("BADSIG", "the signature is of something else"),
-        ("REVKEYSIG", "its key was revoked"), ("EXPKEYSIG", "its key has expired"), ("EXPSIG", "it has expired"),
+        ("NO_PUBKEY", "it is signed with a key that is not in it"),
+        ("BADSIG", "the signature is of something else"),
+        ("REVKEYSIG", "its key was revoked"),
+        ("EXPKEYSIG", "its key has expired"),
+        ("EXPSIG", "it has expired"),
         ("No principal matched", "it is signed with a key that is not in it"),
-    ):  # fmt: skip
+    ):
         if status in said:
             return words
     return said.strip().splitlines()[-1] if said.strip() else "git says no more"
@@ -98,11 +101,17 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
         copy.write_bytes(data)
         if _is_allowed_signers(data):
             # A signature without a matching principal has no trust: it must not count.
-            yield [
-                f"gpg.ssh.allowedSignersFile={copy}", "gpg.ssh.program=ssh-keygen",
-                "gpg.ssh.revocationFile=", f"gpg.program={no_program}", "gpg.minTrustLevel=fully",
-                f"gpg.x509.program={no_program}",
-            ], {"GNUPGHOME": home}  # fmt: skip
+            yield (
+                [
+                    f"gpg.ssh.allowedSignersFile={copy}",
+                    "gpg.ssh.program=ssh-keygen",
+                    "gpg.ssh.revocationFile=",
+                    f"gpg.program={no_program}",
+                    "gpg.minTrustLevel=fully",
+                    f"gpg.x509.program={no_program}",
+                ],
+                {"GNUPGHOME": home},
+            )
             return
         env = {"GNUPGHOME": home}
         try:
@@ -111,10 +120,15 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
             raise SourceError(
                 f"gpg can't read the keyring {keyring}: {error.said}", hint="export public keys to it"
             ) from None
-        yield [
-            "gpg.program=gpg", f"gpg.ssh.program={no_program}", f"gpg.x509.program={no_program}",
-            "gpg.minTrustLevel=undefined",
-        ], env  # fmt: skip
+        yield (
+            [
+                "gpg.program=gpg",
+                f"gpg.ssh.program={no_program}",
+                f"gpg.x509.program={no_program}",
+                "gpg.minTrustLevel=undefined",
+            ],
+            env,
+        )
 
 
 def _is_allowed_signers(data: bytes) -> bool:

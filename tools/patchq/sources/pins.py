@@ -24,7 +24,7 @@ from patchq.git.transport import (
     fetch_tag,
     remote_commit,
     remote_refs,
-)  # fmt: skip
+)
 from patchq.names import CommitId, sh
 from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder, local_path
 from patchq.system import fsio, project_files
@@ -232,9 +232,11 @@ class Fetcher:
         self.say(f"{pin.upstream}: importing {pin.archive}" + (f", {pin.subdir}" if pin.subdir else ""))
         commit = import_archive(self.store, path, pin, skip=self.skip(pin), say=self.say, progress=self.progress)
         self.store.update_refs(
-            [(base_ref(pin, "archive"), self.store.ref_or_none(base_ref(pin, "archive")), commit),
-             (_hash_ref(pin), self.store.ref_or_none(_hash_ref(pin)), commit)]
-        )  # fmt: skip
+            [
+                (base_ref(pin, "archive"), self.store.ref_or_none(base_ref(pin, "archive")), commit),
+                (_hash_ref(pin), self.store.ref_or_none(_hash_ref(pin)), commit),
+            ]
+        )
         return Base(pin, commit, "archive")
 
     def skip(self, pin: Pin) -> list[str]:
@@ -351,7 +353,7 @@ class Hosts:
 
 def pin_git(
     layout: Layout, store: Git, pin: Pin, *, skip: Collection[str] = (), hosts: Hosts | None = None, keep: bool = False
-) -> CommitId:  # fmt: skip
+) -> CommitId:
     """The commit that ``pin.ref`` names at ``pin.url`` now; of a plain folder, its files' commit.
 
     :param hosts: what they have answered already.

@@ -37,7 +37,7 @@ class Document:
     stand_in: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """None where neither the tree nor a stand-in has such a file.
 
@@ -80,8 +80,12 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
         return [paths[p] for p in forms]
 
     return Rules(
-        read(_TEMPLATES), read((HOOKS,)), read(_AGENTS), _find(store, entries, missing, bug_form), missing
-    )  # fmt: skip
+        template=read(_TEMPLATES),
+        hooks=read((HOOKS,)),
+        agents=read(_AGENTS),
+        bug_form=_find(store, entries, missing, bug_form),
+        stand_ins=missing,
+    )
 
 
 def _find(

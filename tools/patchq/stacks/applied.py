@@ -68,12 +68,16 @@ def compute_stack_id(applied: Sequence[Applied]) -> str:
     return stack_id(
         [
             [
-                a.stack.pin.upstream, a.stack.pin.ref, a.stack.pin.commit, a.stack.pin.sha256, a.stack.pin.subdir,
+                a.stack.pin.upstream,
+                a.stack.pin.ref,
+                a.stack.pin.commit,
+                a.stack.pin.sha256,
+                a.stack.pin.subdir,
                 [[p.applied.name, p.sha256] for p in a.state.patches],
             ]
             for a in applied
         ]
-    )  # fmt: skip
+    )
 
 
 def applied_stack_id(project: Project, set_name: str = "") -> str:

@@ -20,7 +20,7 @@ from patchq.stacks.engine import Engine, Incoming
 from patchq.system import fsio
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What applying one stack leads to. ``reused`` patches were not even read."""
 
@@ -36,9 +36,16 @@ class Plan:
         a = self.after
         changed = self.before is None or self.before.tip != a.tip or self.before.set_name != a.set_name
         return StackResult(
-            self.stack.pin.upstream, a.ref, a.base, a.tip, a.tree, a.source,
-            tuple(p.applied for p in a.patches), self.total, changed,
-        )  # fmt: skip
+            self.stack.pin.upstream,
+            a.ref,
+            a.base,
+            a.tip,
+            a.tree,
+            a.source,
+            tuple(p.applied for p in a.patches),
+            self.total,
+            changed,
+        )
 
 
 def apply(
@@ -120,7 +127,7 @@ def plan(
         path = stack.path(name)
         data = stack.read(name)
         header, text = parse_mail(data, str(path))
-        incoming.append(Incoming(name, header, text, str(path)))
+        incoming.append(Incoming(name=name, header=header, diff=text, where=str(path)))
         placeholder = AppliedPatch(name, CommitId(""), empty=not text.strip())
         fresh.append(Remembered(placeholder, fsio.stat_key(path), hashlib.sha256(data).hexdigest()))
     tip = reused[-1].applied.commit if reused else base.commit
@@ -131,7 +138,7 @@ def plan(
         tip = done[-1].commit
     tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
     after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
-    return Plan(stack, before, after, len(reused), len(stack.names))
+    return Plan(stack=stack, before=before, after=after, reused=len(reused), total=len(stack.names))
 
 
 def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None) -> list[Remembered]:

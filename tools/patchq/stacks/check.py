@@ -30,7 +30,7 @@ SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
 _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing to mend, or with the ``level`` ``warning`` to look at. ``rule`` is stable, for filters; ``patch`` may
     be empty."""
@@ -45,9 +45,14 @@ class Finding:
 
 
 def check(
-    project: Project, names: Sequence[str] = (), *, offline: bool = False, text_only: bool = False,
-    plans: dict[tuple[str, str], Plan] | None = None, allow_empty: bool = False,
-) -> list[Finding]:  # fmt: skip
+    project: Project,
+    names: Sequence[str] = (),
+    *,
+    offline: bool = False,
+    text_only: bool = False,
+    plans: dict[tuple[str, str], Plan] | None = None,
+    allow_empty: bool = False,
+) -> list[Finding]:
     """Look at every stack of the lock, in all sets.
 
     :param allow_empty: accept patches that change nothing.
@@ -87,13 +92,22 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
     for difference in differences:
         if not difference.meant:
             hint = siblings.hint_for(difference)
-            yield Finding(difference.upstream, difference.ref, "", "siblings", difference.said, hint)
+            yield Finding(
+                upstream=difference.upstream,
+                ref=difference.ref,
+                patch="",
+                rule="siblings",
+                message=difference.said,
+                hint=hint,
+            )
     if len(known) < len(refs):
         return
     for name in project.lock.mismatches.get(set_name, {}):
         if canonicalize_name(name) not in {d.distribution for d in differences}:
             said = f"[mismatches.{set_name}] {name}: nothing of the set asks for another version"
-            yield Finding("", "", "", "siblings", said, "take it out of upstream.lock")
+            yield Finding(
+                upstream="", ref="", patch="", rule="siblings", message=said, hint="take it out of upstream.lock"
+            )
 
 
 def _is_off(finding: Finding, upstream: Upstream) -> bool:
@@ -115,12 +129,12 @@ def _strays(project: Project) -> list[Finding]:
         if upstream not in project.lock.upstreams or ref not in project.lock.upstreams[upstream].pins:
             found.append(
                 Finding(
-                    upstream,
-                    ref,
-                    "",
-                    "no-pin",
-                    f"{series.parent} is a stack without a pin",
-                    f"patchq pin {upstream} --ref {sh(ref)} …",
+                    upstream=upstream,
+                    ref=ref,
+                    patch="",
+                    rule="no-pin",
+                    message=f"{series.parent} is a stack without a pin",
+                    hint=f"patchq pin {upstream} --ref {sh(ref)} …",
                 )
             )
     return found
@@ -134,19 +148,28 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
         if path.name != "series" and name not in stack.names:
             found.append(
                 Finding(
-                    pin.upstream,
-                    pin.ref,
-                    name,
-                    "not-in-series",
-                    f"{path.name} is in no series: it is never applied",
-                    "add it to series, or remove it",
+                    upstream=pin.upstream,
+                    ref=pin.ref,
+                    patch=name,
+                    rule="not-in-series",
+                    message=f"{path.name} is in no series: it is never applied",
+                    hint="add it to series, or remove it",
                 )
             )
     for name in stack.names:
         try:
             header, text = stack.load(name)
         except PatchqError as error:
-            found.append(Finding(pin.upstream, pin.ref, name, "format", error.message, error.hint))
+            found.append(
+                Finding(
+                    upstream=pin.upstream,
+                    ref=pin.ref,
+                    patch=name,
+                    rule="format",
+                    message=error.message,
+                    hint=error.hint,
+                )
+            )
             continue
         headers[name] = header
         for rule, message, hint in [
@@ -156,7 +179,7 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
             *check_diff(text),
             *_check_empty(name, text),
         ]:
-            found.append(Finding(pin.upstream, pin.ref, name, rule, message, hint))
+            found.append(Finding(upstream=pin.upstream, ref=pin.ref, patch=name, rule=rule, message=message, hint=hint))
     return headers
 
 
@@ -288,9 +311,13 @@ def check_diff(text: bytes) -> list[_Problem]:
 
 
 def _check_bytes(
-    project: Project, stack: Stack, found: list[Finding], offline: bool, bases: dict[tuple[str, str], CommitId],
+    project: Project,
+    stack: Stack,
+    found: list[Finding],
+    offline: bool,
+    bases: dict[tuple[str, str], CommitId],
     plans: dict[tuple[str, str], Plan],
-) -> None:  # fmt: skip
+) -> None:
     """Zero fuzz, and the same bytes when exported again; the base goes into ``bases``, the plan into ``plans``."""
     pin = stack.pin
     state = load_state(project.layout, pin.upstream)
@@ -303,20 +330,46 @@ def _check_bytes(
     except ConflictError as error:
         for conflict in error.conflicts:
             where = f"{conflict.path}: {conflict.reason}"
-            found.append(Finding(pin.upstream, pin.ref, conflict.patch, "applies", where, error.hint))
+            found.append(
+                Finding(
+                    upstream=pin.upstream,
+                    ref=pin.ref,
+                    patch=conflict.patch,
+                    rule="applies",
+                    message=where,
+                    hint=error.hint,
+                )
+            )
         return
     except PatchqError as error:
-        found.append(Finding(pin.upstream, pin.ref, "", "applies", error.message, error.hint))
+        found.append(
+            Finding(
+                upstream=pin.upstream, ref=pin.ref, patch="", rule="applies", message=error.message, hint=error.hint
+            )
+        )
         return
     mails = format_patches(project.store, base.commit, after.tip, len(after.patches))
     again = f"patchq apply {pin.upstream} && patchq export {pin.upstream}"
     for item, mail in zip(after.patches, mails, strict=True):
         for offset in item.applied.offsets:
             found.append(
-                Finding(pin.upstream, pin.ref, item.applied.name, "offset",
-                        f"{offset.path}: {offset.hunk} applies {offset.lines:+d} lines away", again)
-            )  # fmt: skip
+                Finding(
+                    upstream=pin.upstream,
+                    ref=pin.ref,
+                    patch=item.applied.name,
+                    rule="offset",
+                    message=f"{offset.path}: {offset.hunk} applies {offset.lines:+d} lines away",
+                    hint=again,
+                )
+            )
         if not item.applied.offsets and mail != stack.read(item.applied.name):
             found.append(
-                Finding(pin.upstream, pin.ref, item.applied.name, "bytes", "the file is not what export writes", again)
+                Finding(
+                    upstream=pin.upstream,
+                    ref=pin.ref,
+                    patch=item.applied.name,
+                    rule="bytes",
+                    message="the file is not what export writes",
+                    hint=again,
+                )
             )

@@ -21,7 +21,7 @@ from patchq.stacks.apply import Carried, carried_stacks
 from patchq.stacks.reorder import touched
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """Of one patch, as ``upstream/name``: all it needs, those that nothing between them needs, and what it says."""
 
@@ -61,10 +61,10 @@ def _of_stack(store: Git, carried: Carried) -> list[Needs]:
         indirect = {far for near in needs for far in all_needs[near]}
         found.append(
             Needs(
-                f"{upstream}/{name}",
-                tuple(f"{upstream}/{n}" for n in needs),
-                tuple(f"{upstream}/{n}" for n in needs if n not in indirect),
-                tuple(requires[name]),
+                patch=f"{upstream}/{name}",
+                needs=tuple(f"{upstream}/{n}" for n in needs),
+                direct=tuple(f"{upstream}/{n}" for n in needs if n not in indirect),
+                requires=tuple(requires[name]),
             )
         )
     return found

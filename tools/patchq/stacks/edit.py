@@ -96,10 +96,10 @@ def with_trailers(message: str, topic: str, proof: str, signer: Ident | None) ->
 
 def _info(store: Git, tree: TreeId, parent: CommitId, author: Ident, message: str) -> CommitInfo:
     commit = store.commit_tree(tree, [parent], author, mail_safe(message))
-    return CommitInfo(commit, tree, (parent,), author, message)
+    return CommitInfo(commit=commit, tree=tree, parents=(parent,), author=author, message=message)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A stack with its commits in the store, and its worktree's place."""
 
@@ -119,7 +119,9 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
     head = worktree.refuse_edits(before.tip if before else None).head if same else worktree.head()
     base = bases_of(project, [stack], {upstream: before}, offline)[0]
     state = plan(project, stack, base, before, set_name).after
-    return Loaded(stack, state, entries_of(project.store, state), head, same and head is not None)
+    return Loaded(
+        stack=stack, state=state, entries=entries_of(project.store, state), head=head, follows=same and head is not None
+    )
 
 
 def _rewrite(project: Project, loaded: Loaded, entries: Sequence[Entry], change: Change, moved: str) -> Exported:
@@ -180,7 +182,9 @@ def _take_from_series(project: Project, change: Change, stack: Stack, name: str,
     _note_withdrawn(project, change, stack, name, "", why)
     project.journal.perform(change)
     notes = (f"{said}; the other files are as they were",)
-    return Exported(stack.pin.upstream, (), (), (name,), len(rest), notes)
+    return Exported(
+        upstream=stack.pin.upstream, written=(), added=(), removed=(name,), unchanged=len(rest), notes=notes
+    )
 
 
 def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, commit: str, why: str) -> None:
@@ -189,7 +193,16 @@ def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, c
     pid = project.store.patch_ids_of([CommitId(commit)])[0] if commit else ""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ref, path = stack.pin.ref, ledger_path(project.layout, stack.pin.upstream)
-    line = ledgers.Attempt(name, pid or "0" * 40, ref, ref, "withdrawn", f"patchq {__version__}", now, how=why)
+    line = ledgers.Attempt(
+        patch=name,
+        patch_id=pid or "0" * 40,
+        from_ref=ref,
+        onto=ref,
+        outcome="withdrawn",
+        tool=f"patchq {__version__}",
+        time=now,
+        how=why,
+    )
     change.files[path.relative_to(project.layout.root).as_posix()] = ledgers.add(
         project_files.read(project.layout.root, path) or b"", [line]
     )

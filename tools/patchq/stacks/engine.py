@@ -28,7 +28,7 @@ from patchq.stacks.memtree import FileMismatch, View
 from patchq.system import fsio, runner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
     """A patch to apply."""
 
@@ -124,9 +124,15 @@ class Engine:
             if _is_there(hunk, image):
                 reason = "its lines are not there, but its result is: upstream may hold this change already"
             conflict = Conflict(
-                self.upstream, patch.name, path, reason, hunk.header.decode("utf-8", "replace"), at + 1,
-                [_text(line) for line in hunk.old], [_text(line) for line in image[at : at + len(hunk.old)]],
-            )  # fmt: skip
+                self.upstream,
+                patch.name,
+                path,
+                reason,
+                hunk.header.decode("utf-8", "replace"),
+                at + 1,
+                [_text(line) for line in hunk.old],
+                [_text(line) for line in image[at : at + len(hunk.old)]],
+            )
         elif file.old_path is not None and file.old_path not in view.files:
             same = [p for p in view.files if p.rsplit(b"/", 1)[-1] == file.old_path.rsplit(b"/", 1)[-1]]
             if same:

@@ -31,7 +31,7 @@ from patchq.system.paths import find_twins, fold_name
 _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
     """What a command did to one stack, by patch name.
 
@@ -135,7 +135,10 @@ def _amendment(project: Project, stack: Stack, state: State, name: str, head: Co
     if name in front:
         message = f"fixup! {header.subject}\n"
     commit = project.store.commit_tree(tree, [head], author, message)
-    return Entry("" if name in front else name, CommitInfo(commit, tree, (head,), author, message))
+    return Entry(
+        "" if name in front else name,
+        CommitInfo(commit=commit, tree=tree, parents=(head,), author=author, message=message),
+    )
 
 
 def take_edits(
@@ -363,7 +366,13 @@ def write_stack(
         add_move(project, change, stack.pin.upstream, head, state, after)
         if adopt:
             change.trees = [TreeMove(t.upstream, t.old, t.new, True) for t in change.trees]
-    return Exported(stack.pin.upstream, tuple(written), tuple(added), tuple(removed), unchanged)
+    return Exported(
+        upstream=stack.pin.upstream,
+        written=tuple(written),
+        added=tuple(added),
+        removed=tuple(removed),
+        unchanged=unchanged,
+    )
 
 
 def _commit(

@@ -111,9 +111,14 @@ def _mended(project: Project, entry: Entry, importer: bool) -> Entry:
 
 
 def reword(
-    project: Project, patch: str, *, message: str = "", trailers: Sequence[tuple[str, str]] = (), author: str = "",
+    project: Project,
+    patch: str,
+    *,
+    message: str = "",
+    trailers: Sequence[tuple[str, str]] = (),
+    author: str = "",
     set_name: str = "",
-) -> Exported:  # fmt: skip
+) -> Exported:
     """Give a patch another message, trailers or author; what it changes stays as it is.
 
     :param message: its subject and body; trailers that it doesn't name are kept.

@@ -24,7 +24,7 @@ _SIGNS = {"=": SAME, "!": CHANGED, "<": REMOVED, ">": ADDED}
 _PAIR = re.compile(r" *(-|\d+): +(?:-+|[0-9a-f]+) ([=!<>]) +(-|\d+): +(?:-+|[0-9a-f]+) ")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """A patch in both versions; ``old`` or ``new`` is empty where one has no counterpart.
 
@@ -109,8 +109,12 @@ def _names_nothing(revision: str) -> UserError:
 
 def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
     if not old.commits or not new.commits:  # `git range-diff` takes no empty range
-        gone = [Pair(upstream, REMOVED, name, "", False, "") for name, _ in old.commits]
-        return gone + [Pair(upstream, ADDED, "", name, False, "") for name, _ in new.commits]
+        gone = [
+            Pair(upstream=upstream, kind=REMOVED, old=name, new="", moved=False, text="") for name, _ in old.commits
+        ]
+        return gone + [
+            Pair(upstream=upstream, kind=ADDED, old="", new=name, moved=False, text="") for name, _ in new.commits
+        ]
     ends = [(c.base, c.commits[-1][1].commit) for c in (old, new)]
     ranges = [f"{base}..{tip}" for base, tip in ends]
     text = store.run("range-diff", "--no-color", *ranges).decode("utf-8", "replace")
@@ -122,15 +126,18 @@ def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
             left, right = (0 if n == "-" else int(n) for n in (match[1], match[3]))
             rows.append((left, right))
             was, is_now = (c.commits[n - 1][0] if n else "" for c, n in ((old, left), (new, right)))
-            found.append(Pair(upstream, _SIGNS[match[2]], was, is_now, False, ""))
+            found.append(Pair(upstream=upstream, kind=_SIGNS[match[2]], old=was, new=is_now, moved=False, text=""))
         elif found:
             last = found[-1]
             body = line.removeprefix("    ")
-            found[-1] = Pair(upstream, last.kind, last.old, last.new, False, last.text + body + "\n")
+            found[-1] = Pair(
+                upstream=upstream, kind=last.kind, old=last.old, new=last.new, moved=False, text=last.text + body + "\n"
+            )
     in_both = [left for left, right in rows if left and right]
     moved = set(in_both) - _longest_rising(in_both)
     return [
-        Pair(p.upstream, p.kind, p.old, p.new, left in moved, p.text) for p, (left, _) in zip(found, rows, strict=True)
+        Pair(upstream=p.upstream, kind=p.kind, old=p.old, new=p.new, moved=left in moved, text=p.text)
+        for p, (left, _) in zip(found, rows, strict=True)
     ]
 
 

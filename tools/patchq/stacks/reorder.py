@@ -70,9 +70,12 @@ def reorder(
 
 
 def _kinds(
-    before: Sequence[Entry], after: Sequence[Entry], moved: str, places: dict[str, int],
+    before: Sequence[Entry],
+    after: Sequence[Entry],
+    moved: str,
+    places: dict[str, int],
     sets: dict[str, frozenset[bytes]],
-) -> Iterator[tuple[Entry, str]]:  # fmt: skip
+) -> Iterator[tuple[Entry, str]]:
     """What is to be done with each entry: it is ``there``, it is the same ``change``, or it is to ``merge``.
 
     ``differs``: the paths in which the tree that a patch comes onto may be another than the one it was made for.

@@ -28,7 +28,7 @@ _UNKNOWN = "0.0.0"
 _WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """What an upstream of a set asks for, and what there is instead.
 
@@ -132,7 +132,15 @@ def _compare(
             if version and not requirement.specifier.contains(version, prereleases=True):
                 asked = f"{requirement.name}{requirement.specifier}"
                 there = f"{version} ({bringer})"
-                yield Difference(set_name, upstream, pins[upstream].ref, name, asked, there, meant.get(name, ""))
+                yield Difference(
+                    set_name=set_name,
+                    upstream=upstream,
+                    ref=pins[upstream].ref,
+                    distribution=name,
+                    requirement=asked,
+                    there=there,
+                    meant=meant.get(name, ""),
+                )
             if one := _exactly(requirement):
                 exact.setdefault(name, (one, f"what {upstream} requires"))
 

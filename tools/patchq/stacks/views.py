@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from patchq.formats.ledger import Attempt, Ledger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackStatus:
     """One stack. ``state`` is ``applied``, ``partial``, ``outdated``, ``other ref`` or ``not applied``;
     ``worktree`` is ``clean``, ``edited``, ``commits``, ``missing`` or the git operation under way."""
@@ -62,7 +62,15 @@ def _stack_status(project: Project, stack: Stack, state: State | None, tree: Tre
     shown = path.relative_to(project.layout.root).as_posix()
     if state is None or tree is None:
         return StackStatus(
-            pin.upstream, pin.ref, pin.commit or "", "", 0, len(stack.names), "not applied", "missing", shown
+            upstream=pin.upstream,
+            ref=pin.ref,
+            commit=pin.commit or "",
+            source="",
+            applied=0,
+            total=len(stack.names),
+            state="not applied",
+            worktree="missing",
+            path=shown,
         )
     details: tuple[str, ...] = ()
     if tree.head is None:
@@ -78,9 +86,18 @@ def _stack_status(project: Project, stack: Stack, state: State | None, tree: Tre
     else:
         worktree = "clean"
     return StackStatus(
-        pin.upstream, pin.ref, pin.commit or "", state.source, len(state.patches), len(stack.names),
-        _compare(stack, state), worktree, shown, details, state.tree,
-    )  # fmt: skip
+        upstream=pin.upstream,
+        ref=pin.ref,
+        commit=pin.commit or "",
+        source=state.source,
+        applied=len(state.patches),
+        total=len(stack.names),
+        state=_compare(stack, state),
+        worktree=worktree,
+        path=shown,
+        details=details,
+        tree=state.tree,
+    )
 
 
 def _compare(stack: Stack, state: State) -> str:
@@ -100,7 +117,7 @@ def _compare(stack: Stack, state: State) -> str:
     return "applied" if len(names) == len(stack.names) else "partial"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PatchInfo:
     """One patch of a stack, for ``list`` and ``show``."""
 
@@ -143,13 +160,35 @@ def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
         header, text = stack.load(name)
         files = touched(text, path)
     except PatchqError as error:
-        return PatchInfo(pin.upstream, pin.ref, name, "", "", "", "", (), (), (), (), path, error.message)
+        return PatchInfo(
+            upstream=pin.upstream,
+            ref=pin.ref,
+            name=name,
+            subject="",
+            author="",
+            topic="",
+            status="",
+            proofs=(),
+            needs=(),
+            requires=(),
+            files=(),
+            path=path,
+            problem=error.message,
+        )
     return PatchInfo(
-        pin.upstream, pin.ref, name, header.subject, f"{header.author.name} <{header.author.email}>",
-        header.value("Topic"), header.value("Upstream-Status"), header.values("Proof"),
-        header.needs,
-        header.values("Requires"), files, path,
-    )  # fmt: skip
+        upstream=pin.upstream,
+        ref=pin.ref,
+        name=name,
+        subject=header.subject,
+        author=f"{header.author.name} <{header.author.email}>",
+        topic=header.value("Topic"),
+        status=header.value("Upstream-Status"),
+        proofs=header.values("Proof"),
+        needs=header.needs,
+        requires=header.values("Requires"),
+        files=files,
+        path=path,
+    )
 
 
 def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:

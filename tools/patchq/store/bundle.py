@@ -43,7 +43,7 @@ _MAX_NAME = 4096
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
     """A bundle that was written: its size and SHA-256, and what is in it by kind."""
 
@@ -88,14 +88,17 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
             for name, sha256 in pin.wheels.items():
                 members[f"archives/{sha256}/{name}"] = _wheel(project, pin, name, sha256)
         manifest = {
-            "version": VERSION, "tool": f"patchq {__version__}", "set": set_name,
-            "pins": [_pin(b, tags[b.pin.upstream]) for b in bases], "trees": trees,
+            "version": VERSION,
+            "tool": f"patchq {__version__}",
+            "set": set_name,
+            "pins": [_pin(b, tags[b.pin.upstream]) for b in bases],
+            "trees": trees,
             "files": {name: _size_and_hash(layout.root, name, path) for name, path in sorted(members.items())},
-        }  # fmt: skip
+        }
         _write(layout.root, target, json.dumps(manifest, indent=1, sort_keys=True).encode(), members)
     size, sha256 = target.stat().st_size, fsio.sha256_file(target)
     shown = tuple((b.pin.upstream, b.pin.ref, b.source) for b in bases)
-    return Bundled(str(target), size, sha256, set_name, shown, len(members))
+    return Bundled(path=str(target), size=size, sha256=sha256, set_name=set_name, pins=shown, files=len(members))
 
 
 def _local_archive(root: Path, archive: str) -> str:
@@ -156,9 +159,16 @@ def _pack(store: Git, commit: CommitId, tag: str) -> bytes:
     objects = store.run("rev-list", "--objects", "--no-object-names", "--no-walk", commit) + tag.encode()
     config = ("pack.threads=1", "core.compression=6", "pack.compression=6")
     return store.run(
-        "pack-objects", "--stdout", "--quiet", "--window=0", "--depth=0", "--no-reuse-object", "--no-reuse-delta",
-        data=b"\n".join(sorted(objects.split())) + b"\n", config=config,
-    )  # fmt: skip
+        "pack-objects",
+        "--stdout",
+        "--quiet",
+        "--window=0",
+        "--depth=0",
+        "--no-reuse-object",
+        "--no-reuse-delta",
+        data=b"\n".join(sorted(objects.split())) + b"\n",
+        config=config,
+    )
 
 
 def _wheel(project: Project, pin: Pin, name: str, sha256: str) -> Path:
@@ -234,7 +244,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
         raise SourceError(
             f"{', '.join(wrong)}: what was applied is not what was bundled",
             hint="the same input gave another tree: report it",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -249,9 +259,11 @@ def _check_members(bundled: Path, where: str) -> None:
     for path in sorted(bundled.rglob("*")):
         name = path.relative_to(bundled)
         inside = (
-            name.parts[0] == "patches" or name.parts[:2] == ("tests", "stacks") or name.as_posix() in named
+            name.parts[0] == "patches"
+            or name.parts[:2] == ("tests", "stacks")
+            or name.as_posix() in named
             or (name.parts[0] == KERNELS and len(name.parts) == 2 and name.suffix == ".toml")
-        )  # fmt: skip
+        )
         if path.is_file() and (not inside or any(p.lower() in (".git", ".patchq") for p in name.parts)):
             raise FormatError(f"{where} holds {name}, which is no part of a project", hint="don't use it")
 

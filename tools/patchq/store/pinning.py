@@ -22,9 +22,14 @@ from patchq.system.paths import LOCK_NAME, check_name
 
 
 def fetch(
-    project: Project, names: Sequence[str], *, set_name: str = "", every: bool = False, source: str = "",
+    project: Project,
+    names: Sequence[str],
+    *,
+    set_name: str = "",
+    every: bool = False,
+    source: str = "",
     offline: bool = False,
-) -> list[Base]:  # fmt: skip
+) -> list[Base]:
     """Bring the pins of a set, or all, into the store, and mend what the store has lost."""
     with project.locked("fetch"):
         for line in mend_records(project):
@@ -43,7 +48,7 @@ def fetch(
         return bases
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
     """A pin as it was written. ``was`` is the same ref's pin before, ``set_was`` the set's ref before, if any."""
 
@@ -58,19 +63,29 @@ class Pinned:
         pairs = [(f"the ref of {self.set_name}", self.set_was, self.pin.ref)]
         if self.was:
             pairs += [
-                ("url", self.was.url, self.pin.url), ("commit", self.was.commit or "", self.pin.commit or ""),
-                ("archive", self.was.archive, self.pin.archive), ("sha256", self.was.sha256, self.pin.sha256),
+                ("url", self.was.url, self.pin.url),
+                ("commit", self.was.commit or "", self.pin.commit or ""),
+                ("archive", self.was.archive, self.pin.archive),
+                ("sha256", self.was.sha256, self.pin.sha256),
                 ("subdir", self.was.subdir, self.pin.subdir),
-            ]  # fmt: skip
+            ]
             wheels = sorted({*self.was.wheels, *self.pin.wheels})
             pairs += [(name, self.was.wheels.get(name, ""), self.pin.wheels.get(name, "")) for name in wheels]
         return [(what, old, new) for what, old, new in pairs if old != new and old]
 
 
 def pin(
-    project: Project, name: str, *, ref: str, url: str = "", commit: str = "", archive: str = "", subdir: str = "",
-    into: str = "", set_name: str = "",
-) -> Pinned:  # fmt: skip
+    project: Project,
+    name: str,
+    *,
+    ref: str,
+    url: str = "",
+    commit: str = "",
+    archive: str = "",
+    subdir: str = "",
+    into: str = "",
+    set_name: str = "",
+) -> Pinned:
     """Resolve and write a pin; returns it as the lock has it, and as the lock had it.
 
     :param commit: taken as it is where the host can't be reached, checked where it can.
@@ -85,7 +100,15 @@ def pin(
             raise UserError(
                 f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
             )
-        draft = Pin(name, ref, url, CommitId(commit) if commit else None, archive, "", subdir)
+        draft = Pin(
+            upstream=name,
+            ref=ref,
+            url=url,
+            commit=CommitId(commit) if commit else None,
+            archive=archive,
+            sha256="",
+            subdir=subdir,
+        )
         found, asked = _commit(project, draft)
         if archive and nested and not subdir and _same_archive(project, nested[0], archive):
             subdir = nested[1]
@@ -101,17 +124,27 @@ def pin(
         sha256, wheels = _archive(project, replace(draft, subdir=subdir)) if archive else ("", {})
         set_name = set_name or project.lock.default_set or "default"
         check_name(set_name, "a set")
-        done = Pin(name, ref, url, found, archive, sha256, subdir, "", wheels)
+        done = Pin(
+            upstream=name,
+            ref=ref,
+            url=url,
+            commit=found,
+            archive=archive,
+            sha256=sha256,
+            subdir=subdir,
+            source="",
+            wheels=wheels,
+        )
         was = old.pins.get(ref) if old else None
         set_was = project.lock.sets.get(set_name, {}).get(name, "")
         before = project_files.read(project.layout.root, project.layout.lock) or b""
         build = None if old else _infer_build(project, done)
-        after = with_pin(before, Upstream(name, url, nested, build), done, set_name)
+        after = with_pin(before, Upstream(name=name, url=url, into=nested, build=build), done, set_name)
         parse_lock(after)
         change = Change("pin", f"pin {name} {ref}", {LOCK_NAME: after})
         project.journal.perform(change)
     project.__dict__.pop("lock", None)
-    return Pinned(done, was, set_name, set_was)
+    return Pinned(pin=done, was=was, set_name=set_name, set_was=set_was)
 
 
 def _split_into(into: str) -> tuple[str, str] | None:
@@ -191,7 +224,7 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
     return BuildConfig(distribution, package, profile)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinCheck:
     """One source of one pin. ``ok`` is None where it could not be asked."""
 
@@ -214,9 +247,11 @@ def check_pins(project: Project, names: Sequence[str] = ()) -> list[PinCheck]:
             if item.archive:
                 try:
                     path = archive_file(project.layout, item)
-                    found.append(PinCheck(label, "archive", True, f"{path.name} has the locked hash"))
+                    found.append(
+                        PinCheck(pin=label, source="archive", ok=True, said=f"{path.name} has the locked hash")
+                    )
                 except PatchqError as error:
-                    found.append(PinCheck(label, "archive", False, error.message))
+                    found.append(PinCheck(pin=label, source="archive", ok=False, said=error.message))
     return found
 
 
@@ -224,17 +259,19 @@ def _check_git(project: Project, item: Pin, label: str) -> PinCheck:
     try:
         now = pin_git(project.layout, project.store, item, skip=project.lock.nested_in(item.upstream))
     except Unreachable as error:
-        return PinCheck(label, "git", None, f"not checked: {error.message}")
+        return PinCheck(pin=label, source="git", ok=None, said=f"not checked: {error.message}")
     except PatchqError as error:
-        return PinCheck(label, "git", False, error.message)
+        return PinCheck(pin=label, source="git", ok=False, said=error.message)
     if now == item.commit:
-        return PinCheck(label, "git", True, f"{item.ref} is still {now}")
-    return PinCheck(label, "git", False, f"{item.ref} moved: the lock has {item.commit}, there it is {now}")
+        return PinCheck(pin=label, source="git", ok=True, said=f"{item.ref} is still {now}")
+    return PinCheck(
+        pin=label, source="git", ok=False, said=f"{item.ref} moved: the lock has {item.commit}, there it is {now}"
+    )
 
 
 def _check_signed(project: Project, item: Pin, label: str) -> PinCheck:
     try:
         said = check_signature(project.layout, project.lock, project.store, item)
     except PatchqError as error:
-        return PinCheck(label, "signature", False, error.message)
-    return PinCheck(label, "signature", True, said)
+        return PinCheck(pin=label, source="signature", ok=False, said=error.message)
+    return PinCheck(pin=label, source="signature", ok=True, said=said)

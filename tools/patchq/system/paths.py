@@ -86,10 +86,14 @@ def check_ref(value: str, what: str) -> str:
     :raises FormatError: otherwise.
     """
     bad = (
-        not value or value == "@" or value[0] in "-/" or value.endswith(("/", ".")) or _IN_NO_REF.search(value)
+        not value
+        or value == "@"
+        or value[0] in "-/"
+        or value.endswith(("/", "."))
+        or _IN_NO_REF.search(value)
         or any(part.startswith(".") or part.endswith(".lock") for part in value.split("/"))
         or value.startswith(("refs/replace/", "refs/patchq/"))
-    )  # fmt: skip
+    )
     if bad:
         raise FormatError(f"{value!r} can't be the name of {what}", hint="`git check-ref-format` has the rules")
     return value

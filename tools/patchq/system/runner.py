@@ -173,9 +173,13 @@ def overhear(
         source.seek(0)
         try:
             process = subprocess.Popen(
-                list(argv), cwd=cwd, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                list(argv),
+                cwd=cwd,
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=clean_environment(),
-            )  # fmt: skip
+            )
         except OSError as error:
             return 127 if isinstance(error, FileNotFoundError) else 126, f"{error}".encode()
     with process, selectors.DefaultSelector() as ready:

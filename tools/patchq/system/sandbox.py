@@ -134,9 +134,14 @@ class Ran:
 
 
 def run_isolated(
-    argv: Sequence[str], copy: Path, *, beside: Path | None = None, env: Mapping[str, str] | None = None,
-    data: bytes = b"", limits: Limits | None = None,
-) -> Ran:  # fmt: skip
+    argv: Sequence[str],
+    copy: Path,
+    *,
+    beside: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    data: bytes = b"",
+    limits: Limits | None = None,
+) -> Ran:
     """Run a command that may change the files in ``copy``, which it has as :data:`SOURCE`, and nothing else.
 
     A command that takes more than its limits is killed, with all that it started.

@@ -77,7 +77,13 @@ class Line(Steps):
         subject = info.message.split("\n", 1)[0]
         match = _PULL_REQUEST.search(subject)
         release = next((name for n, name in self._releases if n >= number), "")
-        return UpstreamCommit(did, info.commit, subject, next(filter(None, match.groups())) if match else "", release)
+        return UpstreamCommit(
+            did=did,
+            commit=info.commit,
+            subject=subject,
+            pull_request=next(filter(None, match.groups())) if match else "",
+            release=release,
+        )
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
         """The commits with the patch's id."""

@@ -24,7 +24,7 @@ IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
 _HALF, _LEFT = 0.5, 0.75
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileSight:
     """What was seen of one file's part of a patch.
 
@@ -58,13 +58,13 @@ def look(
         # A file that comes or goes, or has no lines: only the very same result is a sign.
         same = [label for label, content in versions if content == patched]
         if target == patched and base != patched:
-            return FileSight(path, IDENTICAL, same[0], 1.0)
+            return FileSight(path=path, grade=IDENTICAL, where=same[0], share=1.0)
         if patched is None or target is None or base is not None:
-            return FileSight(path, ABSENT, same[0] if same else "", 0.0, bool(same))
+            return FileSight(path=path, grade=ABSENT, where=same[0] if same else "", share=0.0, reverted=bool(same))
     before, now = text_of(base), text_of(target)
     parts = blocks(hunks)
     if not parts:
-        return FileSight(path, ABSENT, "", 0.0)
+        return FileSight(path=path, grade=ABSENT, where="", share=0.0)
     left = share(parts, before, now)
     words = {word_of(line) for block in parts for line in block.added}
     for label, content in versions:
@@ -77,12 +77,12 @@ def look(
         else:
             continue
         if content is target or content == target or left > _LEFT:
-            return FileSight(path, grade, label, left)
-        return FileSight(path, EDITED if left > 0 else ABSENT, label, left, True)
-    return FileSight(path, EDITED if left >= _HALF else ABSENT, "", left)
+            return FileSight(path=path, grade=grade, where=label, share=left)
+        return FileSight(path=path, grade=EDITED if left > 0 else ABSENT, where=label, share=left, reverted=True)
+    return FileSight(path=path, grade=EDITED if left >= _HALF else ABSENT, where="", share=left)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts.
 
@@ -121,7 +121,7 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
     :param labels: of the versions, oldest first.
     """
     if not files:
-        return Sight(ABSENT, "", ())
+        return Sight(grade=ABSENT, where="", files=())
     order = (IDENTICAL, CONTAINED, EDITED, ABSENT)
     worst = max((f.grade for f in files), key=order.index)
     if worst == ABSENT and any(f.grade != ABSENT or f.reverted for f in files):
@@ -129,7 +129,7 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
         worst = EDITED
     seen = [f.where for f in files if f.where]
     where = max(seen, key=list(labels).index) if worst in (IDENTICAL, CONTAINED) and seen else ""
-    return Sight(worst, where, tuple(files))
+    return Sight(grade=worst, where=where, files=tuple(files))
 
 
 def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> Sight:
@@ -146,11 +146,14 @@ def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
     patched = {e.new.blob: base.content(e.new.blob) for e in patch.edits if e.new and e.new.mode != diff.GITLINK}
     files = [
         look(
-            show_path(e.path), patch.hunks.get(e.path, ()), patched.get(e.new.blob) if e.new else None,
-            content(base, e.path), [(label, content(column, e.path)) for label, column in versions],
+            show_path(e.path),
+            patch.hunks.get(e.path, ()),
+            patched.get(e.new.blob) if e.new else None,
+            content(base, e.path),
+            [(label, content(column, e.path)) for label, column in versions],
         )
         for e in patch.edits
-    ]  # fmt: skip
+    ]
     return judge(files, [label for label, _ in versions])
 
 

@@ -362,4 +362,6 @@ class _Steps(Steps):
         """A step as evidence: a release, or a patch of the stack's that came with it."""
         step = self.order[number]
         name = self.releases.patches[step.own].name if step.own >= 0 else ""
-        return UpstreamCommit(did, CommitId(""), name, "", self.releases.labels[step.release])
+        return UpstreamCommit(
+            did=did, commit=CommitId(""), subject=name, pull_request="", release=self.releases.labels[step.release]
+        )

@@ -38,7 +38,7 @@ def _few(words: Sequence[str]) -> str:
     return ", ".join(words[:3]) + more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamCommit:
     """What a verdict rests on: a commit of upstream's. ``did``: ``landed``, ``changed on``, ``reverted``,
     or ``gone``, of which it can't be told whether it was taken back or rewritten.
@@ -63,7 +63,7 @@ class UpstreamCommit:
         return name + (f" ({words})" if words else "") if name else words
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What history says of a patch.
 
@@ -107,7 +107,7 @@ class Version:
     entry: TreeEntry | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Fate:
     """What became of a part: when it landed, and by which step it is no more as it landed.
 
@@ -130,7 +130,7 @@ class Fate:
 
     def again(self, number: int) -> Fate:
         """What it is when it is there, maybe not for the first time."""
-        return Fate(PRESENT, number, first=number if self.first < 0 else self.first)
+        return Fate(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
 class Steps(ABC):
@@ -220,16 +220,23 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
     for did in (CHANGED, UNDONE, GONE):
         numbers = {f.lost for f in every if f.became == did and f.lost >= 0}
         commits += [steps.commit(n, did) for n in sorted(numbers)]
-    return Verdict(not missing and not undone, identical, tuple(commits), missing, undone)
+    return Verdict(
+        taken=not missing and not undone, identical=identical, commits=tuple(commits), missing=missing, undone=undone
+    )
 
 
 class File:
     """One file's part of a patch, through the commits that touch it."""
 
     def __init__(
-        self, steps: Steps, patch: Patch, edit: PathChange, versions: Sequence[Version],
-        named: Container[int] = (), floor: Text | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        steps: Steps,
+        patch: Patch,
+        edit: PathChange,
+        versions: Sequence[Version],
+        named: Container[int] = (),
+        floor: Text | None = None,
+    ) -> None:
         """:param named: steps that name the patch.
         :param floor: the file before all steps, where the patch was written on top of others.
         """
@@ -281,7 +288,7 @@ class File:
         before = at_landing = base
         if self.floor and is_there(block, base, self.floor, times):
             # It takes an earlier patch of the stack back: upstream has had it so all along.
-            fate, before, at_landing = Fate(PRESENT, first=0), self.floor, self.floor
+            fate, before, at_landing = Fate(state=PRESENT, first=0), self.floor, self.floor
         moved = False
         for version, content in zip(self.versions[1:], self.contents[1:], strict=True):
             now = text_of(content)
@@ -304,9 +311,12 @@ class File:
             elif fate.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
                 fate.state, fate.lost = UNDONE, version.number
             if (
-                fate.state == CHANGED and not moved and self.steps.is_coarse(version.number)
-                and _trackless(block, at_landing, now) and not _edited(block, base, now)
-            ):  # fmt: skip
+                fate.state == CHANGED
+                and not moved
+                and self.steps.is_coarse(version.number)
+                and _trackless(block, at_landing, now)
+                and not _edited(block, base, now)
+            ):
                 fate.state, fate.lost, fate.unsure = UNDONE, version.number, True
             before = now
         return fate

@@ -36,9 +36,19 @@ if TYPE_CHECKING:
 @offline_option
 @json_option
 def command(
-    names: tuple[str, ...], profile: str | None, platform: str, wheel_tag: str, arch: str, only: tuple[str, ...],
-    jobs: int | None, memory: float | None, no_isolation: bool, set_name: str, offline: bool, as_json: bool,
-) -> None:  # fmt: skip
+    names: tuple[str, ...],
+    profile: str | None,
+    platform: str,
+    wheel_tag: str,
+    arch: str,
+    only: tuple[str, ...],
+    jobs: int | None,
+    memory: float | None,
+    no_isolation: bool,
+    set_name: str,
+    offline: bool,
+    as_json: bool,
+) -> None:
     """Build wheels of the applied stacks into dist/SET.
 
     With --kernels: the wheel of an upstream's kernels that it would compile when they are first used, for one
@@ -59,27 +69,57 @@ def command(
                 "--kernels takes one upstream, and no profile", hint=f"patchq build flashinfer --kernels {arch}"
             )
         _kernels(
-            project, names[0], arch, platforms.parse(platform), as_json, set_name=set_name, jobs=jobs or 0,
-            gib=memory or 0.0, only=only, isolation=not no_isolation, offline=offline,
-        )  # fmt: skip
+            project,
+            names[0],
+            arch,
+            platforms.parse(platform),
+            as_json,
+            set_name=set_name,
+            jobs=jobs or 0,
+            gib=memory or 0.0,
+            only=only,
+            isolation=not no_isolation,
+            offline=offline,
+        )
         return
     if only or jobs or memory:
         raise UserError(
             "--only, --jobs and --memory are of --kernels", hint="patchq build flashinfer --kernels sm_121f"
         )
     done = build(
-        project, names, set_name=set_name, profile=profile or "", wheel_tag=wheel_tag,
-        isolation=not no_isolation, offline=offline, platforms=platforms.parse(platform),
-    )  # fmt: skip
+        project,
+        names,
+        set_name=set_name,
+        profile=profile or "",
+        wheel_tag=wheel_tag,
+        isolation=not no_isolation,
+        offline=offline,
+        platforms=platforms.parse(platform),
+    )
     built = done.wheels
     folder = f"dist/{project.choose_set(set_name)}"
     if as_json:
-        emit("build", {"wheels": [
-            {"upstream": b.upstream, "distribution": b.distribution, "version": b.version, "profile": b.profile,
-             "path": str(b.path), "sha256": b.sha256, "stack_id": b.stack_id, "fresh": b.fresh, "notes": b.notes,
-             "platform": b.platform}
-            for b in built
-        ], "unpatched": [asdict(u) for u in done.unpatched]})  # fmt: skip
+        emit(
+            "build",
+            {
+                "wheels": [
+                    {
+                        "upstream": b.upstream,
+                        "distribution": b.distribution,
+                        "version": b.version,
+                        "profile": b.profile,
+                        "path": str(b.path),
+                        "sha256": b.sha256,
+                        "stack_id": b.stack_id,
+                        "fresh": b.fresh,
+                        "notes": b.notes,
+                        "platform": b.platform,
+                    }
+                    for b in built
+                ],
+                "unpatched": [asdict(u) for u in done.unpatched],
+            },
+        )
         return
     for b in built:
         echo(f"{b.upstream}: {'built' if b.fresh else 'up to date:'} {folder}/{b.path.name}")
@@ -117,14 +157,32 @@ def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], a
 
     done = [build_kernels(project, upstream, arch, platform=name, **options) for name in names or ("",)]
     if as_json:
-        emit("build", {"wheels": [
-            {"upstream": d.built.upstream, "distribution": d.built.distribution, "version": d.built.version,
-             "profile": d.built.profile, "path": str(d.built.path), "sha256": d.built.sha256,
-             "stack_id": d.built.stack_id, "fresh": d.built.fresh, "notes": (), "platform": d.built.platform,
-             "modules": d.modules, "compiled": d.compiled, "found": d.found, "seconds": round(d.seconds, 1),
-             "largest_process_gib": round(d.largest, 2)}
-            for d in done
-        ], "unpatched": []})  # fmt: skip
+        emit(
+            "build",
+            {
+                "wheels": [
+                    {
+                        "upstream": d.built.upstream,
+                        "distribution": d.built.distribution,
+                        "version": d.built.version,
+                        "profile": d.built.profile,
+                        "path": str(d.built.path),
+                        "sha256": d.built.sha256,
+                        "stack_id": d.built.stack_id,
+                        "fresh": d.built.fresh,
+                        "notes": (),
+                        "platform": d.built.platform,
+                        "modules": d.modules,
+                        "compiled": d.compiled,
+                        "found": d.found,
+                        "seconds": round(d.seconds, 1),
+                        "largest_process_gib": round(d.largest, 2),
+                    }
+                    for d in done
+                ],
+                "unpatched": [],
+            },
+        )
         return
     for d in done:
         folder = f"dist/{d.built.path.parent.name}"

@@ -23,13 +23,13 @@ def _shared(
 
     return [
         Finding(
-            s.upstream,
-            s.ref,
-            s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
-            "one-definition",
-            f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.said}",
-            f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
-            "warning",
+            upstream=s.upstream,
+            ref=s.ref,
+            patch=s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
+            rule="one-definition",
+            message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.said}",
+            hint=f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
+            level="warning",
         )
         for s in shared_in_sets(project, names, offline=offline, plans=plans)
         if s.needs_decision
@@ -44,12 +44,12 @@ def _upstream_lines(project: Project, plans: dict[tuple[str, str], Plan], accept
     left = accept_dropped(project, dropped_in_stacks(project, plans), accepted)
     return [
         Finding(
-            item.upstream,
-            item.ref,
-            item.patch,
-            "upstream-lines",
-            f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
-            "put them back; or, where that is meant, "
+            upstream=item.upstream,
+            ref=item.ref,
+            patch=item.patch,
+            rule="upstream-lines",
+            message=f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
+            hint="put them back; or, where that is meant, "
             f"`patchq check --drop-upstream-line {item.upstream}/{item.patch}:{item.lines[0].name}`",
         )
         for item in left
@@ -70,10 +70,22 @@ def _installs(
         for lacked in resolved.lacked:
             there = f"the newest there is {lacked.there}" if lacked.there else "it has none of it"
             said = f"{where}: the index at hand has nothing for {lacked.requirement}; {there}"
-            found.append(Finding("", "", "", "installs", said, "use an index that has it", "warning"))
+            found.append(
+                Finding(
+                    upstream="",
+                    ref="",
+                    patch="",
+                    rule="installs",
+                    message=said,
+                    hint="use an index that has it",
+                    level="warning",
+                )
+            )
         if resolved.contradiction:
             said = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
-            found.append(Finding("", "", "", "installs", said, "pin what fits together"))
+            found.append(
+                Finding(upstream="", ref="", patch="", rule="installs", message=said, hint="pin what fits together")
+            )
         answers.append(asdict(resolved))
     return found, answers
 
@@ -98,9 +110,17 @@ def _installs(
 @offline_option
 @json_option
 def command(
-    names: tuple[str, ...], text_only: bool, mend: bool, allow_empty: bool, dropped: tuple[str, ...], installs: bool,
-    platform: str, set_name: str, offline: bool, as_json: bool,
-) -> None:  # fmt: skip
+    names: tuple[str, ...],
+    text_only: bool,
+    mend: bool,
+    allow_empty: bool,
+    dropped: tuple[str, ...],
+    installs: bool,
+    platform: str,
+    set_name: str,
+    offline: bool,
+    as_json: bool,
+) -> None:
     """Check the hygiene of all stacks.
 
     Trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements, self-references.
@@ -142,9 +162,12 @@ def command(
         count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
         aside = len(found) - len(problems)
         echo(
-            (f"{len(problems)} finding{'s' * (len(problems) > 1)}" if problems else
-             f"all good: {count} patches in the default set")
+            (
+                f"{len(problems)} finding{'s' * (len(problems) > 1)}"
+                if problems
+                else f"all good: {count} patches in the default set"
+            )
             + (f"; {aside} warning{'s' * (aside > 1)}" if aside else "")
-        )  # fmt: skip
+        )
     if problems:
         raise click.exceptions.Exit(1)

@@ -61,10 +61,14 @@ def command(
         ]
     bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
     if as_json:
-        emit("doctor", {
-            "ok": not bad, "findings": [asdict(f) for f in found],
-            "installed": verdict_json(verdict) if verdict else None,
-        })  # fmt: skip
+        emit(
+            "doctor",
+            {
+                "ok": not bad,
+                "findings": [asdict(f) for f in found],
+                "installed": verdict_json(verdict) if verdict else None,
+            },
+        )
     else:
         for f in found:
             mark = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}[f.level]
@@ -88,10 +92,16 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     lacks = {arch: lacking(cells, arch) for arch in archs} if found else {}
     ok = bool(found) and not any(lacks.values())
     if as_json:
-        emit("doctor", {
-            "ok": ok, "toolkits": [asdict(t) for t in found], "unusable": [asdict(u) for u in unusable],
-            "cells": [asdict(c) for c in cells], "lacking": lacks,
-        })  # fmt: skip
+        emit(
+            "doctor",
+            {
+                "ok": ok,
+                "toolkits": [asdict(t) for t in found],
+                "unusable": [asdict(u) for u in unusable],
+                "cells": [asdict(c) for c in cells],
+                "lacking": lacks,
+            },
+        )
     else:
         _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
         for u in unusable:

@@ -28,9 +28,15 @@ def command(
     bases = fetch(project, names, set_name=set_name, every=every, source=source or "", offline=offline)
     said = [fetch_history(project, name) for name in dict.fromkeys(b.pin.upstream for b in bases)] if history else []
     if as_json:
-        emit("fetch", {"pins": [
-            {"upstream": b.pin.upstream, "ref": b.pin.ref, "source": b.source, "base": b.commit} for b in bases
-        ], "history": said})  # fmt: skip
+        emit(
+            "fetch",
+            {
+                "pins": [
+                    {"upstream": b.pin.upstream, "ref": b.pin.ref, "source": b.source, "base": b.commit} for b in bases
+                ],
+                "history": said,
+            },
+        )
         return
     for b in bases:
         echo(f"{b.pin.upstream:<12} {b.pin.ref:<10} {b.source:<8} {b.commit}")

@@ -37,9 +37,18 @@ if TYPE_CHECKING:
 @set_option
 @json_option
 def command(
-    names: tuple[str, ...], onto: str, repository: str, api: str, remote: str, base: str, no_proof: bool,
-    dry_run: Path | None, send: Path | None, set_name: str, as_json: bool,
-) -> None:  # fmt: skip
+    names: tuple[str, ...],
+    onto: str,
+    repository: str,
+    api: str,
+    remote: str,
+    base: str,
+    no_proof: bool,
+    dry_run: Path | None,
+    send: Path | None,
+    set_name: str,
+    as_json: bool,
+) -> None:
     """On a new release, a pull request that carries a stack onto it.
 
     One for each release, in the project's own repository: its branch has what lands, its text what became of each
@@ -63,15 +72,22 @@ def command(
     found, trouble = [], []
     for name in chosen:
         token = os.environ.get("GITHUB_TOKEN", "")
-        forge = Forge(repository or "owner/project", api or API, token, dry_run=dry_run is not None)
+        forge = Forge(
+            repository=repository or "owner/project", api=api or API, token=token, dry_run=dry_run is not None
+        )
         try:
             target = core.Target(forge, remote, base)
             if not send:
                 one = core.follow(
-                    project, name, target, prove=partial(prove_at, project),
-                    verdicts=partial(_verdicts, project, no_proof), onto=onto, set_name=set_name,
+                    project,
+                    name,
+                    target,
+                    prove=partial(prove_at, project),
+                    verdicts=partial(_verdicts, project, no_proof),
+                    onto=onto,
+                    set_name=set_name,
                     save=dry_run / name if dry_run else None,
-                )  # fmt: skip
+                )
             elif (send / name / core.PREPARED).exists():
                 one = core.send(project, send / name, target, set_name=set_name)
             else:
@@ -85,9 +101,13 @@ def command(
         if not as_json:
             _show(one)
     if as_json:
-        emit("follow", {
-            "followed": [asdict(f) for f in found], "problems": [t.message for t in trouble],
-        })  # fmt: skip
+        emit(
+            "follow",
+            {
+                "followed": [asdict(f) for f in found],
+                "problems": [t.message for t in trouble],
+            },
+        )
     for other in trouble[1:] if not as_json else ():
         echo(f"{other.message}\n{other.hint}", err=True)
     if trouble and not as_json:

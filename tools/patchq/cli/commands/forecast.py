@@ -33,9 +33,17 @@ _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed":
 @set_option
 @json_option
 def command(
-    name: str | None, refs: tuple[str, ...], releases: str, newest: bool, from_ref: str, why: bool, annotate: bool,
-    blame: bool, set_name: str, as_json: bool,
-) -> None:  # fmt: skip
+    name: str | None,
+    refs: tuple[str, ...],
+    releases: str,
+    newest: bool,
+    from_ref: str,
+    why: bool,
+    annotate: bool,
+    blame: bool,
+    set_name: str,
+    as_json: bool,
+) -> None:
     """What carrying a stack onto other refs would come to.
 
     Patch by ref, in memory, from the nearest stack that is pinned: what lands, what upstream has, what a recorded
@@ -50,9 +58,15 @@ def command(
     stacks = project.stacks(project.choose_set(set_name), [name] if name else [])
     for upstream in [name] if name else [s.pin.upstream for s in stacks if s.names]:
         found = forecast(
-            project, upstream, refs, releases=releases, ahead=newest, set_name=set_name, from_ref=from_ref,
+            project,
+            upstream,
+            refs,
+            releases=releases,
+            ahead=newest,
+            set_name=set_name,
+            from_ref=from_ref,
             shared=why,
-        )  # fmt: skip
+        )
         culprits, trouble = _culprits(project, found, set_name) if blame else ([], "")
         if as_json:
             emit("forecast", _body(found, culprits, trouble))
@@ -84,17 +98,21 @@ def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Cu
 def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[str, object]:
     """The JSON answer."""
     return {
-        "upstream": found.upstream, "from": found.from_ref, "refs": list(found.refs),
+        "upstream": found.upstream,
+        "from": found.from_ref,
+        "refs": list(found.refs),
         "stops": {ref: found.stops(ref) for ref in found.refs},
-        "cells": [
-            {**asdict(c), "paths": [f.path for f in c.files], "needs_you": c.needs_you} for c in found.cells
-        ],
-        "breaks": found.breaks(), "cheapest": found.cheapest, "culprits": [asdict(c) for c in culprits],
+        "cells": [{**asdict(c), "paths": [f.path for f in c.files], "needs_you": c.needs_you} for c in found.cells],
+        "breaks": found.breaks(),
+        "cheapest": found.cheapest,
+        "culprits": [asdict(c) for c in culprits],
         "siblings": [{**asdict(d), "said": d.said} for d in found.siblings],
-        "notes": [trouble] if trouble else [], "sources": [asdict(s) for s in found.sources],
-        "tallies": [{**asdict(t), "said": t.said} for t in map(found.tally, found.refs)], "next": _next(found),
+        "notes": [trouble] if trouble else [],
+        "sources": [asdict(s) for s in found.sources],
+        "tallies": [{**asdict(t), "said": t.said} for t in map(found.tally, found.refs)],
+        "next": _next(found),
         "shared": [asdict(s) for s in found.shared],
-    }  # fmt: skip
+    }
 
 
 def _show(found: Forecast, why: bool) -> None:
@@ -104,12 +122,15 @@ def _show(found: Forecast, why: bool) -> None:
     names = dict.fromkeys([*(name for name, _ in absent), *(c.patch for c in found.cells)])
     order = [n for n in found.rows if n in names]
     table = [
-        (patch.partition("/")[2], *(
-            _say(cell) if (cell := by_place.get((patch, ref))) else absent.get((patch, ref), "")
-            for ref in found.refs
-        ))
+        (
+            patch.partition("/")[2],
+            *(
+                _say(cell) if (cell := by_place.get((patch, ref))) else absent.get((patch, ref), "")
+                for ref in found.refs
+            ),
+        )
         for patch in order
-    ]  # fmt: skip
+    ]
     show_table(("patch", *found.refs), table, found.upstream)
     if why:
         _show_why(found)

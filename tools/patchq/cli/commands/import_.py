@@ -41,9 +41,13 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 @click.option("--3way", "three_way", is_flag=True, help="Merge what doesn't apply, where its base is in the store.")
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would become of each; change nothing.")
 @click.option(
-    "--most-download", default="256M", show_default=True, callback=_size, metavar="SIZE",
+    "--most-download",
+    default="256M",
+    show_default=True,
+    callback=_size,
+    metavar="SIZE",
     help="With --dry-run, of releases that are tried.",
-)  # fmt: skip
+)
 @click.option("--partial", is_flag=True, help="Adopt what applies, and leave the rest.")
 @click.option("--topic", default="", help="Give each a Topic:.")
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Of those that name nobody; `me` for yourself.")
@@ -52,12 +56,27 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 @set_option
 @json_option
 def command(
-    name: str, paths: tuple[str, ...], git_range: str, first_parent: bool, requests: tuple[int, ...],
-    commands: tuple[str, ...], overlay: Path | None,
-    site: Path | None, strip: int | None, directory: str, three_way: bool, dry: bool,
-    most_download: int, partial: bool,
-    topic: str, author: str, signoff: bool, offline: bool, set_name: str, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    paths: tuple[str, ...],
+    git_range: str,
+    first_parent: bool,
+    requests: tuple[int, ...],
+    commands: tuple[str, ...],
+    overlay: Path | None,
+    site: Path | None,
+    strip: int | None,
+    directory: str,
+    three_way: bool,
+    dry: bool,
+    most_download: int,
+    partial: bool,
+    topic: str,
+    author: str,
+    signoff: bool,
+    offline: bool,
+    set_name: str,
+    as_json: bool,
+) -> None:
     """Adopt patches from elsewhere.
 
     Mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe, - for what is
@@ -79,10 +98,26 @@ def command(
     files = [Path(p) for p in paths if p not in urls]
     stdin = read_stream(sys.stdin.buffer, "standard input") if STDIN in files else b""
     request = Request(
-        files, stdin, git_range, urls, requests, commands, overlay, site, Reading(strip, directory, three_way),
-        first_parent,
-    )  # fmt: skip
-    wish = Wish(topic, author, signoff, partial, dry, offline, most_download)
+        paths=files,
+        stdin=stdin,
+        git_range=git_range,
+        urls=urls,
+        pull_requests=requests,
+        commands=commands,
+        overlay=overlay,
+        site_packages=site,
+        reading=Reading(strip, directory, three_way),
+        first_parent=first_parent,
+    )
+    wish = Wish(
+        topic=topic,
+        author=author,
+        signoff=signoff,
+        partial=partial,
+        dry=dry,
+        offline=offline,
+        most_download=most_download,
+    )
     done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
     _show(done, as_json)
 

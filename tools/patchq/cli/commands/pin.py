@@ -18,9 +18,17 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(
-    name: str | None, url: str, ref: str, commit: str, archive: str, subdir: str, into: str, check: bool,
-    set_name: str, as_json: bool,
-) -> None:  # fmt: skip
+    name: str | None,
+    url: str,
+    ref: str,
+    commit: str,
+    archive: str,
+    subdir: str,
+    into: str,
+    check: bool,
+    set_name: str,
+    as_json: bool,
+) -> None:
     """Add or move a pin, or check them all."""
     from patchq.store.pinning import check_pins, pin
 
@@ -42,10 +50,17 @@ def command(
     )
     done = pinned.pin
     if as_json:
-        emit("pin", {
-            "upstream": name, "ref": ref, "commit": done.commit, "archive": done.archive, "sha256": done.sha256,
-            "moved": [{"what": what, "old": old, "new": new} for what, old, new in pinned.moved],
-        })  # fmt: skip
+        emit(
+            "pin",
+            {
+                "upstream": name,
+                "ref": ref,
+                "commit": done.commit,
+                "archive": done.archive,
+                "sha256": done.sha256,
+                "moved": [{"what": what, "old": old, "new": new} for what, old, new in pinned.moved],
+            },
+        )
         return
     echo(f"{name} {ref}: " + (f"commit {done.commit}" if done.commit else "no commit"))
     if done.archive:

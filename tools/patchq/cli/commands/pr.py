@@ -36,10 +36,22 @@ from patchq.project.project import Project
 @set_option
 @json_option
 def command(
-    patches: tuple[str, ...], topic: str, upstream: str, onto: str, title: str, name: str, no_proof: bool,
-    no_gates: bool, upstream_tests: bool, remote: str, opening: bool, asking: bool, url: str, set_name: str,
+    patches: tuple[str, ...],
+    topic: str,
+    upstream: str,
+    onto: str,
+    title: str,
+    name: str,
+    no_proof: bool,
+    no_gates: bool,
+    upstream_tests: bool,
+    remote: str,
+    opening: bool,
+    asking: bool,
+    url: str,
+    set_name: str,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Make an upstream pull request of patches: a branch, its mails, and a dossier.
 
     The fewest patches that they need go onto upstream's own ref; proofs and upstream's linters run there. Nothing is
@@ -58,10 +70,19 @@ def command(
         raise click.UsageError("PATCH…, or --topic TOPIC")
     name = name or topic or slug(patches[0].rpartition("/")[2])
     made = propose(
-        project, patches, topic=topic, upstream=upstream, onto=onto, title=title, name=name,
-        owner=read_owner(folder_of(project, name)), proof=not no_proof, gates=not no_gates,
-        every_test=upstream_tests, set_name=set_name,
-    )  # fmt: skip
+        project,
+        patches,
+        topic=topic,
+        upstream=upstream,
+        onto=onto,
+        title=title,
+        name=name,
+        owner=read_owner(folder_of(project, name)),
+        proof=not no_proof,
+        gates=not no_gates,
+        every_test=upstream_tests,
+        set_name=set_name,
+    )
     folder = write_dossier(project, made)
     state = None
     pushed = push(project, made, remote) if remote else None
@@ -73,8 +94,15 @@ def command(
     if as_json:
         from patchq.contribute.dossier import as_json as body
 
-        emit("pr", {**body(made), "folder": str(folder), "pushed": pushed and asdict(pushed),
-                    "opened": state and asdict(state)})  # fmt: skip
+        emit(
+            "pr",
+            {
+                **body(made),
+                "folder": str(folder),
+                "pushed": pushed and asdict(pushed),
+                "opened": state and asdict(state),
+            },
+        )
     else:
         _show(made, folder)
         if pushed:

@@ -46,10 +46,23 @@ from patchq.rebase.state import Result, Step, Stop, tally_result
 @set_option
 @json_option
 def command(
-    name: str | None, ref: str, resume: bool, skip: bool, abort: bool, retire: bool, leave_out: bool,
-    only: tuple[str, ...], no_proof: bool, include: tuple[str, ...], dropped: tuple[str, ...], how: str,
-    new_set: str, set_name: str, as_json: bool, from_ref: str,
-) -> None:  # fmt: skip
+    name: str | None,
+    ref: str,
+    resume: bool,
+    skip: bool,
+    abort: bool,
+    retire: bool,
+    leave_out: bool,
+    only: tuple[str, ...],
+    no_proof: bool,
+    include: tuple[str, ...],
+    dropped: tuple[str, ...],
+    how: str,
+    new_set: str,
+    set_name: str,
+    as_json: bool,
+    from_ref: str,
+) -> None:
     """Carry a stack to another ref, as patches/NAME/REF/, and pin it.
 
     Stops at each patch that doesn't land, in a worktree beside the applied one. Nothing of the old ref changes.
@@ -72,9 +85,17 @@ def command(
     told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
     if ref:
         found = run.start(
-            project, name, ref, prove=prove, set_name=set_name, new_set=new_set, retire=retire, leave_out=leave_out,
-            only=only, from_ref=from_ref,
-        )  # fmt: skip
+            project,
+            name,
+            ref,
+            prove=prove,
+            set_name=set_name,
+            new_set=new_set,
+            retire=retire,
+            leave_out=leave_out,
+            only=only,
+            from_ref=from_ref,
+        )
     elif resume:
         wish = Wish(proofs=not no_proof, dropped=dropped)
         found = resolve.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
@@ -123,8 +144,11 @@ def show(found: Result, told: int) -> None:
 
 def _show_step(step: Step) -> None:
     files = ", ".join(f.path for f in step.offsets)
-    parts = [f"{step.outcome} {say_offsets(step.offsets)} ({files}), checked against the {step.checked}"
-             if step.offsets else step.outcome]  # fmt: skip
+    parts = [
+        f"{step.outcome} {say_offsets(step.offsets)} ({files}), checked against the {step.checked}"
+        if step.offsets
+        else step.outcome
+    ]
     parts += [f"{path} ({n})" if n else path for path, n in step.files]
     parts += [part for part in (step.how, step.proof and f"proof {step.proof}") if part]
     echo(f"{step.patch}: " + "; ".join(parts))

@@ -19,9 +19,14 @@ from patchq.cli.verdicts import read_results, results_file, show_verdicts, write
 @set_option
 @json_option
 def command(
-    page: Path | None, markdown: Path | None, junit: Path | None, sarif: Path | None, look_ahead: bool,
-    set_name: str, as_json: bool,
-) -> None:  # fmt: skip
+    page: Path | None,
+    markdown: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
+    look_ahead: bool,
+    set_name: str,
+    as_json: bool,
+) -> None:
     """The evidence: the last results of the proofs, and as a page or JSON all else that is known.
 
     Sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, what was not run.

@@ -59,7 +59,7 @@ def command(
         raise click.UsageError("one of --from, --recorded, --ref and --merger")
     project = open_project(as_json)
     upstream = stopped_upstream(project, name)
-    source = Source(files, recorded, ref, merger, include)
+    source = Source(files=files, recorded=recorded, ref=ref, merger=merger, include=include)
     wish = Wish(proofs=not no_proof, dropped=dropped)
     found = resolve(project, upstream, source, prove=partial(prove_at, project), wish=wish, dry_run=dry_run)
     if as_json:

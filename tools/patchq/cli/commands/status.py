@@ -23,10 +23,14 @@ def command(set_name: str, as_json: bool) -> None:
     project = open_project(as_json)
     found, rebases = status(project, set_name), _rebases(project)
     if as_json:
-        emit("status", {
-            "set": project.choose_set(set_name), "stacks": [asdict(s) for s in found],
-            "rebases": [asdict(r) for r in rebases],
-        })  # fmt: skip
+        emit(
+            "status",
+            {
+                "set": project.choose_set(set_name),
+                "stacks": [asdict(s) for s in found],
+                "rebases": [asdict(r) for r in rebases],
+            },
+        )
         return
     echo(f"set {project.choose_set(set_name)}")
     for s in found:

@@ -43,10 +43,20 @@ if TYPE_CHECKING:
 @set_option
 @json_option
 def command(
-    patches: tuple[str, ...], prove: bool, fresh: bool, scheduler: str, junit: Path | None, sarif: Path | None,
-    upstreams_own: bool, mutating: bool, at_most: int | None, seconds: float | None, seed: int | None, set_name: str,
+    patches: tuple[str, ...],
+    prove: bool,
+    fresh: bool,
+    scheduler: str,
+    junit: Path | None,
+    sarif: Path | None,
+    upstreams_own: bool,
+    mutating: bool,
+    at_most: int | None,
+    seconds: float | None,
+    seed: int | None,
+    set_name: str,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Run the proofs of the patches.
 
     Against the applied stacks; with --prove also against the stacks without each patch and those that

@@ -35,10 +35,17 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     )
     if as_json:
         every = tuple(one for some in found.values() for one in some)
-        emit("verify-image", {
-            "ok": verdict.ok, "image": verdict.image, "packages": packages, "problems": problems, "notes": notes,
-            "differences": to_json(every),
-        })  # fmt: skip
+        emit(
+            "verify-image",
+            {
+                "ok": verdict.ok,
+                "image": verdict.image,
+                "packages": packages,
+                "problems": problems,
+                "notes": notes,
+                "differences": to_json(every),
+            },
+        )
     else:
         for package in packages:
             echo(f"{package}: checked")

@@ -57,9 +57,12 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
     notes = [*map(kernel_sentence, verdict.kernels), *sentences(verdict.differences, Level.NOTE)]
     return {
-        "python": verdict.python, "packages": [package_json(p) for p in verdict.packages],
-        "notes": notes, "differences": as_json(verdict.differences), "cache": verdict.cache,
-    }  # fmt: skip
+        "python": verdict.python,
+        "packages": [package_json(p) for p in verdict.packages],
+        "notes": notes,
+        "differences": as_json(verdict.differences),
+        "cache": verdict.cache,
+    }
 
 
 def show(verdict: Verdict) -> None:
