@@ -629,3 +629,667 @@ MUTANTS += of(
         ),
     ],
 )
+
+BACKEND_OPTION = "vllm/mxfp4-backend-option"
+MUTANTS += of(
+    BACKEND_OPTION,
+    MXFP4,
+    [
+        (
+            "the variable has precedence over --mxfp4-backend",
+            """\
+    if model_config is not None and model_config.mxfp4_backend is not None:
+        return model_config.mxfp4_backend, "--mxfp4-backend"
+    if envs.VLLM_MXFP4_BACKEND is not None:
+        return envs.VLLM_MXFP4_BACKEND, "VLLM_MXFP4_BACKEND"
+""",
+            """\
+    if envs.VLLM_MXFP4_BACKEND is not None:
+        return envs.VLLM_MXFP4_BACKEND, "VLLM_MXFP4_BACKEND"
+    if model_config is not None and model_config.mxfp4_backend is not None:
+        return model_config.mxfp4_backend, "--mxfp4-backend"
+""",
+        ),
+        (
+            "auto leaves the choice to the older variables",
+            """\
+    elif requested[0] == "auto":
+        name = _auto_backend(available)
+""",
+            """\
+    elif requested[0] == "auto":
+        name = _legacy_backend(available) or _auto_backend(available)
+""",
+        ),
+        (
+            "LoRA gets a backend of FlashInfer, which has none",
+            "    if with_lora_support or not has_flashinfer():\n        return available\n",
+            "    if not has_flashinfer():\n        return available\n",
+        ),
+        (
+            "a backend that can't run is replaced by another one without a message",
+            """\
+        if name not in available:
+            raise ValueError(
+                f"{option}={name} can't run on this platform"
+                f"{' with LoRA' if with_lora_support else ''}. "
+                f"Available: {', '.join(['auto', *available])}."
+            )
+""",
+            """\
+        if name not in available:
+            name = _auto_backend(available)
+""",
+        ),
+        (
+            "trtllm runs MXFP8 activations and trtllm_mxfp8 BF16",
+            """\
+        available["trtllm"] = Mxfp4Backend.SM100_FI_MXFP4_BF16
+        available["trtllm_mxfp8"] = Mxfp4Backend.SM100_FI_MXFP4_MXFP8_TRTLLM
+""",
+            """\
+        available["trtllm"] = Mxfp4Backend.SM100_FI_MXFP4_MXFP8_TRTLLM
+        available["trtllm_mxfp8"] = Mxfp4Backend.SM100_FI_MXFP4_BF16
+""",
+        ),
+        (
+            "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16 does nothing on Hopper",
+            """\
+            Mxfp4Backend.SM90_FI_MXFP4_BF16,
+            Mxfp4Backend.SM100_FI_MXFP4_BF16,
+        ),
+        "VLLM_MXFP4_USE_MARLIN\"""",
+            """\
+            Mxfp4Backend.SM100_FI_MXFP4_BF16,
+        ),
+        "VLLM_MXFP4_USE_MARLIN\"""",
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "the option is parsed, but the config doesn't get it",
+        BACKEND_OPTION,
+        "vllm/engine/arg_utils.py",
+        "            mxfp4_backend=self.mxfp4_backend,\n",
+        "",
+    ),
+    ByHand(
+        "an unset variable is auto, so that the older variables are never read",
+        BACKEND_OPTION,
+        ENVS,
+        """\
+        "VLLM_MXFP4_BACKEND",
+        None,
+""",
+        """\
+        "VLLM_MXFP4_BACKEND",
+        "auto",
+""",
+    ),
+]
+
+LEGACY_USED = """\
+                logger.warning_once(
+                    "%s is deprecated, use --mxfp4-backend=%s or "
+                    "VLLM_MXFP4_BACKEND=%s.",
+                    variable,
+                    name,
+                    name,
+                )
+                return name
+"""
+LEGACY_IGNORED = """\
+        logger.warning_once(
+            "%s is deprecated and asks for a backend that can't run here: it is "
+            "ignored. Use --mxfp4-backend with one of: %s.",
+            variable,
+            ", ".join(["auto", *available]),
+        )
+"""
+MUTANTS += of(
+    "vllm/mxfp4-legacy-variables",
+    MXFP4,
+    [
+        (
+            "the warning names a replacement that the option doesn't know",
+            LEGACY_USED,
+            LEGACY_USED.replace("name,\n                    name,", "backend.name,\n                    backend.name,"),
+        ),
+        (
+            "the user of an older variable isn't warned",
+            LEGACY_USED,
+            LEGACY_USED.replace("warning_once", "debug_once"),
+        ),
+        (
+            "a variable is said to be used, and then that it is ignored, as it is",
+            LEGACY_USED,
+            LEGACY_USED.replace("                return name\n", ""),
+        ),
+        (
+            "a variable that can't be followed hides those after it",
+            LEGACY_IGNORED,
+            LEGACY_IGNORED + "        return None\n",
+        ),
+        (
+            "the warning about an ignored variable names the last backend instead",
+            LEGACY_IGNORED,
+            LEGACY_IGNORED.replace("            variable,\n", "            name,\n"),
+        ),
+        (
+            "a variable that is ignored gets no warning",
+            LEGACY_IGNORED,
+            "",
+        ),
+    ],
+)
+
+SM12X_CUTLASS = "vllm/mxfp4-sm12x-cutlass"
+MUTANTS += of(
+    SM12X_CUTLASS,
+    MXFP4,
+    [
+        (
+            "Hopper's default becomes CUTLASS",
+            """\
+    if (
+        "cutlass" in available
+        and available["cutlass"] == Mxfp4Backend.CUTLASS_BLACKWELL_MXFP4_MXFP8
+    ):
+        return "cutlass"
+""",
+            """\
+    if "cutlass" in available:
+        return "cutlass"
+""",
+        ),
+        (
+            "the alias of the CUTLASS backend is TRT-LLM's and the other way round",
+            "    SM100_FI_MXFP4_MXFP8_TRTLLM = 1\n    SM100_FI_MXFP4_MXFP8_CUTLASS = 2\n",
+            "    SM100_FI_MXFP4_MXFP8_TRTLLM = 2\n    SM100_FI_MXFP4_MXFP8_CUTLASS = 1\n",
+        ),
+    ],
+)
+MUTANTS += of(
+    SM12X_CUTLASS,
+    VLLM_FLASHINFER,
+    [
+        (
+            "SM121 takes a cache of CUDA 12.8, which it can't load",
+            "    return cuda is not None and int(cuda[1]) >= 129\n",
+            "    return cuda is not None and int(cuda[1]) >= 128\n",
+        ),
+        (
+            "SM120 doesn't take a cache of CUDA 12.8",
+            "    if current_platform.is_device_capability(120):\n        return True\n",
+            "    if current_platform.is_device_capability(121):\n        return True\n",
+        ),
+        (
+            "without nvcc the version of torch's CUDA is enough",
+            '    return os.access(nvcc, os.X_OK) and is_cuda_version_at_least("12.9")\n',
+            '    return os.access(nvcc, os.X_OK) or is_cuda_version_at_least("12.9")\n',
+        ),
+        (
+            "nvcc of CUDA 12.8 is said to compile for SM121",
+            '    return os.access(nvcc, os.X_OK) and is_cuda_version_at_least("12.9")\n',
+            '    return os.access(nvcc, os.X_OK) and is_cuda_version_at_least("12.8")\n',
+        ),
+        (
+            "nvcc counts although FlashInfer's JIT is disabled",
+            """\
+    if os.environ.get("FLASHINFER_DISABLE_JIT"):
+        return False
+    from flashinfer.jit.cpp_ext""",
+            """\
+    from flashinfer.jit.cpp_ext""",
+        ),
+        (
+            "both the cache and nvcc are needed",
+            "    if not (_has_compiled_sm12x_moe() or _has_nvcc_for_sm12x()):\n",
+            "    if not (_has_compiled_sm12x_moe() and _has_nvcc_for_sm12x()):\n",
+        ),
+    ],
+)
+
+TUNE_BUCKET = """\
+        self.tune_max_num_tokens = moe.dp_size * max(
+            self.max_capture_size or 0,
+            vllm_config.scheduler_config.max_num_batched_tokens,
+            1,
+        )
+"""
+MUTANTS += of(
+    "vllm/mxfp4-tune-bucket",
+    MXFP4,
+    [
+        (
+            "tuning ends at the smaller of scheduler's batch and largest graph",
+            TUNE_BUCKET,
+            TUNE_BUCKET.replace("dp_size * max(", "dp_size * min("),
+        ),
+        (
+            "tuning ends at the number of sequences",
+            TUNE_BUCKET,
+            TUNE_BUCKET.replace("max_num_batched_tokens", "max_num_seqs"),
+        ),
+        (
+            "tuning ends at one rank's tokens, although the experts get those of all",
+            TUNE_BUCKET,
+            TUNE_BUCKET.replace("moe.dp_size * max(", "max("),
+        ),
+        (
+            "tuning counts the ranks of tensor parallelism, which have the same tokens",
+            TUNE_BUCKET,
+            TUNE_BUCKET.replace("moe.dp_size", "moe.tp_size"),
+        ),
+        (
+            "a model without CUDA graphs can't be loaded",
+            TUNE_BUCKET,
+            TUNE_BUCKET.replace("max_capture_size or 0", "max_capture_size"),
+        ),
+        (
+            "TRT-LLM is still tuned up to the largest graph",
+            """\
+                tune_max_num_tokens=self.tune_max_num_tokens,
+            )[0]
+""",
+            """\
+                tune_max_num_tokens=max(self.max_capture_size, 1),
+            )[0]
+""",
+        ),
+        (
+            "CUTLASS gets one tuning configuration for each batch size",
+            """\
+                tune_max_num_tokens=self.tune_max_num_tokens,
+                **extra_kwargs,
+""",
+            """\
+                tune_max_num_tokens=x.shape[0],
+                **extra_kwargs,
+""",
+        ),
+    ],
+)
+
+MUTANTS += of(
+    "vllm/mxfp4-quantize-linear-scales",
+    f"{QUANTIZATION}/utils/mxfp4_utils.py",
+    [
+        (
+            "the even column is in the high nibble",
+            "    return code[:, ::2] | (code[:, 1::2] << 4), (exponent + 127).to(torch.uint8)\n",
+            "    return code[:, 1::2] | (code[:, ::2] << 4), (exponent + 127).to(torch.uint8)\n",
+        ),
+        (
+            "midpoints go to the odd neighbour",
+            "        code += (magnitude >= midpoint) if i % 2 else (magnitude > midpoint)\n",
+            "        code += (magnitude > midpoint) if i % 2 else (magnitude >= midpoint)\n",
+        ),
+        (
+            "a block whose largest value is 6 times a power of two gets the next larger scale",
+            "    exponent = torch.where(mantissa == 0.5, exponent - 1, exponent)\n",
+            "",
+        ),
+        (
+            "the scale is rounded down, so that large values saturate",
+            "    exponent = torch.where(mantissa == 0.5, exponent - 1, exponent)\n",
+            "    exponent = exponent - 1\n",
+        ),
+        (
+            "rows after the last full chunk are never quantized",
+            "    for i in range(0, n, rows):\n",
+            "    for i in range(0, max(n - rows, 0) + 1, rows):\n",
+        ),
+        (
+            "scales have a bias of 126, so that weights are half as large",
+            "    return code[:, ::2] | (code[:, 1::2] << 4), (exponent + 127).to(torch.uint8)\n",
+            "    return code[:, ::2] | (code[:, 1::2] << 4), (exponent + 126).to(torch.uint8)\n",
+        ),
+        (
+            "negative values set a bit of the next nibble instead of their sign",
+            "    code |= torch.signbit(blocks).to(torch.uint8) << 3\n",
+            "    code |= torch.signbit(blocks).to(torch.uint8) << 4\n",
+        ),
+        (
+            "a scale below 2**-127 wraps around",
+            "    exponent = torch.where(mantissa == 0, -127, exponent).clamp(-127, 127)\n",
+            "    exponent = torch.where(mantissa == 0, -127, exponent).clamp(max=127)\n",
+        ),
+    ],
+)
+
+QKV_O = "vllm/mxfp4-qkv-o"
+MUTANTS += of(
+    QKV_O,
+    MXFP4,
+    [
+        (
+            "o is quantized by default, as there is an o in moe",
+            '    if model_config is None or kind not in model_config.mxfp4_layers.split(","):\n',
+            "    if model_config is None or kind not in model_config.mxfp4_layers:\n",
+        ),
+        (
+            "a layer that leaves its bias to others gets it packed for Marlin",
+            "            if kind is not None and not layer.skip_bias_add and _runs_in_mxfp4(kind):\n",
+            "            if kind is not None and _runs_in_mxfp4(kind):\n",
+        ),
+        (
+            "with LoRA the layers are quantized all the same, after a warning",
+            """\
+            model_config.mxfp4_layers,
+        )
+        return False
+    return True
+""",
+            """\
+            model_config.mxfp4_layers,
+        )
+    return True
+""",
+        ),
+        (
+            "a layer that needs padding isn't padded if either size suits a tile",
+            "    return n if k % 128 == 0 and n % 64 == 0 else round_up(n, 128)\n",
+            "    return n if k % 128 == 0 or n % 64 == 0 else round_up(n, 128)\n",
+        ),
+        (
+            "the output keeps the columns of the padding",
+            "    return output if padded == n else output[..., :n]\n",
+            "    return output\n",
+        ),
+        (
+            "a padded layer has a bias without padding",
+            """\
+        if bias is not None:
+            bias = torch.nn.functional.pad(bias, (0, pad))
+""",
+            "",
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "all is the experts alone",
+        QKV_O,
+        "vllm/config/model.py",
+        """\
+        if "all" in layers:
+            layers.update(MXFP4_LAYERS)
+""",
+        "",
+    ),
+    ByHand(
+        "qkv and moe,qkv are the same, and hash apart",
+        QKV_O,
+        "vllm/config/model.py",
+        '        layers.add("moe")\n',
+        "",
+    ),
+]
+
+LM_HEAD = "vllm/mxfp4-lm-head"
+MUTANTS += of(
+    LM_HEAD,
+    MXFP4,
+    [
+        (
+            "any head is quantized, not only lm_head",
+            """\
+            isinstance(layer, ParallelLMHead)
+            and prefix.rsplit(".", 1)[-1] == "lm_head"
+            and""",
+            """\
+            isinstance(layer, ParallelLMHead)
+            and""",
+        ),
+        (
+            "a head is quantized unasked",
+            """\
+            and prefix.rsplit(".", 1)[-1] == "lm_head"
+            and _runs_in_mxfp4("lm_head")
+""",
+            """\
+            and prefix.rsplit(".", 1)[-1] == "lm_head"
+            and current_platform.is_cuda()
+""",
+        ),
+        (
+            "a config without tie_word_embeddings is taken for a tied one",
+            '            if getattr(hf_config, "tie_word_embeddings", False):\n',
+            '            if getattr(hf_config, "tie_word_embeddings", True):\n',
+        ),
+        (
+            "a weight that belongs to another module is packed",
+            "        if layer.weight is not self._created():\n",
+            "        if self._created is None:\n",
+        ),
+        (
+            "the BF16 weight is kept next to the packed one",
+            "        self._created = weakref.ref(layer.weight)\n",
+            "        weight = layer.weight\n        self._created = lambda: weight\n",
+        ),
+        (
+            "a head that stays in BF16 is run as if it were packed",
+            "            layer.quant_method = UnquantizedEmbeddingMethod()\n            return\n",
+            "            return\n",
+        ),
+        (
+            "the bias of the logits is dropped",
+            "        return logits if bias is None else logits + bias\n",
+            "        return logits\n",
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "the model doesn't hand its lm_head the quantization",
+        LM_HEAD,
+        "vllm/model_executor/models/gpt_oss.py",
+        """\
+            quant_config=vllm_config.quant_config,
+            prefix=maybe_prefix(prefix, "lm_head"),
+""",
+        """\
+            prefix=maybe_prefix(prefix, "lm_head"),
+""",
+    ),
+]
+
+RUN_TAGS = "vllm/forward-context-run-tags"
+MUTANTS += [
+    ByHand(
+        "the context has the two tags in each other's place",
+        RUN_TAGS,
+        "vllm/forward_context.py",
+        """\
+        ubatch_slices,
+        is_dummy_run,
+        is_profile_run,
+    )
+""",
+        """\
+        ubatch_slices,
+        is_profile_run,
+        is_dummy_run,
+    )
+""",
+    ),
+    ByHand(
+        "a context is created without the tag of the profile run",
+        RUN_TAGS,
+        "vllm/forward_context.py",
+        "        is_dummy_run=is_dummy_run,\n        is_profile_run=is_profile_run,\n    )\n",
+        "        is_dummy_run=is_dummy_run,\n    )\n",
+    ),
+    ByHand(
+        "only the profile run is a dummy run for the V1 runner",
+        RUN_TAGS,
+        "vllm/v1/worker/gpu_model_runner.py",
+        "                    is_dummy_run=True,\n                    is_profile_run=is_profile,\n",
+        "                    is_dummy_run=is_profile,\n                    is_profile_run=is_profile,\n",
+    ),
+    ByHand(
+        "each dummy run is a profile run for the V1 runner",
+        RUN_TAGS,
+        "vllm/v1/worker/gpu_model_runner.py",
+        "                    is_dummy_run=True,\n                    is_profile_run=is_profile,\n",
+        "                    is_dummy_run=True,\n                    is_profile_run=True,\n",
+    ),
+    ByHand(
+        "the V2 runner tags runs that serve requests",
+        RUN_TAGS,
+        "vllm/v1/worker/gpu/model_runner.py",
+        "                is_dummy_run=dummy_run,\n",
+        "                is_dummy_run=not dummy_run,\n",
+    ),
+    ByHand(
+        "the V2 runner doesn't tag its profile run",
+        RUN_TAGS,
+        "vllm/v1/worker/gpu/model_runner.py",
+        "            skip_attn=True,\n            is_profile=True,\n",
+        "            skip_attn=True,\n",
+    ),
+    ByHand(
+        "micro-batches of a dummy run are tagged by the profile run alone",
+        RUN_TAGS,
+        "vllm/v1/worker/gpu_ubatch_wrapper.py",
+        "                    is_dummy_run=outer.is_dummy_run,\n",
+        "                    is_dummy_run=outer.is_profile_run,\n",
+    ),
+    ByHand(
+        "the dummy run of Eagle's drafter looks like one that serves requests",
+        RUN_TAGS,
+        "vllm/v1/spec_decode/eagle.py",
+        "                is_dummy_run=True,\n            ):\n",
+        "            ):\n",
+    ),
+]
+
+DISPATCH_LINE = "vllm/mxfp4-dispatch-line"
+MUTANTS += [
+    ByHand(
+        "real NVFP4 experts are said to have scales for blocks of 32",
+        DISPATCH_LINE,
+        f"{FUSED_MOE}/flashinfer_cutlass_moe.py",
+        "            if self.w1_scale.shape[-1] * 16 <= w1.shape[-1]:\n",
+        "            if self.w1_scale.shape[-1] * 8 <= w1.shape[-1]:\n",
+    ),
+    ByHand(
+        "scales for blocks of 32 in the NVFP4 path go unnoticed",
+        DISPATCH_LINE,
+        f"{FUSED_MOE}/flashinfer_cutlass_moe.py",
+        "            if self.w1_scale.shape[-1] * 16 <= w1.shape[-1]:\n",
+        "            if self.w1_scale.shape[-1] * 16 < w1.shape[-1]:\n",
+    ),
+]
+MUTANTS += of(
+    DISPATCH_LINE,
+    MXFP4,
+    [
+        (
+            "CUTLASS's line names the dtype before quantization, and warns about it",
+            '            self._log_dispatch(layer, "flashinfer.cutlass_fused_moe", fi_input)\n',
+            '            self._log_dispatch(layer, "flashinfer.cutlass_fused_moe", x)\n',
+        ),
+        (
+            "the line shows the shape of w13 for w2",
+            "            str(tuple(layer.w2_weight.shape)),\n",
+            "            str(tuple(layer.w13_weight.shape)),\n",
+        ),
+        (
+            "SM12x is warned about native experts, and not about others",
+            "        if self.mxfp4_backend != Mxfp4Backend.CUTLASS_BLACKWELL_MXFP4_MXFP8:\n",
+            "        if self.mxfp4_backend == Mxfp4Backend.CUTLASS_BLACKWELL_MXFP4_MXFP8:\n",
+        ),
+        (
+            "SM100 gets the warnings meant for SM12x, and SM12x none",
+            """\
+            current_platform.is_cuda()
+            and current_platform.is_device_capability_family(120)
+        ):
+            return
+        if self.mxfp4_backend""",
+            """\
+            current_platform.is_cuda()
+            and current_platform.is_device_capability_family(100)
+        ):
+            return
+        if self.mxfp4_backend""",
+        ),
+        (
+            "only activations of BF16 are said not to be MXFP8",
+            "        elif activation.dtype != torch.float8_e4m3fn:\n",
+            "        elif activation.dtype == torch.bfloat16:\n",
+        ),
+        (
+            "Marlin's experts run without the line",
+            '            self._log_dispatch(layer, "fused_marlin_moe", x)\n',
+            "",
+        ),
+    ],
+)
+
+DEBUG_SWITCHES = "vllm/moe-debug-switches"
+MUTANTS += of(
+    DEBUG_SWITCHES,
+    f"{FUSED_MOE}/debug.py",
+    [
+        (
+            "an even routing is captured in a CUDA graph and replayed for requests",
+            """\
+    if _is_capturing():
+        return topk_weights, topk_ids
+
+""",
+            "",
+        ),
+        (
+            "requests are routed evenly as well",
+            "    if envs.VLLM_MOE_WARMUP_FORCE_UNIFORM and _is_dummy_run():\n",
+            "    if envs.VLLM_MOE_WARMUP_FORCE_UNIFORM:\n",
+        ),
+        (
+            "an even routing uses the first experts only",
+            "        spread = torch.arange(topk_ids.numel(), device=topk_ids.device) % num_experts\n",
+            "        spread = torch.arange(topk_ids.numel(), device=topk_ids.device) % topk_ids.shape[-1]\n",
+        ),
+        (
+            "the weights of an even routing don't add up to one",
+            "        topk_weights = torch.full_like(topk_weights, 1 / topk_ids.shape[-1])\n",
+            "        topk_weights = torch.full_like(topk_weights, 1 / num_experts)\n",
+        ),
+        (
+            "experts after the last one with a token aren't counted as without one",
+            "        counts = torch.bincount(topk_ids.flatten().long(), minlength=num_experts)\n",
+            "        counts = torch.bincount(topk_ids.flatten().long())\n",
+        ),
+        (
+            "activations are logged whenever no graph is captured",
+            "    if not envs.VLLM_MXFP8_QUANT_LOG or _is_capturing():\n",
+            "    if not envs.VLLM_MXFP8_QUANT_LOG and _is_capturing():\n",
+        ),
+        (
+            "values that are finite are counted as not finite",
+            "        int((~torch.isfinite(values)).sum()),\n",
+            "        int(torch.isfinite(values).sum()),\n",
+        ),
+    ],
+)
+MUTANTS += of(
+    DEBUG_SWITCHES,
+    MXFP4,
+    [
+        (
+            "an even routing is computed and not used",
+            """\
+            topk_weights, topk_ids = debug_routing(
+                topk_weights, topk_ids, layer.global_num_experts
+            )
+""",
+            """\
+            debug_routing(topk_weights, topk_ids, layer.global_num_experts)
+""",
+        ),
+    ],
+)
