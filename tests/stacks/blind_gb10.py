@@ -1293,3 +1293,421 @@ MUTANTS += of(
         ),
     ],
 )
+
+GREEDY = "vllm/eagle-greedy-drafts"
+V2_EAGLE = "vllm/v1/worker/gpu/spec_decode/eagle.py"
+MUTANTS += [
+    ByHand(
+        "drafts are greedy by default",
+        GREEDY,
+        "vllm/config/speculative.py",
+        '    draft_sample_method: Literal["gumbel", "greedy"] = "gumbel"\n',
+        '    draft_sample_method: Literal["gumbel", "greedy"] = "greedy"\n',
+    ),
+]
+MUTANTS += of(
+    GREEDY,
+    V2_EAGLE,
+    [
+        (
+            "gumbel drafts by argmax and greedy by noise",
+            '        self.greedy_draft = self.speculative_config.draft_sample_method == "greedy"\n',
+            '        self.greedy_draft = self.speculative_config.draft_sample_method == "gumbel"\n',
+        ),
+        (
+            "a greedy draft is the request with the largest logit of each token",
+            "            return logits.argmax(dim=-1)\n",
+            "            return logits.argmax(dim=0)\n",
+        ),
+        (
+            "gumbel drafts ignore the temperature",
+            "        return gumbel_sample(logits, temperature, seeds, pos, apply_temperature=True)\n",
+            "        return gumbel_sample(logits, temperature, seeds, pos, apply_temperature=False)\n",
+        ),
+        (
+            "the first draft has the noise of the position before",
+            "        draft_tokens = self.sample_draft(logits, temperature, seeds, pos + 1)\n",
+            "        draft_tokens = self.sample_draft(logits, temperature, seeds, pos)\n",
+        ),
+        (
+            "the first draft is drawn with noise though greedy was asked for",
+            "        draft_tokens = self.sample_draft(logits, temperature, seeds, pos + 1)\n",
+            """\
+        draft_tokens = gumbel_sample(
+            logits, temperature, seeds, pos + 1, apply_temperature=True
+        )
+""",
+        ),
+        (
+            "drafts after the first are greedy whatever was asked for",
+            """\
+            draft_tokens = self.sample_draft(
+                logits, self.temperature[:num_reqs], self.seeds[:num_reqs], pos + 1
+            )
+""",
+            """\
+            draft_tokens = logits.argmax(dim=-1)
+""",
+        ),
+    ],
+)
+
+COUNTERS = "vllm/eagle-cudagraph-counters"
+MUTANTS += [
+    ByHand(
+        "drafts that run eagerly aren't counted",
+        COUNTERS,
+        V2_EAGLE,
+        """\
+        self.cudagraph_manager.stats.observe(num_reqs, cudagraph_size)
+        if cudagraph_size is not None:
+""",
+        """\
+        if cudagraph_size is not None:
+            self.cudagraph_manager.stats.observe(num_reqs, cudagraph_size)
+""",
+    ),
+]
+MUTANTS += of(
+    COUNTERS,
+    "vllm/v1/worker/gpu/spec_decode/eagle_cudagraph.py",
+    [
+        (
+            "hits are counted as misses and misses as hits",
+            "        if cudagraph_size is not None:\n            self.num_hits += 1\n",
+            "        if cudagraph_size is None:\n            self.num_hits += 1\n",
+        ),
+        (
+            "the line has the last eager draft's requests for the largest's",
+            "            self.max_missed_reqs = max(self.max_missed_reqs, num_reqs)\n",
+            "            self.max_missed_reqs = num_reqs\n",
+        ),
+        (
+            "the line comes with each draft once the first interval is over",
+            "            return\n        self.last_log_time = now\n        if self.num_misses > 0:\n",
+            "            return\n        if self.num_misses > 0:\n",
+        ),
+        (
+            "the line comes although no draft ran eagerly",
+            "        self.last_log_time = now\n        if self.num_misses > 0:\n",
+            "        self.last_log_time = now\n        if self.num_misses >= 0:\n",
+        ),
+        (
+            "the line gives the hits for all drafts",
+            "                self.num_hits + self.num_misses,\n",
+            "                self.num_hits,\n",
+        ),
+        (
+            "the interval is ten seconds, whatever that of other statistics is",
+            "        self.stats = EagleCudaGraphStats(envs.VLLM_LOG_STATS_INTERVAL)\n",
+            "        self.stats = EagleCudaGraphStats(10.0)\n",
+        ),
+    ],
+)
+
+MXFP8_TRITON = "vllm/mxfp8-triton-quantizer"
+MUTANTS += of(
+    MXFP8_TRITON,
+    f"{QUANTIZATION}/utils/mxfp8_triton.py",
+    [
+        (
+            "a block whose largest value is 448 times a power of two gets the next larger scale",
+            "    exponent = (bits >> 23) - 8 + ((bits & 0x7FFFFF) > 0x600000).to(tl.int32)\n",
+            "    exponent = (bits >> 23) - 8 + ((bits & 0x7FFFFF) >= 0x600000).to(tl.int32)\n",
+        ),
+        (
+            "values above 448 times the scale saturate",
+            "    exponent = (bits >> 23) - 8 + ((bits & 0x7FFFFF) > 0x600000).to(tl.int32)\n",
+            "    exponent = (bits >> 23) - 8\n",
+        ),
+        (
+            "rows with padding between them are read from the wrong place",
+            "        x_ptr + rows[:, None].to(tl.int64) * row_stride + cols[None, :],\n",
+            "        x_ptr + rows[:, None].to(tl.int64) * num_cols + cols[None, :],\n",
+        ),
+        (
+            "tiles of scales after the first 128 rows are written over each other",
+            "        ((rows // 128).to(tl.int64) * tl.num_programs(1) + tile) * 512\n",
+            "        ((rows // 128).to(tl.int64) + tile) * 512\n",
+        ),
+        (
+            "scales of a tile are in row order",
+            "        + (rows % 32) * 16\n        + (rows % 128) // 32 * 4\n",
+            "        + (rows % 128) * 4\n",
+        ),
+        (
+            "scales of the padding are left unwritten",
+            "    _mxfp8_quantize_kernel[(padded_m // block_m, tiles)](\n",
+            "    _mxfp8_quantize_kernel[(triton.cdiv(m, block_m), tiles)](\n",
+        ),
+        (
+            "the last columns of a width that is no multiple of 128 are never quantized",
+            "    padded_m, tiles = round_up(m, 128), triton.cdiv(k, 128)\n",
+            "    padded_m, tiles = round_up(m, 128), k // 128\n",
+        ),
+    ],
+)
+MUTANTS += of(
+    MXFP8_TRITON,
+    ENVS,
+    [
+        (
+            "the Triton kernel is used unasked",
+            '        int(os.getenv("VLLM_MXFP8_TRITON_QUANTIZE", "0"))\n',
+            '        int(os.getenv("VLLM_MXFP8_TRITON_QUANTIZE", "1"))\n',
+        ),
+    ],
+)
+
+TRITON_TOPK = "vllm/moe-triton-topk"
+MUTANTS += of(
+    TRITON_TOPK,
+    f"{FUSED_MOE}/triton_topk.py",
+    [
+        (
+            "an expert is chosen for each slot again",
+            '        x = tl.where(experts == index, -float("inf"), x)\n',
+            "",
+        ),
+        (
+            "weights are renormalized where the model doesn't",
+            "    if RENORMALIZE:\n        total = tl.sum(weights, 0)\n",
+            "    total = tl.sum(weights, 0)\n",
+        ),
+        (
+            "source rows are in the order of tokens",
+            "    source_rows = slots * tl.num_programs(0) + row\n",
+            "    source_rows = row * TOP_K + slots\n",
+        ),
+        (
+            "logits with a stride are read as if rows followed each other",
+            "        logits_ptr + row.to(tl.int64) * row_stride + experts,\n",
+            "        logits_ptr + row.to(tl.int64) * num_experts + experts,\n",
+        ),
+        (
+            "a number of experts that is no power of two has experts with a logit of 0",
+            '        other=-float("inf"),\n',
+            "        other=0.0,\n",
+        ),
+        (
+            "a top-k that is no power of two writes into the next token's slots",
+            "    offsets = row.to(tl.int64) * TOP_K + slots\n    mask = slots < TOP_K\n",
+            "    offsets = row.to(tl.int64) * TOP_K + slots\n    mask = slots < BLOCK_K\n",
+        ),
+    ],
+)
+MUTANTS += of(
+    TRITON_TOPK,
+    f"{FUSED_MOE}/fused_moe.py",
+    [
+        (
+            "AITER's kernel on ROCm gives way to Triton's",
+            """\
+    if use_rocm_aiter:
+        return rocm_aiter_ops.topk_softmax
+    if envs.VLLM_MOE_TRITON_TOPK:
+        return triton_topk_softmax
+""",
+            """\
+    if envs.VLLM_MOE_TRITON_TOPK:
+        return triton_topk_softmax
+    if use_rocm_aiter:
+        return rocm_aiter_ops.topk_softmax
+""",
+        ),
+    ],
+)
+
+TREE_TOP_K = "vllm/eagle-tree-top-k"
+MUTANTS += of(
+    TREE_TOP_K,
+    "vllm/v1/spec_decode/eagle.py",
+    [
+        (
+            "FlashInfer gets rows on the CPU",
+            "        logits.is_cuda\n        and logits.shape[-1] >= _FLASHINFER_TOP_K_MIN_VOCAB\n",
+            "        logits.shape[-1] >= _FLASHINFER_TOP_K_MIN_VOCAB\n",
+        ),
+        (
+            "FlashInfer gets short rows, and torch the long ones",
+            "        and logits.shape[-1] >= _FLASHINFER_TOP_K_MIN_VOCAB\n",
+            "        and logits.shape[-1] < _FLASHINFER_TOP_K_MIN_VOCAB\n",
+        ),
+        (
+            "the number of rows decides, not their length",
+            "        and logits.shape[-1] >= _FLASHINFER_TOP_K_MIN_VOCAB\n",
+            "        and logits.shape[0] >= _FLASHINFER_TOP_K_MIN_VOCAB\n",
+        ),
+        (
+            "the drafts are in no order",
+            "        return top_k(logits.contiguous(), k, sorted=True)[1]\n",
+            "        return top_k(logits.contiguous(), k)[1]\n",
+        ),
+        (
+            "logits are taken for the ids of drafts",
+            "        return top_k(logits.contiguous(), k, sorted=True)[1]\n",
+            "        return top_k(logits.contiguous(), k, sorted=True)[0]\n",
+        ),
+        (
+            "logits that are a slice reach FlashInfer with gaps between rows",
+            "        return top_k(logits.contiguous(), k, sorted=True)[1]\n",
+            "        return top_k(logits, k, sorted=True)[1]\n",
+        ),
+        (
+            "the levels of a tree below the first still use torch",
+            """\
+                draft_token_ids = _top_k_ids(logits, num_children).view(batch_size, -1)
+            draft_token_ids_list.append(draft_token_ids)
+""",
+            """\
+                draft_token_ids = torch.topk(logits, num_children, dim=-1).indices.view(
+                    batch_size, -1
+                )
+            draft_token_ids_list.append(draft_token_ids)
+""",
+        ),
+    ],
+)
+MUTANTS += of(
+    TREE_TOP_K,
+    VLLM_FLASHINFER,
+    [
+        (
+            "any FlashInfer is said to have top_k",
+            '    return mod is not None and hasattr(mod, "top_k")\n',
+            "    return mod is not None\n",
+        ),
+    ],
+)
+
+MARLIN_FP8 = "vllm/marlin-fp8-input-sm12x"
+PYTHON_FP8_CHECK = "        ) and not current_platform.is_device_capability_family(120):\n"
+MUTANTS += of(
+    MARLIN_FP8,
+    f"{QUANTIZATION}/utils/marlin_utils.py",
+    [
+        (
+            "Python refuses FP8 activations on SM121",
+            PYTHON_FP8_CHECK,
+            PYTHON_FP8_CHECK.replace("_family", ""),
+        ),
+        (
+            "Python accepts FP8 activations on SM100, and the kernel refuses them",
+            PYTHON_FP8_CHECK,
+            PYTHON_FP8_CHECK.replace("is_device_capability_family(120)", "has_device_capability(100)"),
+        ),
+        (
+            "Python accepts FP8 activations on the family of SM100 instead",
+            PYTHON_FP8_CHECK,
+            PYTHON_FP8_CHECK.replace("120", "100"),
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "a build for 12.1 alone has no FP8 kernels of the MoE",
+        MARLIN_FP8,
+        "csrc/moe/marlin_moe_wna16/generate_kernels.py",
+        "    if arch in [89, 120, 121]:\n",
+        "    if arch in [89, 120]:\n",
+    ),
+    ByHand(
+        "a build for 12.1 alone has no FP8 kernels of linear layers",
+        MARLIN_FP8,
+        "csrc/quantization/gptq_marlin/generate_kernels.py",
+        "    if arch in [89, 120, 121]:\n",
+        "    if arch in [89, 120, 12]:\n",
+    ),
+    ByHand(
+        "a build for SM90 generates FP8 kernels, too",
+        MARLIN_FP8,
+        "csrc/quantization/gptq_marlin/generate_kernels.py",
+        "    if arch in [89, 120, 121]:\n",
+        "    if arch >= 89:\n",
+    ),
+    ByHand(
+        "the MoE kernel refuses SM121 in the first request",
+        MARLIN_FP8,
+        "csrc/moe/marlin_moe_wna16/ops.cu",
+        "            major_capability == 12,\n",
+        "            major_capability * 10 + minor_capability == 120,\n",
+    ),
+    ByHand(
+        "the linear kernel accepts SM100",
+        MARLIN_FP8,
+        "csrc/quantization/gptq_marlin/gptq_marlin.cu",
+        "            major_capability == 12,\n",
+        "            major_capability >= 10,\n",
+    ),
+]
+
+BUILD_FIRST = "vllm/mxfp4-moe-build-first"
+MUTANTS += of(
+    BUILD_FIRST,
+    MXFP4,
+    [
+        (
+            "SM100 compiles the module for SM120",
+            """\
+            self.mxfp4_backend == Mxfp4Backend.CUTLASS_BLACKWELL_MXFP4_MXFP8
+            and current_platform.is_device_capability_family(120)
+        ):
+            build""",
+            """\
+            self.mxfp4_backend == Mxfp4Backend.CUTLASS_BLACKWELL_MXFP4_MXFP8
+        ):
+            build""",
+        ),
+        (
+            "Marlin on SM12x waits for a module that it doesn't use",
+            """\
+            self.mxfp4_backend == Mxfp4Backend.CUTLASS_BLACKWELL_MXFP4_MXFP8
+            and current_platform.is_device_capability_family(120)
+        ):
+            build""",
+            """\
+            current_platform.is_device_capability_family(120)
+        ):
+            build""",
+        ),
+    ],
+)
+MUTANTS += of(
+    BUILD_FIRST,
+    VLLM_FLASHINFER,
+    [
+        (
+            "the full module is loaded after the small one was compiled",
+            "    core.get_cutlass_fused_moe_module(str(capability.to_int()), **variant)\n",
+            "    core.get_cutlass_fused_moe_module(str(capability.to_int()))\n",
+        ),
+        (
+            "the module is asked for by the major capability, which FlashInfer doesn't know",
+            "    core.get_cutlass_fused_moe_module(str(capability.to_int()), **variant)\n",
+            "    core.get_cutlass_fused_moe_module(str(capability.major), **variant)\n",
+        ),
+        (
+            "a start with a compiled module says that it compiles, and the first start doesn't",
+            "    if not spec.is_compiled:\n",
+            "    if spec.is_compiled:\n",
+        ),
+        (
+            "the module is compiled although FlashInfer's JIT is disabled",
+            """\
+    if os.environ.get("FLASHINFER_DISABLE_JIT") and not spec.is_aot:
+        return
+""",
+            "",
+        ),
+        (
+            "FlashInfer is asked about a module for BF16 activations",
+            "    if choose is not None and choose(torch.float8_e4m3fn, torch.long):\n",
+            "    if choose is not None and choose(torch.bfloat16, torch.long):\n",
+        ),
+        (
+            "the small module is compiled although FlashInfer is set to the full one",
+            "    if choose is not None and choose(torch.float8_e4m3fn, torch.long):\n",
+            "    if choose is not None:\n",
+        ),
+    ],
+)
