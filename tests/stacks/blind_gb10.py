@@ -1,7 +1,8 @@
 """Ways in which a careless edit could break the patches of the set gb10, written without its proofs.
 
-Whoever wrote this list read the patches alone: neither the proofs nor the lists of by_hand_*.py. It is meant to
-be run once, as a test of the proofs. Each entry is one edit of lines that a patch has, as in by_hand_vllm.py.
+The list was written from the patches alone, without reading the proofs or the lists in by_hand_*.py, and it is
+meant to be run once: the share of mutants that no proof sees then measures the proofs. Each entry is one edit of
+lines that a patch has, in the form of by_hand_vllm.py.
 """
 
 from __future__ import annotations
@@ -820,7 +821,7 @@ MUTANTS += of(
             "    return cuda is not None and int(cuda[1]) >= 128\n",
         ),
         (
-            "SM120 doesn't take a cache of CUDA 12.8",
+            "SM121 takes any cache, and SM120 none of CUDA 12.8",
             "    if current_platform.is_device_capability(120):\n        return True\n",
             "    if current_platform.is_device_capability(121):\n        return True\n",
         ),
@@ -863,7 +864,7 @@ MUTANTS += of(
     MXFP4,
     [
         (
-            "tuning ends at the smaller of scheduler's batch and largest graph",
+            "tuning ends at one token",
             TUNE_BUCKET,
             TUNE_BUCKET.replace("dp_size * max(", "dp_size * min("),
         ),
@@ -1711,3 +1712,1082 @@ MUTANTS += of(
         ),
     ],
 )
+
+KERNELS = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels"
+LAUNCHERS = f"{KERNELS}/moe_gemm/launchers"
+BINDING = "csrc/fused_moe/cutlass_backend/flashinfer_cutlass_fused_moe_binding.cu"
+JIT_MOE = "flashinfer/jit/fused_moe.py"
+GENERATE_KERNELS = "flashinfer/jit/gemm/cutlass/generate_kernels.py"
+
+MUTANTS += of(
+    "flashinfer/arch-suffix",
+    "flashinfer/compilation_context.py",
+    [
+        (
+            "nvcc 12.9 compiles for one GPU instead of the family",
+            '    return "f" if version is not None and version >= _NVCC_FAMILY else "a"\n',
+            '    return "f" if version is not None and version > _NVCC_FAMILY else "a"\n',
+        ),
+        (
+            "a suffix that the user wrote gets another one",
+            "                if major == 12 and minor.isdigit():\n",
+            "                if major == 12:\n",
+        ),
+        (
+            "a GPU that was found gets both suffixes",
+            "                    elif major >= 9:\n",
+            "                    if major >= 9:\n",
+        ),
+        (
+            "sm_121a goes to nvcc 12.8, which doesn't know it",
+            '        needed = _NVCC_FAMILY if minor.endswith("f") or minor[0] != "0" else _NVCC_SM120\n',
+            '        needed = _NVCC_FAMILY if minor.endswith("f") else _NVCC_SM120\n',
+        ),
+        (
+            "without nvcc, as on a machine that only generates sources, each SM12x target is an error",
+            "        if version is not None and version < needed:\n",
+            "        if version is None or version < needed:\n",
+        ),
+        (
+            "a module that has no SM12x is refused for a target of another one",
+            "        _check_nvcc_targets(supported_cuda_archs)\n",
+            "        _check_nvcc_targets(self.TARGET_CUDA_ARCHS)\n",
+        ),
+        (
+            "the error names the version of the family for 12.0, which needs an older one",
+            '                f"sm_{major}{minor} needs nvcc >= {needed}, but nvcc is {version}."\n',
+            '                f"sm_{major}{minor} needs nvcc >= {_NVCC_FAMILY}, but nvcc is {version}."\n',
+        ),
+        (
+            "nvcc 12.8 is handed the suffix of the family, which it doesn't know",
+            '_NVCC_FAMILY = Version("12.9")\n',
+            '_NVCC_FAMILY = Version("12.8")\n',
+        ),
+    ],
+)
+
+SINK_URI = "flashinfer/attention-sink-jit-uri"
+MUTANTS += of(
+    SINK_URI,
+    "flashinfer/jit/attention/modules.py",
+    [
+        (
+            "wrappers with different positional encodings share a module",
+            '        f"posenc_{pos_encoding_mode}_"\n        f"use_swa_{use_sliding_window}_"\n        f"f16qk',
+            '        f"use_swa_{use_sliding_window}_"\n        f"f16qk',
+        ),
+        (
+            "wrappers with and without the QK reduction in FP16 share a module",
+            """\
+        f"posenc_{pos_encoding_mode}_"
+        f"use_swa_{use_sliding_window}_"
+        f"f16qk_{use_fp16_qk_reduction}" + ("_sm90" if backend == "fa3" else "")
+""",
+            """\
+        f"posenc_{pos_encoding_mode}_"
+        f"use_swa_{use_sliding_window}" + ("_sm90" if backend == "fa3" else "")
+""",
+        ),
+    ],
+)
+MUTANTS += of(
+    SINK_URI,
+    "flashinfer/attention.py",
+    [
+        (
+            "a module for an FP8 KV cache has the name of the one for BF16",
+            """\
+                q_data_type,
+                kv_data_type,
+                q_data_type,  # dtype_o
+                torch.int32,  # dtype_idx
+""",
+            """\
+                q_data_type,
+                q_data_type,
+                q_data_type,  # dtype_o
+                torch.int32,  # dtype_idx
+""",
+        ),
+        (
+            "modules with different head dimensions of V have one name",
+            "                head_dim_qk,\n                head_dim_vo,\n                PosEncodingMode",
+            "                head_dim_qk,\n                head_dim_qk,\n                PosEncodingMode",
+        ),
+        (
+            "a window of one token has the name of no window",
+            "                window_left >= 0,\n                use_fp16_qk_reduction,\n            ),  # uri\n",
+            "                window_left > 0,\n                use_fp16_qk_reduction,\n            ),  # uri\n",
+        ),
+        (
+            "the name has the positional encoding NONE whatever it is",
+            "                PosEncodingMode[pos_encoding_mode].value,\n                window_left >= 0,\n",
+            "                PosEncodingMode.NONE.value,\n                window_left >= 0,\n",
+        ),
+        (
+            "the name doesn't get the QK reduction",
+            "                window_left >= 0,\n                use_fp16_qk_reduction,\n            ),  # uri\n",
+            "                window_left >= 0,\n            ),  # uri\n",
+        ),
+    ],
+)
+
+MIXED_CONDITION = "      if ((config & CutlassGemmConfig::FP8FP4_MIXED) != 0) {\n"
+MUTANTS += of(
+    "flashinfer/sm120-mixed-candidates",
+    f"{KERNELS}/cutlass_heuristic.cpp",
+    [
+        (
+            "NVFP4 gets one tile, and mixed inputs those without a kernel",
+            MIXED_CONDITION,
+            MIXED_CONDITION.replace("!=", "=="),
+        ),
+        (
+            "NVFP4 loses its tiles",
+            MIXED_CONDITION,
+            MIXED_CONDITION.replace("FP8FP4_MIXED", "FP4_ONLY"),
+        ),
+        (
+            "mixed inputs are looked for by the flag of FP8 weights",
+            MIXED_CONDITION,
+            MIXED_CONDITION.replace("FP8FP4_MIXED", "FP8_ONLY"),
+        ),
+        (
+            "mixed inputs are still offered the tiles without a kernel",
+            """\
+        return candidate_configs;
+      }
+      candidate_configs.push_back(
+          CutlassGemmConfig{CutlassTileConfigSM120::CtaShape128x128x64B, MainloopScheduleType::AUTO,
+""",
+            """\
+      }
+      candidate_configs.push_back(
+          CutlassGemmConfig{CutlassTileConfigSM120::CtaShape128x128x64B, MainloopScheduleType::AUTO,
+""",
+        ),
+        (
+            "mixed inputs are offered one tile without a kernel",
+            """\
+        return candidate_configs;
+      }
+      candidate_configs.push_back(
+          CutlassGemmConfig{CutlassTileConfigSM120::CtaShape128x128x64B, MainloopScheduleType::AUTO,
+                            EpilogueScheduleType::AUTO, ClusterShape::ClusterShape_1x1x1});
+""",
+            """\
+        candidate_configs.push_back(CutlassGemmConfig{
+            CutlassTileConfigSM120::CtaShape128x128x64B, MainloopScheduleType::AUTO,
+            EpilogueScheduleType::AUTO, ClusterShape::ClusterShape_1x1x1});
+        return candidate_configs;
+      }
+      candidate_configs.push_back(
+          CutlassGemmConfig{CutlassTileConfigSM120::CtaShape128x128x64B, MainloopScheduleType::AUTO,
+                            EpilogueScheduleType::AUTO, ClusterShape::ClusterShape_1x1x1});
+""",
+        ),
+    ],
+)
+
+LEFT_OUT = "flashinfer/sinks-left-out"
+LEFT_OUT_CHECK = '        if sinks is not None and self._backend != "trtllm-gen":\n'
+MUTANTS += of(
+    LEFT_OUT,
+    "flashinfer/decode.py",
+    [
+        (
+            "decode by CUDA cores, whose backend stays auto, ignores sinks",
+            LEFT_OUT_CHECK,
+            LEFT_OUT_CHECK.replace('!= "trtllm-gen"', 'not in ("trtllm-gen", "auto")'),
+        ),
+        (
+            "decode refuses sinks by trtllm-gen alone, which applies them",
+            LEFT_OUT_CHECK,
+            LEFT_OUT_CHECK.replace("!=", "=="),
+        ),
+        (
+            "decode refuses all backends but trtllm-gen, with sinks or not",
+            LEFT_OUT_CHECK,
+            LEFT_OUT_CHECK.replace("is not None and", "is not None or"),
+        ),
+    ],
+)
+MUTANTS += of(
+    LEFT_OUT,
+    "flashinfer/prefill.py",
+    [
+        (
+            "prefill by FA3 ignores sinks",
+            LEFT_OUT_CHECK,
+            LEFT_OUT_CHECK.replace('!= "trtllm-gen"', '== "fa2"'),
+        ),
+        (
+            "prefill checks the sinks of other calls than those that have them",
+            LEFT_OUT_CHECK,
+            LEFT_OUT_CHECK.replace("is not None", "is None"),
+        ),
+        (
+            "prefill's error sends the user to the wrapper that raises it",
+            '                "Use BatchAttentionWithAttentionSinkWrapper, or the trtllm-gen backend."\n',
+            '                "Use BatchPrefillWithPagedKVCacheWrapper, or the trtllm-gen backend."\n',
+        ),
+    ],
+)
+
+MUTANTS += of(
+    "flashinfer/grouped-gemm-pdl",
+    f"{LAUNCHERS}/moe_gemm_tma_ws_launcher.inl",
+    [
+        (
+            "SM100 is taken for SM90, and never launched with PDL",
+            "constexpr bool is_sm90 = ArchTag::kMinComputeCapability < 100;",
+            "constexpr bool is_sm90 = ArchTag::kMinComputeCapability <= 100;",
+        ),
+        (
+            "SM90's kernels of CUTLASS 4.2 are said to wait",
+            "  if constexpr (is_sm90) return CUTLASS_VERSION >= 430;\n",
+            "  if constexpr (is_sm90) return CUTLASS_VERSION >= 420;\n",
+        ),
+        (
+            "SM120's kernels are said to wait with any CUTLASS",
+            "      !is_sm90 && ArchTag::kMinComputeCapability < 120;\n",
+            "      !is_sm90 && ArchTag::kMinComputeCapability <= 120;\n",
+        ),
+        (
+            "SM100 has PDL with a CUTLASS of 4.3 only",
+            "  if constexpr (!is_sm90) return is_sm100 || CUTLASS_VERSION >= 430;\n",
+            "  if constexpr (!is_sm90) return CUTLASS_VERSION >= 430;\n",
+        ),
+        (
+            "kernels compiled without the flag are launched with PDL",
+            "#endif\n  return false;\n}\n\ntemplate <bool FLAG, class GemmGrouped, bool A>\n",
+            "#endif\n  return true;\n}\n\ntemplate <bool FLAG, class GemmGrouped, bool A>\n",
+        ),
+        (
+            "kernels that don't wait are launched with PDL where the caller has it on",
+            "tma_ws_input.enable_pdl && grouped_gemm_waits_for_grid<ArchTag>());",
+            "tma_ws_input.enable_pdl || grouped_gemm_waits_for_grid<ArchTag>());",
+        ),
+        (
+            "SM120 looks for the flag of SM90",
+            "#ifdef CUTLASS_ENABLE_GDC_FOR_SM100\n  if constexpr (!is_sm90)",
+            "#ifdef CUTLASS_ENABLE_GDC_FOR_SM90\n  if constexpr (!is_sm90)",
+        ),
+    ],
+)
+
+NS_LAUNCHER = "flashinfer/sm120-namespace-launcher"
+MUTANTS += of(
+    NS_LAUNCHER,
+    f"{LAUNCHERS}/moe_gemm_sm120_mixed_input_kernel.inl",
+    [
+        (
+            "the finalize step of a swapped kernel takes the bias by column",
+            """\
+      std::conditional_t<SwapAB,
+                         cutlass::epilogue::fusion::ScaledAccPerRowBiasPerColScaleScatter<
+""",
+            """\
+      std::conditional_t<!SwapAB,
+                         cutlass::epilogue::fusion::ScaledAccPerRowBiasPerColScaleScatter<
+""",
+        ),
+    ],
+)
+MUTANTS += of(
+    NS_LAUNCHER,
+    f"{LAUNCHERS}/moe_gemm_sm120_mixed_input_launcher.inl",
+    [
+        (
+            "a swapped kernel scales its weights by the activations' scales",
+            "  mainloop.ptr_SFA = SwapAB ? sf_weight : sf_act;\n  mainloop.ptr_SFB = SwapAB ? sf_act : sf_weight;\n",
+            "  mainloop.ptr_SFA = sf_act;\n  mainloop.ptr_SFB = sf_weight;\n",
+        ),
+        (
+            "a kernel takes operands that were written for the other orientation",
+            '  TLLM_CHECK_WITH_INFO(input.swap_ab == Kernel::SwapAB, "%s was given swap_ab=%d",\n',
+            '  TLLM_CHECK_WITH_INFO(input.swap_ab || !Kernel::SwapAB, "%s was given swap_ab=%d",\n',
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "the workspace of a swapped tactic is that of the kernel which isn't",
+        NS_LAUNCHER,
+        f"{KERNELS}/moe_gemm/moe_gemm_template_dispatch_tma_ws.h",
+        "  input.swap_ab = gemm_config.swap_ab;\n  // Most",
+        "  // Most",
+    ),
+    ByHand(
+        "an unknown launcher is generic without a message",
+        NS_LAUNCHER,
+        JIT_MOE,
+        """\
+        raise ValueError(
+            f"FLASHINFER_SM120_MOE_LAUNCHER is {launcher!r}, not generic or namespace."
+        )
+""",
+        """\
+        return "generic"
+""",
+    ),
+    ByHand(
+        "the modules of both launchers have one name",
+        NS_LAUNCHER,
+        JIT_MOE,
+        '    variant = device_arch if sm120_launcher == "generic" else f"{device_arch}_ns"\n',
+        "    variant = device_arch\n",
+    ),
+    ByHand(
+        "NVFP4 goes to the launcher for mixed inputs, and mixed inputs to the generic one",
+        NS_LAUNCHER,
+        GENERATE_KERNELS,
+        '                namespace_scope=launcher == "namespace" and act_type != weight_type,\n',
+        '                namespace_scope=launcher == "namespace" and act_type == weight_type,\n',
+    ),
+    ByHand(
+        "a kernel and its swapped one have one namespace",
+        NS_LAUNCHER,
+        GENERATE_KERNELS,
+        "    namespace = f\"{output.strip('_')}_{fusion}_{m}x{n}x{k}_{swap_ab}\".lower()\n",
+        "    namespace = f\"{output.strip('_')}_{fusion}_{m}x{n}x{k}\".lower()\n",
+    ),
+]
+
+BUILD_PROFILE = "flashinfer/moe-mxfp4-build-profile"
+MUTANTS += of(
+    BUILD_PROFILE,
+    JIT_MOE,
+    [
+        (
+            "all FP8 activations, with FP8 weights as well, go to the module for MXFP4",
+            "    mxfp4 = x_dtype == torch.float8_e4m3fn and weight_dtype == torch.long\n",
+            "    mxfp4 = x_dtype == torch.float8_e4m3fn or weight_dtype == torch.long\n",
+        ),
+        (
+            "the full module is compiled unless the variable says otherwise",
+            '    profile = os.environ.get("FLASHINFER_FUSED_MOE_BUILD_PROFILE", "auto")\n',
+            '    profile = os.environ.get("FLASHINFER_FUSED_MOE_BUILD_PROFILE", "full")\n',
+        ),
+        (
+            "the small module is compiled although the full one is there",
+            "        or not gen_cutlass_fused_moe_sm120_module(mxfp4_only=False).is_compiled\n",
+            "        or gen_cutlass_fused_moe_sm120_module(mxfp4_only=False).is_compiled\n",
+        ),
+        (
+            "the build ahead of time makes the full module although the small one is asked for",
+            '        mxfp4_only = _sm120_moe_profile() == "mxfp4_minimal"\n',
+            "        mxfp4_only = False\n",
+        ),
+        (
+            "the small module has the name of the full one",
+            '        variant += "_mxfp4min"\n',
+            "",
+        ),
+        (
+            "the small module lacks the runner of FP8 with FP4",
+            '                for dtypes in (["fp8_fp4"] if mxfp4_only else _MOE_GEMM_DTYPES)\n',
+            '                for dtypes in (["fp4_fp4"] if mxfp4_only else _MOE_GEMM_DTYPES)\n',
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "SM121 never uses the small module",
+        BUILD_PROFILE,
+        "flashinfer/fused_moe/core.py",
+        '    if device_arch in ("120", "121") and use_sm120_moe_mxfp4_only(\n',
+        '    if device_arch == "120" and use_sm120_moe_mxfp4_only(\n',
+    ),
+    ByHand(
+        "the dtype of the output decides on the module",
+        BUILD_PROFILE,
+        "flashinfer/fused_moe/core.py",
+        "        device_arch, input.dtype, fc1_expert_weights.dtype\n",
+        "        device_arch, output.dtype, fc1_expert_weights.dtype\n",
+    ),
+]
+
+SMALL_N = "flashinfer/sm120-small-n-tiles"
+MUTANTS += [
+    ByHand(
+        "a tile is offered with a CUTLASS that doesn't compile it",
+        SMALL_N,
+        GENERATE_KERNELS,
+        "    (128, 32, 128): (4, 5),\n",
+        "    (128, 32, 128): (4, 0),\n",
+    ),
+    ByHand(
+        "CUTLASS 4.5, the first with small tiles, gets none",
+        SMALL_N,
+        JIT_MOE,
+        "        return tuple(t for t, needed in SM120_MIXED_TILES.items() if needed <= version)\n",
+        "        return tuple(t for t, needed in SM120_MIXED_TILES.items() if needed < version)\n",
+    ),
+    ByHand(
+        "the host's sources don't know of the tiles, and never offer them",
+        SMALL_N,
+        JIT_MOE,
+        '        extra_cflags=tile_flags + (["-DFAST_BUILD"] if use_fast_build else []),\n',
+        '        extra_cflags=["-DFAST_BUILD"] if use_fast_build else [],\n',
+    ),
+    ByHand(
+        "modules with and without small tiles have one name",
+        SMALL_N,
+        JIT_MOE,
+        '    variant += "".join(f"_n{n}" for n in small_n)\n',
+        "",
+    ),
+    ByHand(
+        "a list of tiles without 128x128 leaves it out",
+        SMALL_N,
+        JIT_MOE,
+        "    tiles = [(128, 128, 128)]\n",
+        "    tiles = []\n",
+    ),
+    ByHand(
+        "experts with few rows start with the largest small tile",
+        SMALL_N,
+        BINDING,
+        "          (!best.swap_ab || tile_n(config) < tile_n(best))) {\n",
+        "          (!best.swap_ab || tile_n(config) > tile_n(best))) {\n",
+    ),
+    ByHand(
+        "the rows of an average expert are rounded down, and don't fit",
+        SMALL_N,
+        BINDING,
+        "    int64_t const rows_per_expert = (rows + experts - 1) / experts;\n",
+        "    int64_t const rows_per_expert = rows / experts;\n",
+    ),
+    ByHand(
+        "NVFP4 gets the tiles of mixed inputs, and mixed inputs those of NVFP4",
+        SMALL_N,
+        GENERATE_KERNELS,
+        "        if cta_shape_mnk not in (mixed_shapes if is_mixed else cta_shapes_mnk):\n",
+        "        if cta_shape_mnk not in (cta_shapes_mnk if is_mixed else mixed_shapes):\n",
+    ),
+]
+
+MUTANTS += [
+    ByHand(
+        "decode with a JIT module ignores scales, and without one refuses them",
+        "flashinfer/jit-module-scales",
+        "flashinfer/decode.py",
+        "        if self._jit_module is not None:\n            check_scales_left_out(q_scale, k_scale)\n",
+        "        if self._jit_module is None:\n            check_scales_left_out(q_scale, k_scale)\n",
+    ),
+]
+MUTANTS += of(
+    "flashinfer/jit-module-scales",
+    "flashinfer/prefill.py",
+    [
+        (
+            "paged prefill with a JIT module ignores the scale of keys",
+            "                check_scales_left_out(q_scale, k_scale)\n",
+            "                check_scales_left_out(q_scale)\n",
+        ),
+        (
+            "ragged prefill without a JIT module ignores scales",
+            "        if self._jit_module is not None or not (is_float8(q) and args):\n",
+            "        if self._jit_module is not None and not (is_float8(q) and args):\n",
+        ),
+        (
+            "ragged prefill of FP8 without scale tensors ignores scales",
+            "        if self._jit_module is not None or not (is_float8(q) and args):\n",
+            "        if self._jit_module is not None or not is_float8(q):\n",
+        ),
+        (
+            "ragged prefill ignores the scales of values and output",
+            "            check_scales_left_out(q_scale, k_scale, v_scale, o_scale)\n",
+            "            check_scales_left_out(q_scale, k_scale)\n",
+        ),
+    ],
+)
+MUTANTS += of(
+    "flashinfer/jit-module-scales",
+    "flashinfer/utils.py",
+    [
+        (
+            "a scale of 1 is refused",
+            "        if scale is not None and not (isinstance(scale, (int, float)) and scale == 1):\n",
+            "        if scale is not None:\n",
+        ),
+        (
+            "a scale in a tensor is read, which waits for the device and passes if it is 1",
+            "        if scale is not None and not (isinstance(scale, (int, float)) and scale == 1):\n",
+            "        if scale is not None and scale != 1:\n",
+        ),
+        (
+            "each scale in a tensor passes",
+            "        if scale is not None and not (isinstance(scale, (int, float)) and scale == 1):\n",
+            "        if isinstance(scale, (int, float)) and scale != 1:\n",
+        ),
+    ],
+)
+
+ALIGNMENT = "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 1024 : 0;"
+RESERVED = "sizeof(typename CollectiveEpilogue::SharedStorage) + SmemAlignment)>;"
+MUTANTS += of(
+    "flashinfer/sm120-finalize-stages",
+    f"{LAUNCHERS}/moe_gemm_tma_ws_launcher.inl",
+    [
+        (
+            "room is reserved for SM120's kernels without finalize",
+            ALIGNMENT,
+            ALIGNMENT.replace("IsFinalizeFusion", "!IsFinalizeFusion"),
+        ),
+        (
+            "room is reserved on SM100 instead",
+            ALIGNMENT,
+            ALIGNMENT.replace("IsSM120", "IsSM10x"),
+        ),
+        (
+            "room is reserved for all kernels but those that need it",
+            ALIGNMENT,
+            ALIGNMENT.replace("1024 : 0", "0 : 1024"),
+        ),
+        (
+            "the room is computed and not reserved",
+            RESERVED,
+            RESERVED.replace(" + SmemAlignment", ""),
+        ),
+        (
+            "the epilogue is said to take less than it does",
+            RESERVED,
+            RESERVED.replace("+ SmemAlignment", "- SmemAlignment"),
+        ),
+    ],
+)
+
+TACTIC_CHECK = "        TVM_FFI_ICHECK(id2 >= mGemm1TacticCount && id2 < static_cast<int64_t>(mAllProfiles.size()))\n"
+TACTIC_USE = "        best_gemm2_profile = mAllProfiles.at(id2);\n"
+MUTANTS += of(
+    "flashinfer/moe-gemm2-tactic-ids",
+    BINDING,
+    [
+        (
+            "the second GEMM runs a tactic of the first one",
+            TACTIC_CHECK,
+            TACTIC_CHECK.replace("id2 >= mGemm1TacticCount", "id2 >= 0"),
+        ),
+        (
+            "the first tactic of the second GEMM is refused",
+            TACTIC_CHECK,
+            TACTIC_CHECK.replace("id2 >= mGemm1TacticCount", "id2 > mGemm1TacticCount"),
+        ),
+        (
+            "tactics of the second GEMM are refused, as they are above their number",
+            TACTIC_CHECK,
+            TACTIC_CHECK.replace("static_cast<int64_t>(mAllProfiles.size())", "mGemm2TacticCount"),
+        ),
+        (
+            "the index is taken as relative again",
+            TACTIC_USE,
+            TACTIC_USE.replace("id2", "mGemm1TacticCount + id2"),
+        ),
+        (
+            "the second GEMM runs the first one's tactic at the same place",
+            TACTIC_USE,
+            TACTIC_USE.replace("id2", "id2 - mGemm1TacticCount"),
+        ),
+        (
+            "the first GEMM runs the second one's tactic",
+            TACTIC_USE,
+            TACTIC_USE.replace("best_gemm2_profile", "best_gemm1_profile"),
+        ),
+    ],
+)
+
+AOT = "flashinfer/aot-sm121"
+AOT_CONDITION = "        if has_sm120 or has_sm121:\n            # One module serves both.\n"
+MUTANTS += of(
+    AOT,
+    "flashinfer/aot.py",
+    [
+        (
+            "a build for 12.1 still leaves out the MoE and the GEMMs",
+            AOT_CONDITION,
+            AOT_CONDITION.replace(" or has_sm121", ""),
+        ),
+        (
+            "the MoE and the GEMMs are built only if both architectures are asked for",
+            AOT_CONDITION,
+            AOT_CONDITION.replace("or", "and", 1),
+        ),
+        (
+            "a build for 12.0 leaves out the MoE and the GEMMs",
+            AOT_CONDITION,
+            AOT_CONDITION.replace("has_sm120 or ", ""),
+        ),
+        (
+            "a build for 12.1 has the quantization of 12.0",
+            "            jit_specs.append(gen_fp4_quantization_sm121_module())\n",
+            "            jit_specs.append(gen_fp4_quantization_sm120_module())\n",
+        ),
+        (
+            "a build for both lists the modules twice",
+            """\
+            jit_specs.append(gen_fp4_quantization_sm121_module())
+        if has_sm120 or has_sm121:
+            # One module serves both.
+""",
+            """\
+            jit_specs.append(gen_fp4_quantization_sm121_module())
+        for _ in range(has_sm120 + has_sm121):
+""",
+        ),
+        (
+            "a build for 12.0 alone has the quantization of 12.1 as well",
+            "        if has_sm121:\n            jit_specs.append(gen_fp4_quantization_sm121_module())\n",
+            "        if has_sm120 or has_sm121:\n            jit_specs.append(gen_fp4_quantization_sm121_module())\n",
+        ),
+    ],
+)
+
+WAITS_CONDITION = "    if _cutlass_version() >= (4, 3):\n"
+MUTANTS += of(
+    "flashinfer/grouped-gemm-waits",
+    JIT_MOE,
+    [
+        (
+            "CUTLASS 4.3, the first that waits, is compiled without the flag",
+            WAITS_CONDITION,
+            WAITS_CONDITION.replace(">=", ">"),
+        ),
+        (
+            "CUTLASS 4.2 is compiled with the flag",
+            WAITS_CONDITION,
+            WAITS_CONDITION.replace("(4, 3)", "(4, 2)"),
+        ),
+        (
+            "the module of SM90 is compiled without the flag",
+            WAITS_CONDITION,
+            WAITS_CONDITION.replace("if ", 'if device_arch == "120" and '),
+        ),
+        (
+            "the flag of SM90 is left out",
+            '            "-DCUTLASS_ENABLE_GDC_FOR_SM90=1",\n',
+            "",
+        ),
+        (
+            "the flag of SM100 and SM120 is left out",
+            '            "-DCUTLASS_ENABLE_GDC_FOR_SM100=1",\n',
+            "",
+        ),
+        (
+            "the flags take the place of all others",
+            '        nvcc_flags = nvcc_flags + [\n            "-DCUTLASS_ENABLE_GDC_FOR_SM90=1",\n',
+            '        nvcc_flags = [\n            "-DCUTLASS_ENABLE_GDC_FOR_SM90=1",\n',
+        ),
+    ],
+)
+
+TOPK = "include/flashinfer/topk.cuh"
+GROUP_RESET = "flashinfer/topk-group-reset"
+MUTANTS += of(
+    GROUP_RESET,
+    TOPK,
+    [
+        (
+            "no CTA finds itself the last, and the next launch starts with an old counter",
+            "    int last = (barrier_phase + 1) * ctas_per_group - 1;\n",
+            "    int last = (barrier_phase + 1) * ctas_per_group;\n",
+        ),
+        (
+            "the first CTA to leave resets the state",
+            "    int last = (barrier_phase + 1) * ctas_per_group - 1;\n",
+            "    int last = barrier_phase * ctas_per_group;\n",
+        ),
+        (
+            "the third histogram is left as it is",
+            """\
+  if (*shared_is_last) {
+    for (uint32_t buf = 0; buf < 3; ++buf) {
+""",
+            """\
+  if (*shared_is_last) {
+    for (uint32_t buf = 0; buf < 2; ++buf) {
+""",
+        ),
+        (
+            "half of each histogram is left as it is",
+            """\
+                                                uint32_t* shared_is_last) {
+  constexpr uint32_t RADIX = 256;
+""",
+            """\
+                                                uint32_t* shared_is_last) {
+  constexpr uint32_t RADIX = 128;
+""",
+        ),
+        (
+            "threads look for the last CTA before it is known",
+            """\
+    __threadfence();
+  }
+  __syncthreads();
+  if (*shared_is_last) {
+""",
+            """\
+    __threadfence();
+  }
+  if (*shared_is_last) {
+""",
+        ),
+        (
+            "a CTA leaves while its slower threads still work on its row",
+            """\
+  constexpr uint32_t RADIX = 256;
+  __syncthreads();
+  if (tx == 0) {
+    __threadfence();
+""",
+            """\
+  constexpr uint32_t RADIX = 256;
+  if (tx == 0) {
+    __threadfence();
+""",
+        ),
+        (
+            "the histograms are reset, and the counter isn't",
+            """\
+    if (tx == 0) {
+      st_release(&state->arrival_counter, 0);
+    }
+  }
+}
+""",
+            """\
+  }
+}
+""",
+        ),
+        (
+            "only the leading CTA of top_k leaves, and none is the last",
+            """\
+    RadixLeaveGroup<BLOCK_THREADS>(state, barrier_phase, ctas_per_group, tx, local_histogram);
+  }
+
+#undef shared_output_counter
+""",
+            """\
+    if (cta_in_group == 0) {
+      RadixLeaveGroup<BLOCK_THREADS>(state, barrier_phase, ctas_per_group, tx, local_histogram);
+    }
+  }
+
+#undef shared_output_counter
+""",
+        ),
+    ],
+)
+
+EXPAND_BLOCKS = "  int64_t const blocks = std::min(smCount * 8, std::max<int64_t>(num_rows * k, 1));\n"
+ACTIVATION_BLOCKS = "  int64_t const blocks = std::min(smCount * 8, std::max<int64_t>(expanded_num_tokens, 1));\n"
+MUTANTS += of(
+    "flashinfer/moe-padding-rows",
+    "csrc/fused_moe/cutlass_backend/cutlass_fused_moe_kernels.cuh",
+    [
+        (
+            "expandInputRows of no rows is launched with no blocks, which CUDA refuses",
+            EXPAND_BLOCKS,
+            EXPAND_BLOCKS.replace("std::max<int64_t>(num_rows * k, 1)", "num_rows * k"),
+        ),
+        (
+            "doActivation of no rows is launched with no blocks, which CUDA refuses",
+            ACTIVATION_BLOCKS,
+            ACTIVATION_BLOCKS.replace("std::max<int64_t>(expanded_num_tokens, 1)", "expanded_num_tokens"),
+        ),
+        (
+            "expandInputRows is still launched with a block for each padding row",
+            EXPAND_BLOCKS,
+            EXPAND_BLOCKS.replace("(num_rows * k, 1)", "(num_rows * k, 128 * num_experts_per_node)"),
+        ),
+        (
+            "doActivation is still launched with a block for each padding row",
+            ACTIVATION_BLOCKS,
+            ACTIVATION_BLOCKS.replace("_tokens, 1)", "_tokens, 128 * num_experts_per_node)"),
+        ),
+        (
+            "expandInputRows has a block for each token, not for each of its experts",
+            EXPAND_BLOCKS,
+            EXPAND_BLOCKS.replace("(num_rows * k, 1)", "(num_rows, 1)"),
+        ),
+        (
+            "doActivation fills the GPU with blocks for one token",
+            ACTIVATION_BLOCKS,
+            ACTIVATION_BLOCKS.replace("std::min(", "std::max("),
+        ),
+    ],
+)
+
+JOBS = "flashinfer/jit-jobs-by-memory"
+MUTANTS += [
+    ByHand(
+        "a job counts as MiB, and memory is always sufficient",
+        JOBS,
+        "flashinfer/jit/cpp_ext.py",
+        "    jobs = max(available // (compiler_gib << 30), 1)\n",
+        "    jobs = max(available // (compiler_gib << 20), 1)\n",
+    ),
+    ByHand(
+        "less memory than one job may take is no job, which ninja takes for no limit",
+        JOBS,
+        "flashinfer/jit/cpp_ext.py",
+        "    jobs = max(available // (compiler_gib << 30), 1)\n",
+        "    jobs = available // (compiler_gib << 30)\n",
+    ),
+    ByHand(
+        "the line has the two numbers in each other's place",
+        JOBS,
+        "flashinfer/jit/cpp_ext.py",
+        "            jobs,\n            default_jobs,\n",
+        "            default_jobs,\n            jobs,\n",
+    ),
+    ByHand(
+        "compilers of the fused MoE count as those of other modules",
+        JOBS,
+        JIT_MOE,
+        "        compiler_gib=9,  # 7 to 10 GiB for a grouped GEMM\n",
+        "",
+    ),
+    ByHand(
+        "a build of several modules counts a job as the last one's",
+        JOBS,
+        "flashinfer/jit/core.py",
+        "        compiler_gib = max(compiler_gib, spec.compiler_gib)\n",
+        "        compiler_gib = spec.compiler_gib\n",
+    ),
+    ByHand(
+        "a checkpoint that was just read leaves no memory in a container",
+        JOBS,
+        "flashinfer/jit/utils.py",
+        "        used -= min(_cgroup_page_cache_bytes(cgroup), used)\n",
+        "",
+    ),
+    ByHand(
+        "a container's limit is ignored where the host has more",
+        JOBS,
+        "flashinfer/jit/utils.py",
+        "    return min(available, default=None)\n",
+        "    return max(available, default=None)\n",
+    ),
+    ByHand(
+        "the page cache of the host counts as used",
+        JOBS,
+        "flashinfer/jit/utils.py",
+        '            if line.startswith("MemAvailable:")\n',
+        '            if line.startswith("MemFree:")\n',
+    ),
+]
+
+CONVERGE = "__syncthreads();  // tx 0's release covers what other threads did before the last syncthreads\n"
+SELECTION_BARRIER = f"""\
+      {CONVERGE}\
+      if (tx == 0) {{
+        red_release(&state->arrival_counter, 1);
+      }}
+"""
+MUTANTS += of(
+    "flashinfer/topk-barrier-sync",
+    TOPK,
+    [
+        (
+            "a CTA announces its histogram before the last counts are in it",
+            SELECTION_BARRIER,
+            SELECTION_BARRIER.replace(f"      {CONVERGE}", ""),
+        ),
+        (
+            "only the warp of thread 0 converges before the announcement",
+            SELECTION_BARRIER,
+            SELECTION_BARRIER.replace("__syncthreads();", "__syncwarp();"),
+        ),
+        (
+            "the CTA converges after it was announced",
+            SELECTION_BARRIER,
+            SELECTION_BARRIER.replace(f"      {CONVERGE}", "") + f"      {CONVERGE}",
+        ),
+        (
+            "thread 0 alone waits for its CTA, forever",
+            SELECTION_BARRIER,
+            SELECTION_BARRIER.replace(
+                f"      {CONVERGE}      if (tx == 0) {{\n", f"      if (tx == 0) {{\n        {CONVERGE}"
+            ),
+        ),
+        (
+            "only the leading CTA converges, and its peers' counts are missing",
+            SELECTION_BARRIER,
+            SELECTION_BARRIER.replace("__syncthreads();", "if (cta_in_group == 0) __syncthreads();"),
+        ),
+        (
+            "a fence orders what each thread wrote, and doesn't wait for it",
+            SELECTION_BARRIER,
+            SELECTION_BARRIER.replace("__syncthreads();", "__threadfence();"),
+        ),
+    ],
+)
+
+COLLECTED = """\
+  // The caller may overwrite shared_ordered, or announce this CTA's indices to its peers.
+  __syncthreads();
+"""
+MUTANTS += of(
+    "flashinfer/topk-collect-sync",
+    TOPK,
+    [
+        (
+            "only threads of a warp wait for each other before the next row",
+            COLLECTED,
+            COLLECTED.replace("__syncthreads", "__syncwarp"),
+        ),
+        (
+            "one CTA per row still loads the next row too early",
+            COLLECTED,
+            COLLECTED.replace("__syncthreads", "if constexpr (!SINGLE_CTA) __syncthreads"),
+        ),
+        (
+            "several CTAs per row still announce indices that aren't written",
+            COLLECTED,
+            COLLECTED.replace("__syncthreads", "if constexpr (SINGLE_CTA) __syncthreads"),
+        ),
+        (
+            "a fence takes the place of the barrier",
+            COLLECTED,
+            COLLECTED.replace("__syncthreads", "__threadfence"),
+        ),
+        (
+            "the barrier is in the loop, which threads leave after different numbers of turns",
+            "    }\n  }\n" + COLLECTED,
+            "    }\n    __syncthreads();\n  }\n",
+        ),
+    ],
+)
+
+SKIPPED = "flashinfer/topk-skipped-rows"
+SKIPPED_WAIT = """\
+        if (iter > 0) {
+          if (tx == 0) {
+            red_release(&state->arrival_counter, 1);
+          }
+          int target = (barrier_phase + 1) * ctas_per_group;
+          wait_ge(&state->arrival_counter, target, tx);
+          barrier_phase++;
+"""
+MUTANTS += of(
+    SKIPPED,
+    TOPK,
+    [
+        (
+            "a row after a skipped one starts with a histogram that nobody cleared",
+            "        barrier_phase, ctas_per_group, cta_in_group, tx, num_selected++, local_gt_count);\n",
+            "        barrier_phase, ctas_per_group, cta_in_group, tx, iter, local_gt_count);\n",
+        ),
+        (
+            "each selected row starts with the same histogram",
+            "        barrier_phase, ctas_per_group, cta_in_group, tx, num_selected++, local_gt_count);\n",
+            "        barrier_phase, ctas_per_group, cta_in_group, tx, num_selected, local_gt_count);\n",
+        ),
+        (
+            "a skipped row clears a histogram that a peer may still read",
+            """\
+      // with, and a peer may still be about to read its others.
+      continue;
+""",
+            """\
+      // with, and a peer may still be about to read its others.
+      if constexpr (!SINGLE_CTA) {
+        constexpr uint32_t NUM_ROUNDS = sizeof(OrderedType);
+        if (cta_in_group == 0) {
+          for (uint32_t i = tx; i < RADIX; i += BLOCK_THREADS) {
+            state->histogram[((iter + 1) * NUM_ROUNDS) % 3][i] = 0;
+          }
+        }
+      }
+      continue;
+""",
+        ),
+        (
+            "the sum of the first row is overwritten while a peer reads it",
+            SKIPPED_WAIT,
+            SKIPPED_WAIT.replace("iter > 0", "iter > 1"),
+        ),
+        (
+            "the group waits before the first row and before no other",
+            SKIPPED_WAIT,
+            SKIPPED_WAIT.replace("iter > 0", "iter == 0"),
+        ),
+        (
+            "the wait isn't counted, so that the next one is over at once",
+            SKIPPED_WAIT,
+            SKIPPED_WAIT.replace("          barrier_phase++;\n", ""),
+        ),
+        (
+            "peers don't announce themselves, and the leading CTA waits forever",
+            SKIPPED_WAIT,
+            SKIPPED_WAIT.replace("if (tx == 0) {", "if (tx == 0 && cta_in_group == 0) {"),
+        ),
+        (
+            "each thread of a CTA announces it, and nobody is waited for",
+            SKIPPED_WAIT,
+            SKIPPED_WAIT.replace(
+                "          if (tx == 0) {\n            red_release(&state->arrival_counter, 1);\n          }\n",
+                "          red_release(&state->arrival_counter, 1);\n",
+            ),
+        ),
+    ],
+)
+
+SMEM = "cutlass/array-smem-capacity"
+SM90_KERNELS = "include/cutlass/gemm/kernel/sm90_gemm_array_tma_warpspecialized"
+SMEM_ASSERT = "  static_assert(cutlass::arch::CheckSmemCapacity<ArchTag, SharedStorageSize, TileShape>::value);\n"
+MUTANTS += of(
+    SMEM,
+    "include/cutlass/arch/arch.h",
+    [
+        (
+            "SM90's kernels have to fit into SM120's blocks, and SM120's needn't",
+            "  static_assert(ArchTag::kMinComputeCapability != 120 || Shared",
+            "  static_assert(ArchTag::kMinComputeCapability == 120 || Shared",
+        ),
+        (
+            "a kernel that fills the shared memory exactly isn't compiled",
+            "SharedStorageSize <= sm120_smem_capacity_bytes,\n",
+            "SharedStorageSize < sm120_smem_capacity_bytes,\n",
+        ),
+        (
+            "SM120's kernels may have as much shared memory as SM100's",
+            "SharedStorageSize <= sm120_smem_capacity_bytes,\n",
+            "SharedStorageSize <= sm100_smem_capacity_bytes,\n",
+        ),
+    ],
+)
+MUTANTS += [
+    ByHand(
+        "the cooperative kernel isn't checked",
+        SMEM,
+        f"{SM90_KERNELS}_cooperative.hpp",
+        SMEM_ASSERT,
+        "",
+    ),
+    ByHand(
+        "the pingpong kernel isn't checked",
+        SMEM,
+        f"{SM90_KERNELS}_pingpong.hpp",
+        SMEM_ASSERT,
+        "",
+    ),
+    ByHand(
+        "the pingpong kernel is checked as one for SM90",
+        SMEM,
+        f"{SM90_KERNELS}_pingpong.hpp",
+        SMEM_ASSERT,
+        SMEM_ASSERT.replace("<ArchTag,", "<cutlass::arch::Sm90,"),
+    ),
+    ByHand(
+        "the cooperative kernel is checked without its epilogue",
+        SMEM,
+        f"{SM90_KERNELS}_cooperative.hpp",
+        SMEM_ASSERT,
+        SMEM_ASSERT.replace("SharedStorageSize", "int(sizeof(typename CollectiveMainloop::SharedStorage))"),
+    ),
+]
