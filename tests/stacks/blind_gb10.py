@@ -493,11 +493,6 @@ MUTANTS += of(
             "        key=lambda names: all(per_layer_params[name].is_draft for name in names),\n",
             "        key=lambda names: any(per_layer_params[name].is_draft for name in names),\n",
         ),
-        (
-            "MLA's check of equal parameters fails for a draft with the target's",
-            "    is_draft: bool = field(default=False, compare=False)\n",
-            "    is_draft: bool = False\n",
-        ),
     ],
 )
 MUTANTS += of(
@@ -508,6 +503,23 @@ MUTANTS += of(
             "a draft whose layers have no tag is planned for no group",
             "        if not groups:\n            groups = range(len(self.groups))\n",
             "        if groups is None:\n            groups = range(len(self.groups))\n",
+        ),
+        (
+            "decode of each group is planned with the window of the first",
+            """\
+            sm_scale=params.sm_scale,
+            window_left=params.window_left,
+            logits_soft_cap=params.logits_soft_cap,
+            q_data_type=self.q_data_type,
+            kv_data_type=self.kv_cache_dtype,
+            o_data_type""",
+            """\
+            sm_scale=params.sm_scale,
+            window_left=self.groups[0].window_left,
+            logits_soft_cap=params.logits_soft_cap,
+            q_data_type=self.q_data_type,
+            kv_data_type=self.kv_cache_dtype,
+            o_data_type""",
         ),
         (
             "a draft step plans the target's groups as well",
@@ -2323,18 +2335,6 @@ MUTANTS += of(
             "a build for 12.1 has the quantization of 12.0",
             "            jit_specs.append(gen_fp4_quantization_sm121_module())\n",
             "            jit_specs.append(gen_fp4_quantization_sm120_module())\n",
-        ),
-        (
-            "a build for both lists the modules twice",
-            """\
-            jit_specs.append(gen_fp4_quantization_sm121_module())
-        if has_sm120 or has_sm121:
-            # One module serves both.
-""",
-            """\
-            jit_specs.append(gen_fp4_quantization_sm121_module())
-        for _ in range(has_sm120 + has_sm121):
-""",
         ),
         (
             "a build for 12.0 alone has the quantization of 12.1 as well",
