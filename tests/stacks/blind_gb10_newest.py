@@ -638,4 +638,589 @@ PLAN_GROUPS = [
     ),
 ]
 
-MUTANTS: list[ByHand] = [*PLATFORM_AND_PLANS, *TRITON_KERNELS, *LM_HEAD_AND_XQA, *PLAN_GROUPS]
+UMA, RESERVE = "vllm/unified-memory", "vllm/unified-memory-reserve"
+PROFILING = "vllm/unified-memory-profiling"
+MEM_UTILS, WORKER = "vllm/utils/mem_utils.py", "vllm/v1/worker/gpu_worker.py"
+WORKER_UTILS, RUNNER = "vllm/v1/worker/utils.py", "vllm/v1/worker/gpu_model_runner.py"
+
+MEMORY = [
+    *of(
+        UMA,
+        MEM_UTILS,
+        [
+            (
+                "the page cache does not count as free memory on UMA",
+                "        return psutil.virtual_memory().available\n    return torch.accelerator",
+                "        return psutil.virtual_memory().free\n    return torch.accelerator",
+            ),
+            (
+                "memory that others release during a capture is a negative graph size on UMA",
+                "    return max(taken, 0) if is_integrated_device(device) else taken\n",
+                "    return taken\n",
+            ),
+            (
+                "what torch holds is no lower bound of what this instance consumed",
+                "        consumed = max(consumed, current.torch_memory - baseline.torch_memory, 0)\n",
+                "        consumed = max(consumed, 0)\n",
+            ),
+            (
+                "the error of a discrete GPU whose memory others release never fires",
+                """\
+    if is_integrated_device(baseline.device_):
+        consumed = max(consumed, current.torch_memory - baseline.torch_memory, 0)
+    return consumed
+""",
+                """\
+    consumed = max(consumed, current.torch_memory - baseline.torch_memory, 0)
+    return consumed
+""",
+            ),
+            (
+                "a snapshot of one device measures the free memory of the current one",
+                "        self.free_memory = get_free_memory(device)\n",
+                "        self.free_memory = get_free_memory()\n",
+            ),
+        ],
+    ),
+    *of(
+        UMA,
+        WORKER,
+        [
+            (
+                "sleep may grow the memory of a discrete GPU, but not of a UMA one",
+                "        assert freed_bytes >= 0 or is_integrated_device(), (\n",
+                "        assert freed_bytes >= 0 or not is_integrated_device(), (\n",
+            ),
+            (
+                "memory that others release on UMA still fails the start",
+                "            assert profile_result.total_consumed >= 0, (\n",
+                "            assert init_free_memory >= free_gpu_memory, (\n",
+            ),
+        ],
+    ),
+    *of(
+        UMA,
+        RUNNER,
+        [
+            (
+                "the size of the captured graphs is the difference of two kinds of readings",
+                """\
+            torch.accelerator.empty_cache()
+            start_free_gpu_memory = get_free_memory()
+""",
+                """\
+            torch.accelerator.empty_cache()
+            start_free_gpu_memory = torch.accelerator.get_memory_info()[0]
+""",
+            ),
+        ],
+    ),
+    *of(
+        UMA,
+        "vllm/v1/worker/gpu/spec_decode/eagle/utils.py",
+        [
+            (
+                "Eagle's loader compares weights on the CPU where CUDA reports too little",
+                "    if w.is_cuda and get_free_memory(w.device) < w.numel() * 2:\n",
+                "    if w.is_cuda and torch.accelerator.get_memory_info(w.device)[0] < w.numel() * 2:\n",
+            ),
+        ],
+    ),
+    *of(
+        UMA,
+        "vllm/v1/worker/mm_encoder_model_runner.py",
+        [
+            (
+                "the encoder runner still asks CUDA for the size of its graphs",
+                """\
+            start_free_memory = get_free_memory()
+            encoder_runner.capture()
+            graph_memory = get_memory_taken(start_free_memory)
+""",
+                """\
+            start_free_memory = torch.accelerator.get_memory_info()[0]
+            encoder_runner.capture()
+            graph_memory = start_free_memory - torch.accelerator.get_memory_info()[0]
+""",
+            ),
+        ],
+    ),
+    *of(
+        RESERVE,
+        WORKER_UTILS,
+        [
+            (
+                "a reserve of 0 is taken for none given, and 5% are kept",
+                "    if cache_config.unified_memory_reserve_bytes is not None:\n",
+                "    if cache_config.unified_memory_reserve_bytes:\n",
+            ),
+            (
+                "the default reserve shrinks with the memory that is free at startup",
+                "    return init_snapshot.total_memory // 20\n",
+                "    return init_snapshot.free_memory // 20\n",
+            ),
+            (
+                "a GPU with memory of its own keeps a reserve, too",
+                """\
+    if not current_platform.is_integrated_gpu(init_snapshot.device_.index):
+        return 0
+    if cache_config""",
+                """\
+    if cache_config""",
+            ),
+            (
+                "the reserve is taken from the whole memory, not from what is available",
+                "    allowed_memory = init_snapshot.free_memory - reserve\n",
+                "    allowed_memory = init_snapshot.total_memory - reserve\n",
+            ),
+            (
+                "a machine with less than the reserve left gives a negative budget",
+                "    if allowed_memory <= 0:\n",
+                "    if init_snapshot.free_memory <= 0:\n",
+            ),
+            (
+                "an instance that asks for little gets all that the reserve leaves",
+                "    if allowed_memory < requested_memory:\n",
+                "    if allowed_memory != requested_memory:\n",
+            ),
+            (
+                "an engine whose weights another process holds keeps no reserve",
+                "        return keep_unified_memory_reserve(engine_memory, init_snapshot, cache_config)\n",
+                "        return engine_memory\n",
+            ),
+        ],
+    ),
+    *of(
+        RESERVE,
+        "vllm/config/cache.py",
+        [
+            (
+                "another reserve compiles the model again, as it is part of the hash",
+                '            "unified_memory_reserve_bytes",\n',
+                "",
+            ),
+        ],
+    ),
+    *of(
+        RESERVE,
+        "vllm/engine/arg_utils.py",
+        [
+            (
+                "--unified-memory-reserve-bytes is parsed and has no effect",
+                "            unified_memory_reserve_bytes=self.unified_memory_reserve_bytes,\n",
+                "",
+            ),
+        ],
+    ),
+    *of(
+        RESERVE,
+        WORKER,
+        [
+            (
+                "the suggested --kv-cache-memory takes the reserve of the machine",
+                "                - get_unified_memory_reserve(self.init_snapshot, self.cache_config)\n",
+                "",
+            ),
+        ],
+    ),
+    *of(
+        PROFILING,
+        WORKER,
+        [
+            (
+                "the profiling run may take only as much as the weights leave of the limit",
+                "    limit = (snapshot.torch_memory + allowed_memory) / snapshot.total_memory\n",
+                "    limit = allowed_memory / snapshot.total_memory\n",
+            ),
+            (
+                "profiling raises a limit that was set on the process before",
+                "    torch.cuda.set_per_process_memory_fraction(min(limit, fraction), worker.device)\n",
+                "    torch.cuda.set_per_process_memory_fraction(min(limit, 1.0), worker.device)\n",
+            ),
+            (
+                "a limit that was set on the process is gone after profiling",
+                """\
+    finally:
+        torch.cuda.set_per_process_memory_fraction(fraction, worker.device)
+""",
+                """\
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, worker.device)
+""",
+            ),
+            (
+                "profiling is limited on discrete GPUs, too",
+                """\
+        not is_integrated_device()
+        or torch.cuda.memory.get_allocator_backend() != "native"
+""",
+                """\
+        not is_integrated_device()
+        and torch.cuda.memory.get_allocator_backend() != "native"
+""",
+            ),
+            (
+                "with a given KV cache, profiling may take the reserve of the machine",
+                "        allowed_memory = snapshot.free_memory - reserve - kv_cache_memory_bytes\n",
+                "        allowed_memory = snapshot.free_memory - kv_cache_memory_bytes\n",
+            ),
+            (
+                "what the weights took is not subtracted from the limit, as the snapshots are swapped",
+                """\
+        allowed_memory = worker.requested_memory - get_consumed_memory(
+            init_snapshot, snapshot
+        )
+""",
+                """\
+        allowed_memory = worker.requested_memory - get_consumed_memory(
+            snapshot, init_snapshot
+        )
+""",
+            ),
+            (
+                "profiling starts although nothing is left for it",
+                "    if allowed_memory <= 0:\n        raise ValueError(\n",
+                "    if snapshot.free_memory <= 0:\n        raise ValueError(\n",
+            ),
+            (
+                "with a given KV cache, profiling is limited by the utilization that is ignored there",
+                "                limit_profiling_memory(self, kv_cache_memory_bytes),\n",
+                "                limit_profiling_memory(self),\n",
+            ),
+            (
+                "the profiling of CUDA graphs is not limited",
+                """\
+            with limit_profiling_memory(self):
+                cudagraph_memory_estimate = self.model_runner.profile_cudagraph_memory()
+""",
+                """\
+            cudagraph_memory_estimate = self.model_runner.profile_cudagraph_memory()
+""",
+            ),
+            (
+                "a discrete GPU without memory for the KV cache fails with the error for UMA",
+                "        if is_integrated_device() and self.available_kv_cache_memory_bytes <= 0:\n",
+                "        if self.available_kv_cache_memory_bytes <= 0:\n",
+            ),
+        ],
+    ),
+]
+
+TARGETS, BUILD_FIRST = "vllm/targets-beside-activation", "vllm/mxfp4-moe-build-first"
+SINKS = "vllm/attention-sinks-switch"
+QUANT_ARGS, UTILS_FLASHINFER = "vllm/config/quantization.py", "vllm/utils/flashinfer.py"
+ORACLE = "vllm/model_executor/layers/fused_moe/oracle/mxfp4.py"
+MXFP4 = "vllm/model_executor/layers/quantization/mxfp4.py"
+
+TARGETS_AND_SWITCHES = [
+    *of(
+        TARGETS,
+        QUANT_ARGS,
+        [
+            (
+                "targets go with a weight for the experts if it has an activation",
+                "            self.moe.weight is None and self.moe.activation is not None\n",
+                "            self.moe.activation is not None\n",
+            ),
+            (
+                "targets go with linear if the experts have an activation alone",
+                "        if self.linear is not None or (self.moe is not None and not activation_only):\n",
+                "        if not activation_only and (self.linear is not None or self.moe is not None):\n",
+            ),
+        ],
+    ),
+    *of(
+        TARGETS,
+        ORACLE,
+        [
+            (
+                "MXFP4 experts that use the activation are refused, as their read is not counted",
+                "    return args.read_moe_activation()\n",
+                "    return args.moe.activation if args.moe is not None else None\n",
+            ),
+        ],
+    ),
+    *of(
+        TARGETS,
+        "vllm/model_executor/layers/quantization/modelopt.py",
+        [
+            (
+                "NVFP4 experts of ModelOpt that use the activation are refused, as their read is not counted",
+                "        return args.read_moe_activation() if args is not None else None\n",
+                "        return args.moe.activation if args is not None and args.moe is not None else None\n",
+            ),
+        ],
+    ),
+    *of(
+        TARGETS,
+        BASE_CONFIG,
+        [
+            (
+                "experts are refused if their method uses the activation, and taken if it doesn't",
+                "                and num_moe_activation_reads() == reads_before\n",
+                "                and num_moe_activation_reads() != reads_before\n",
+            ),
+            (
+                "reads are counted after the method was made, so every method seems to read nothing",
+                """\
+    reads_before = num_moe_activation_reads()
+    base_quant_method = quant_config.get_quant_method(layer, prefix)
+""",
+                """\
+    base_quant_method = quant_config.get_quant_method(layer, prefix)
+    reads_before = num_moe_activation_reads()
+""",
+            ),
+            (
+                "a linear layer that the checkpoint quantized is refused for not using the activation of experts",
+                """\
+            if (
+                isinstance(layer, RoutedExperts)
+                and num_moe_activation_reads() == reads_before
+            ):
+""",
+                """\
+            if num_moe_activation_reads() == reads_before:
+""",
+            ),
+            (
+                "experts that the checkpoint left alone silently ignore the activation",
+                """\
+        if isinstance(layer, RoutedExperts):
+            quant_config.online_quantization_config.check_moe_activation_is_used(
+                f"{prefix} is not quantized"
+            )
+        return base_quant_method
+""",
+                """\
+        return base_quant_method
+""",
+            ),
+        ],
+    ),
+    *of(
+        TARGETS,
+        ONLINE,
+        [
+            (
+                "an activation without targets is refused where it has no effect",
+                "        if self.args.targets is not None and self.args.moe is not None:\n",
+                "        if self.args.moe is not None:\n",
+            ),
+            (
+                "a target that quantizes the experts silently overrides their activation",
+                """\
+            self.check_moe_activation_is_used(
+                f"{prefix} is quantized by the target {target_pattern}"
+            )
+""",
+                "",
+            ),
+        ],
+    ),
+    *of(
+        BUILD_FIRST,
+        ORACLE,
+        [
+            (
+                "the module of SM12x is compiled for every backend there, and on B200 for this backend",
+                """\
+        backend == Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_MXFP8
+        and current_platform.is_device_capability_family(120)
+""",
+                """\
+        backend == Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_MXFP8
+        or current_platform.is_device_capability_family(120)
+""",
+            ),
+            (
+                "nothing is compiled ahead on a GB10, only on SM120",
+                """\
+        backend == Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_MXFP8
+        and current_platform.is_device_capability_family(120)
+""",
+                """\
+        backend == Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_MXFP8
+        and current_platform.is_device_capability(120)
+""",
+            ),
+            (
+                "the module is compiled for the backend with BF16 activations instead",
+                """\
+        backend == Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_MXFP8
+        and current_platform.is_device_capability_family(120)
+""",
+                """\
+        backend == Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_BF16
+        and current_platform.is_device_capability_family(120)
+""",
+            ),
+        ],
+    ),
+    *of(
+        BUILD_FIRST,
+        MXFP4,
+        [
+            (
+                "gpt-oss compiles its experts' module with the weights loaded",
+                """\
+        self.mxfp4_backend, self.experts_cls = select_mxfp4_moe_backend(moe)
+        build_mxfp4_moe_kernels(self.mxfp4_backend)
+""",
+                """\
+        self.mxfp4_backend, self.experts_cls = select_mxfp4_moe_backend(moe)
+""",
+            ),
+            (
+                "other MXFP4 models compile their experts' module with the weights loaded",
+                """\
+                moe
+            )
+            build_mxfp4_moe_kernels(self.mxfp4_backend)
+""",
+                """\
+                moe
+            )
+""",
+            ),
+        ],
+    ),
+    *of(
+        BUILD_FIRST,
+        UTILS_FLASHINFER,
+        [
+            (
+                "FlashInfer is asked about weights in uint8, which it never has for MXFP4",
+                "    if choose is not None and choose(torch.float8_e4m3fn, torch.long):\n",
+                "    if choose is not None and choose(torch.float8_e4m3fn, torch.uint8):\n",
+            ),
+            (
+                "a module that is not built ahead of time is compiled although JIT is disabled",
+                '    if os.environ.get("FLASHINFER_DISABLE_JIT") and not spec.is_aot:\n',
+                '    if os.environ.get("FLASHINFER_DISABLE_JIT") and spec.is_aot:\n',
+            ),
+            (
+                "each start logs a compilation of minutes, also where the module exists",
+                "    if not spec.is_compiled:\n        logger.info_once(\n",
+                "    if not spec.is_aot:\n        logger.info_once(\n",
+            ),
+            (
+                "the full module is compiled ahead where the small one is used",
+                "    core.get_cutlass_fused_moe_module(str(capability.to_int()), **variant)\n",
+                "    core.get_cutlass_fused_moe_module(str(capability.to_int()))\n",
+            ),
+            (
+                "the log names the full module and asks if that is compiled",
+                "    spec = jit.gen_cutlass_fused_moe_sm120_module(**variant)\n",
+                "    spec = jit.gen_cutlass_fused_moe_sm120_module()\n",
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        "vllm/v1/attention/sink_utils.py",
+        [
+            (
+                "layers without sinks count as layers with sinks",
+                "    if not has_sinks:\n        return False\n    if envs",
+                "    if envs",
+            ),
+            (
+                "sinks are dropped without a warning",
+                "        logger.warning_once(\n",
+                "        logger.debug_once(\n",
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        "vllm/envs.py",
+        [
+            (
+                "sinks are dropped by default",
+                '        "VLLM_ATTENTION_SINKS", "auto", ["auto", "false"]\n',
+                '        "VLLM_ATTENTION_SINKS", "false", ["auto", "false"]\n',
+            ),
+            (
+                "any other value of VLLM_ATTENTION_SINKS is taken for auto",
+                """\
+    "VLLM_ATTENTION_SINKS": env_with_choices(
+        "VLLM_ATTENTION_SINKS", "auto", ["auto", "false"]
+    ),
+""",
+                """\
+    "VLLM_ATTENTION_SINKS": lambda: os.getenv("VLLM_ATTENTION_SINKS", "auto"),
+""",
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        "vllm/model_executor/layers/attention/attention.py",
+        [
+            (
+                "backends that don't take sinks are given them as an argument",
+                '            extra_impl_args.pop("sinks", None)\n',
+                '            extra_impl_args["sinks"] = None\n',
+            ),
+            (
+                "the layer still has sinks after the switch dropped them",
+                '        self.has_sink = use_sinks(extra_impl_args.get("sinks") is not None)\n',
+                '        self.has_sink = extra_impl_args.get("sinks") is not None\n',
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        "vllm/v1/attention/backend.py",
+        [
+            (
+                "backends without sinks are rejected although the switch drops the sinks",
+                "        has_sink = use_sinks(has_sink)\n",
+                "",
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        VLLM_FLASHINFER,
+        [
+            (
+                "FlashInfer's layers apply the sinks that the switch drops",
+                "        if not use_sinks(sinks is not None):\n            sinks = None\n",
+                "",
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        "vllm/v1/attention/backends/triton_attn.py",
+        [
+            (
+                "Triton's layers apply the sinks that the switch drops",
+                "        self.sinks = sinks if use_sinks(sinks is not None) else None\n",
+                "        self.sinks = sinks\n",
+            ),
+        ],
+    ),
+    *of(
+        SINKS,
+        "vllm/v1/attention/backends/flash_attn.py",
+        [
+            (
+                "FlashAttention's layers apply the sinks that the switch drops",
+                "        self.sinks = sinks if use_sinks(sinks is not None) else None\n",
+                "        self.sinks = sinks\n",
+            ),
+        ],
+    ),
+]
+
+MUTANTS: list[ByHand] = [
+    *PLATFORM_AND_PLANS,
+    *TRITON_KERNELS,
+    *LM_HEAD_AND_XQA,
+    *PLAN_GROUPS,
+    *MEMORY,
+    *TARGETS_AND_SWITCHES,
+]
