@@ -1216,6 +1216,687 @@ TARGETS_AND_SWITCHES = [
     ),
 ]
 
+SINK_NAME, SINKS_LEFT_OUT = "flashinfer/attention-sink-jit-uri", "flashinfer/sinks-left-out"
+PROFILE, SCALES = "flashinfer/moe-mxfp4-build-profile", "flashinfer/jit-module-scales"
+STAGES, UNTUNED = "flashinfer/sm120-finalize-stages", "flashinfer/moe-untuned-tiles"
+JOBS = "flashinfer/jit-jobs-by-memory"
+COLLECT, SKIPPED = "flashinfer/topk-collect-sync", "flashinfer/topk-skipped-rows"
+SINK_WRAPPER, SINK_MODULES = "flashinfer/attention/_core.py", "flashinfer/jit/attention/modules.py"
+DECODE, PREFILL, FI_UTILS = "flashinfer/decode.py", "flashinfer/prefill.py", "flashinfer/utils.py"
+
+FLASHINFER_ATTENTION = [
+    *of(
+        SINK_NAME,
+        SINK_WRAPPER,
+        [
+            (
+                "modules for sinks that differ in the dtype of the KV cache share a name",
+                """\
+                q_data_type,
+                kv_data_type,
+                q_data_type,  # dtype_o
+                torch.int32,  # dtype_idx
+""",
+                """\
+                q_data_type,
+                q_data_type,
+                q_data_type,  # dtype_o
+                torch.int32,  # dtype_idx
+""",
+            ),
+            (
+                "modules for sinks that differ in the head dimension of the values share a name",
+                """\
+                head_dim_qk,
+                head_dim_vo,
+                PosEncodingMode[pos_encoding_mode].value,
+""",
+                """\
+                head_dim_qk,
+                head_dim_qk,
+                PosEncodingMode[pos_encoding_mode].value,
+""",
+            ),
+            (
+                "a window of one token has the name of no window",
+                "                window_left >= 0,\n                use_fp16_qk_reduction,\n",
+                "                window_left > 0,\n                use_fp16_qk_reduction,\n",
+            ),
+            (
+                "the name never has another QK reduction than the default",
+                "                window_left >= 0,\n                use_fp16_qk_reduction,\n",
+                "                window_left >= 0,\n",
+            ),
+            (
+                "modules of FA2 and FA3 for sinks share a name",
+                """\
+            get_batch_prefill_attention_sink_uri(
+                backend,
+""",
+                """\
+            get_batch_prefill_attention_sink_uri(
+                "fa2",
+""",
+            ),
+        ],
+    ),
+    *of(
+        SINK_NAME,
+        SINK_MODULES,
+        [
+            (
+                "modules for sinks that differ in the positional encoding share a name",
+                '''\
+        f"posenc_{pos_encoding_mode}_"
+        f"use_swa_{use_sliding_window}_"
+        f"f16qk_{use_fp16_qk_reduction}"''',
+                '''\
+        f"use_swa_{use_sliding_window}_"
+        f"f16qk_{use_fp16_qk_reduction}"''',
+            ),
+            (
+                "modules for sinks with and without a sliding window share a name",
+                '''\
+        f"use_swa_{use_sliding_window}_"
+        f"f16qk_{use_fp16_qk_reduction}"''',
+                '''\
+        f"f16qk_{use_fp16_qk_reduction}"''',
+            ),
+            (
+                "modules that are built ahead of time have the name of an FP16 QK reduction",
+                """\
+    use_sliding_window: bool,
+    use_fp16_qk_reduction: bool = False,
+) -> str:
+    return (
+        f"batch_prefill_with_attention_sink""",
+                """\
+    use_sliding_window: bool,
+    use_fp16_qk_reduction: bool = True,
+) -> str:
+    return (
+        f"batch_prefill_with_attention_sink""",
+            ),
+        ],
+    ),
+    *of(
+        SINKS_LEFT_OUT,
+        DECODE,
+        [
+            (
+                "decode with FA3 still ignores sinks",
+                '        if sinks is not None and self.resolved_backend in ("fa2", "fa3"):\n',
+                '        if sinks is not None and self.resolved_backend == "fa2":\n',
+            ),
+            (
+                "the CUDA-core decode of an auto wrapper still ignores sinks",
+                '        if sinks is not None and self.resolved_backend in ("fa2", "fa3"):\n',
+                '        if sinks is not None and self._backend in ("fa2", "fa3"):\n',
+            ),
+            (
+                "the decode of cuDNN and cute-dsl, which apply sinks, refuses them",
+                '        if sinks is not None and self.resolved_backend in ("fa2", "fa3"):\n',
+                '        if sinks is not None and self.resolved_backend != "trtllm-gen":\n',
+            ),
+            (
+                "decode with FA2 and FA3 is refused without sinks, too",
+                '        if sinks is not None and self.resolved_backend in ("fa2", "fa3"):\n',
+                '        if self.resolved_backend in ("fa2", "fa3"):\n',
+            ),
+            (
+                "a decode wrapper with a JIT module still ignores sinks",
+                '        if sinks is not None and self.resolved_backend in ("fa2", "fa3"):\n',
+                """\
+        if (
+            sinks is not None
+            and self._jit_module is None
+            and self.resolved_backend in ("fa2", "fa3")
+        ):
+""",
+            ),
+        ],
+    ),
+    *of(
+        SINKS_LEFT_OUT,
+        PREFILL,
+        [
+            (
+                "prefill with FA2, which auto selects on most GPUs, still ignores sinks",
+                '        if sinks is not None and self._backend in ("fa2", "fa3"):\n',
+                '        if sinks is not None and self._backend == "fa3":\n',
+            ),
+            (
+                "only a wrapper that was never planned refuses sinks, as auto is checked",
+                '        if sinks is not None and self._backend in ("fa2", "fa3"):\n',
+                '        if sinks is not None and self._backend == "auto":\n',
+            ),
+            (
+                "prefill with FA2 and FA3 is refused without sinks",
+                '        if sinks is not None and self._backend in ("fa2", "fa3"):\n',
+                '        if sinks is None and self._backend in ("fa2", "fa3"):\n',
+            ),
+        ],
+    ),
+    *of(
+        SCALES,
+        FI_UTILS,
+        [
+            (
+                "scales are refused where the wrapper derives the scale of the logits from them",
+                '    if "sm_scale" not in given_scalar_names:\n',
+                '    if "sm_scale" not in scalar_names:\n',
+            ),
+            (
+                "scales are refused although the module declares scalars for them that are derived",
+                "        if scale is None or name in scalar_names:\n",
+                "        if scale is None or name in given_scalar_names:\n",
+            ),
+            (
+                "a scale of the keys is not refused if the queries have none",
+                "        if scale is None or name in scalar_names:\n            continue\n",
+                "        if scale is None or name in scalar_names:\n            return\n",
+            ),
+            (
+                "a scale of the queries is accepted if the module declares one for the keys",
+                '    for name, scale in (("scale_q_scalar", q_scale), ("scale_k_scalar", k_scale)):\n',
+                '    for name, scale in (("scale_k_scalar", q_scale), ("scale_q_scalar", k_scale)):\n',
+            ),
+            (
+                "a scale in a tensor is waited for, and accepted if it is one",
+                "        if isinstance(scale, (int, float)) and scale == 1:\n",
+                "        if scale == 1:\n",
+            ),
+            (
+                "every scale that is a number is left out without an error",
+                "        if isinstance(scale, (int, float)) and scale == 1:\n",
+                "        if isinstance(scale, (int, float)):\n",
+            ),
+        ],
+    ),
+    *of(
+        SCALES,
+        DECODE,
+        [
+            (
+                "decode takes the dtypes of a module's tensors for the names of its scalars",
+                "            self._jit_additional_scalar_names = list(jit_args[9])\n",
+                "            self._jit_additional_scalar_names = list(jit_args[8])\n",
+            ),
+            (
+                "decode checks the scale of the queries for the keys as well",
+                """\
+                self._jit_additional_scalar_names,
+                self._jit_additional_scalar_names,
+                q_scale,
+                k_scale,
+            )
+""",
+                """\
+                self._jit_additional_scalar_names,
+                self._jit_additional_scalar_names,
+                q_scale,
+                q_scale,
+            )
+""",
+            ),
+        ],
+    ),
+    *of(
+        SCALES,
+        PREFILL,
+        [
+            (
+                "paged prefill takes a module's tensors for scalars that the caller passed",
+                """\
+                    self._jit_additional_scalar_names[
+                        : len(additional_args) - len(self._jit_additional_tensor_names)
+                    ],
+""",
+                """\
+                    self._jit_additional_scalar_names[: len(additional_args)],
+""",
+            ),
+            (
+                "ragged prefill with a JIT module still ignores scales",
+                """\
+            # All of its scalars are the caller's: none is derived here.
+            check_jit_scales(
+                self._jit_additional_scalar_names,
+                self._jit_additional_scalar_names,
+                q_scale,
+                k_scale,
+            )
+""",
+                "",
+            ),
+        ],
+    ),
+]
+
+BINDING = "csrc/fused_moe/cutlass_backend/flashinfer_cutlass_fused_moe_binding.cu"
+JIT_MOE, JIT_CORE, JIT_CPP = "flashinfer/jit/fused_moe.py", "flashinfer/jit/core.py", "flashinfer/jit/cpp_ext.py"
+JIT_UTILS, MOE_CORE = "flashinfer/jit/utils.py", "flashinfer/fused_moe/core.py"
+TOPK_CUH = "include/flashinfer/topk.cuh"
+LAUNCHER = "csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/moe_gemm/launchers/moe_gemm_tma_ws_launcher.inl"
+
+FLASHINFER_MOE = [
+    *of(
+        PROFILE,
+        JIT_MOE,
+        [
+            (
+                "calls with other activations get the small module, which refuses them",
+                "    mxfp4 = x_dtype == torch.float8_e4m3fn and weight_dtype == torch.long\n",
+                "    mxfp4 = weight_dtype == torch.long\n",
+            ),
+            (
+                "the small module is compiled although the full one exists",
+                "        or not gen_cutlass_fused_moe_sm120_module(mxfp4_only=False).is_compiled\n",
+                "        or not gen_cutlass_fused_moe_sm120_module(mxfp4_only=True).is_compiled\n",
+            ),
+            (
+                "both modules have the same name, and the second one that is asked for is the first",
+                '        module_name or f"fused_moe_{variant}",\n',
+                '        module_name or f"fused_moe_{device_arch}",\n',
+            ),
+            (
+                "both modules generate their sources into one folder",
+                '    output_dir = jit_env.FLASHINFER_GEN_SRC_DIR / f"cutlass_instantiations/{variant}"\n',
+                '    output_dir = jit_env.FLASHINFER_GEN_SRC_DIR / f"cutlass_instantiations/{device_arch}"\n',
+            ),
+            (
+                "the small module is compiled from the sources of the full one, and misses symbols",
+                """\
+        variant += "_mxfp4min"
+        nvcc_flags = nvcc_flags + ["-DFLASHINFER_MOE_MXFP4_ONLY"]
+""",
+                """\
+        variant += "_mxfp4min"
+""",
+            ),
+            (
+                "the full module lacks the GEMMs of BF16 activations with FP8 weights",
+                '    "bf16_fp8",\n',
+                "",
+            ),
+            (
+                "the ahead-of-time build makes the small module unless full is asked for",
+                '        mxfp4_only = _sm120_moe_profile() == "mxfp4_minimal"\n',
+                '        mxfp4_only = _sm120_moe_profile() != "full"\n',
+            ),
+        ],
+    ),
+    *of(
+        PROFILE,
+        MOE_CORE,
+        [
+            (
+                "a GB10 (SM121) never uses the small module",
+                """\
+    if device_arch in ("120", "121") and use_sm120_moe_mxfp4_only(
+        x_dtype, weight_dtype
+    ):
+""",
+                """\
+    if device_arch == "120" and use_sm120_moe_mxfp4_only(x_dtype, weight_dtype):
+""",
+            ),
+        ],
+    ),
+    *of(
+        PROFILE,
+        BINDING,
+        [
+            (
+                "the small module refuses FP8 activations with one scale a tensor",
+                "    if (isWMxfp4AMxfp8Quant() || isWMxfp4AFp8Quant()) {\n      mInnerDimMultiplier = 16;  "
+                "// 16 FP4 -> 1 LONG\n      mKernelRunner = switch_output_type<__nv_fp8_e4m3, __nv_fp4_e2m1>"
+                "(mOutputDtype);\n    } else {\n      TVM_FFI_LOG",
+                "    if (isWMxfp4AMxfp8Quant()) {\n      mInnerDimMultiplier = 16;  "
+                "// 16 FP4 -> 1 LONG\n      mKernelRunner = switch_output_type<__nv_fp8_e4m3, __nv_fp4_e2m1>"
+                "(mOutputDtype);\n    } else {\n      TVM_FFI_LOG",
+            ),
+        ],
+    ),
+    *of(
+        PROFILE,
+        "flashinfer/fused_moe/runners.py",
+        [
+            (
+                "a runner asks for its module with the dtypes of activations and weights swapped",
+                "                str(self._device_arch), self._x_dtype, self._weight_dtype\n",
+                "                str(self._device_arch), self._weight_dtype, self._x_dtype\n",
+            ),
+        ],
+    ),
+    *of(
+        UNTUNED,
+        BINDING,
+        [
+            (
+                "rows that just fill a tile start with the next larger one",
+                "      if (is_small && rows_per_expert <= tile_n(config) &&\n",
+                "      if (is_small && rows_per_expert < tile_n(config) &&\n",
+            ),
+            (
+                "the largest of the small tiles is taken instead of the smallest",
+                "          (!best.swap_ab || tile_n(config) < tile_n(best))) {\n",
+                "          (!best.swap_ab || tile_n(config) > tile_n(best))) {\n",
+            ),
+            (
+                "a tile of 128 with A and B swapped counts as small",
+                "config.swap_ab && tile_n(config) < 128;",
+                "config.swap_ab && tile_n(config) <= 128;",
+            ),
+            (
+                "the rows of an average expert are rounded down, so some don't fit into the tile",
+                "    int64_t const rows_per_expert = (rows + experts - 1) / experts;\n",
+                "    int64_t const rows_per_expert = rows / experts;\n",
+            ),
+            (
+                "the second GEMM starts with a tactic of the first one",
+                "            ? untunedTactic(mGemm1TacticCount, mGemm2TacticCount, rows, experts)\n",
+                "            ? untunedTactic(0, mGemm1TacticCount, rows, experts)\n",
+            ),
+            (
+                "no GEMM gets a small tile, as its weights are never both kinds of MXFP4",
+                "    if (!isWMxfp4AMxfp8Quant() && !isWMxfp4AFp8Quant()) return best;\n",
+                "    if (!isWMxfp4AMxfp8Quant() || !isWMxfp4AFp8Quant()) return best;\n",
+            ),
+            (
+                "the second GEMM never gets a small tile, as the loop ends at its count",
+                "    for (size_t i = first; i < first + count; ++i) {\n",
+                "    for (size_t i = first; i < count; ++i) {\n",
+            ),
+            (
+                "tiles are compared by M, which is 128 for all small ones",
+                "      return std::get<1>(\n          tensorrt_llm::cutlass_extensions::enum_to_shape_tuple("
+                "config.tile_config_sm120));\n",
+                "      return std::get<0>(\n          tensorrt_llm::cutlass_extensions::enum_to_shape_tuple("
+                "config.tile_config_sm120));\n",
+            ),
+            (
+                "a call counts its tokens and forgets that each goes to several experts",
+                """\
+    setRunnerProfiles(profile_ids, base_activation_type, num_rows * experts_per_token,
+                      num_experts_total);
+
+    auto stream = get_stream(input.device());
+
+    WorkspaceInfo""",
+                """\
+    setRunnerProfiles(profile_ids, base_activation_type, num_rows,
+                      num_experts_total);
+
+    auto stream = get_stream(input.device());
+
+    WorkspaceInfo""",
+            ),
+            (
+                "the rows of all ranks are divided among the experts of one rank",
+                """\
+    setRunnerProfiles(profile_ids, base_activation_type, num_rows * experts_per_token,
+                      num_experts_total);
+
+    auto stream = get_stream(input.device());
+
+    WorkspaceInfo""",
+                """\
+    setRunnerProfiles(profile_ids, base_activation_type, num_rows * experts_per_token,
+                      num_experts_on_rank);
+
+    auto stream = get_stream(input.device());
+
+    WorkspaceInfo""",
+            ),
+        ],
+    ),
+]
+
+FLASHINFER_JOBS_AND_TOPK = [
+    *of(
+        JOBS,
+        JIT_CORE,
+        [
+            (
+                "a module's memory for its compilers is not kept, each has 3 GiB",
+                "        compiler_gib=compiler_gib,\n    )\n",
+                "    )\n",
+            ),
+            (
+                "a build of several modules counts the memory of the last one",
+                "        compiler_gib = max(compiler_gib, spec.compiler_gib)\n",
+                "        compiler_gib = spec.compiler_gib\n",
+            ),
+            (
+                "a build of several modules is logged only if the last one is missing",
+                "        is_cold_build |= not spec.jit_library_path.exists()\n",
+                "        is_cold_build = not spec.jit_library_path.exists()\n",
+            ),
+        ],
+    ),
+    *of(
+        JOBS,
+        JIT_CPP,
+        [
+            (
+                "with little memory ninja gets no jobs at all, which is no limit",
+                "    jobs = max(available // (compiler_gib << 30), 1)\n",
+                "    jobs = available // (compiler_gib << 30)\n",
+            ),
+            (
+                "a compiler counts as megabytes, so that nothing is limited",
+                "    jobs = max(available // (compiler_gib << 30), 1)\n",
+                "    jobs = max(available // (compiler_gib << 20), 1)\n",
+            ),
+            (
+                "jobs are limited where memory is sufficient, and not where it is short",
+                "    if jobs >= default_jobs:\n        return None\n",
+                "    if jobs <= default_jobs:\n        return None\n",
+            ),
+        ],
+    ),
+    *of(
+        JOBS,
+        JIT_MOE,
+        [
+            (
+                "a compiler of the fused MoE counts as 3 GiB",
+                "        compiler_gib=9,  # 7 to 10 GiB for a grouped GEMM\n",
+                "",
+            ),
+        ],
+    ),
+    *of(
+        JOBS,
+        JIT_UTILS,
+        [
+            (
+                "the page cache of a checkpoint that was just read counts as used in a container",
+                """\
+            current -= min(_cgroup_page_cache_bytes("/sys/fs/cgroup"), current)
+""",
+                "",
+            ),
+            (
+                "the page cache of a container's children is not counted in cgroup v1",
+                '                _cgroup_page_cache_bytes("/sys/fs/cgroup/memory", "total_"), usage\n',
+                '                _cgroup_page_cache_bytes("/sys/fs/cgroup/memory"), usage\n',
+            ),
+            (
+                "the larger one of the machine's memory and the container's limit counts",
+                "    return min(candidates) if candidates else None\n",
+                "    return max(candidates) if candidates else None\n",
+            ),
+        ],
+    ),
+    *of(
+        COLLECT,
+        TOPK_CUH,
+        [
+            (
+                "the threads of a CTA leave the collection one by one",
+                "  // The caller may overwrite shared_ordered, or announce this CTA's indices to its peers.\n"
+                "  __syncthreads();\n",
+                "",
+            ),
+            (
+                "only the threads of a warp wait for each other after the collection",
+                "to its peers.\n  __syncthreads();\n",
+                "to its peers.\n  __syncwarp();\n",
+            ),
+            (
+                "the threads of a CTA order their writes after the collection and don't wait",
+                "to its peers.\n  __syncthreads();\n",
+                "to its peers.\n  __threadfence_block();\n",
+            ),
+            (
+                "a row's only CTA doesn't wait for its threads after the collection",
+                "to its peers.\n  __syncthreads();\n",
+                "to its peers.\n  if constexpr (!SINGLE_CTA) __syncthreads();\n",
+            ),
+            (
+                "a CTA with peers doesn't wait for its threads after the collection",
+                "to its peers.\n  __syncthreads();\n",
+                "to its peers.\n  if constexpr (SINGLE_CTA) __syncthreads();\n",
+            ),
+            (
+                "a chunk with no more elements than the block has threads is collected without waiting",
+                "to its peers.\n  __syncthreads();\n",
+                "to its peers.\n  if (actual_chunk_size > BLOCK_THREADS) __syncthreads();\n",
+            ),
+            (
+                "a CTA that has elements above the pivot doesn't wait after the collection",
+                "to its peers.\n  __syncthreads();\n",
+                "to its peers.\n  if (local_gt_count == 0) __syncthreads();\n",
+            ),
+        ],
+    ),
+    *of(
+        SKIPPED,
+        TOPK_CUH,
+        [
+            (
+                "rows without a selection take a turn with the histograms",
+                "cta_in_group, tx, num_selected++, local_gt_count, local_eq_count);",
+                "cta_in_group, tx, iter, local_gt_count, local_eq_count);",
+            ),
+            (
+                "each selection starts with the same histogram, which the one before has used",
+                "cta_in_group, tx, num_selected++, local_gt_count, local_eq_count);",
+                "cta_in_group, tx, num_selected, local_gt_count, local_eq_count);",
+            ),
+            (
+                "selections take their turn with the histograms by the row's index",
+                "cta_in_group, tx, num_selected++, local_gt_count, local_eq_count);",
+                "cta_in_group, tx, row_idx, local_gt_count, local_eq_count);",
+            ),
+            (
+                "a row without a selection clears a histogram that a peer may still read",
+                """\
+      // The histograms stay as they are: the last selection cleared the one that the next starts
+      // with, and a peer may still be about to read its others.
+      continue;
+""",
+                """\
+      if constexpr (!SINGLE_CTA) {
+        constexpr uint32_t NUM_ROUNDS = sizeof(OrderedType);
+        if (cta_in_group == 0) {
+          for (uint32_t i = tx; i < RADIX; i += BLOCK_THREADS) {
+            state->histogram[((num_selected + 1) * NUM_ROUNDS) % 3][i] = 0;
+          }
+        }
+      }
+      continue;
+""",
+            ),
+            (
+                "the leading CTA sets the sum to 0 while peers may still read the one of the row before",
+                "        if (iter > 0) AdvanceRadixGroupBarrier(state, barrier_phase, ctas_per_group, tx);\n",
+                "",
+            ),
+            (
+                "the second row of a group doesn't wait for the peers to read the first row's sum",
+                "        if (iter > 0) AdvanceRadixGroupBarrier(state, barrier_phase, ctas_per_group, tx);\n",
+                "        if (iter > 1) AdvanceRadixGroupBarrier(state, barrier_phase, ctas_per_group, tx);\n",
+            ),
+            (
+                "a CTA waits for its own threads alone before the sum is set to 0",
+                "        if (iter > 0) AdvanceRadixGroupBarrier(state, barrier_phase, ctas_per_group, tx);\n",
+                "        if (iter > 0) __syncthreads();\n",
+            ),
+            (
+                "the default path, which isn't deterministic, doesn't wait before the sum is set to 0",
+                "        if (iter > 0) AdvanceRadixGroupBarrier(state, barrier_phase, ctas_per_group, tx);\n",
+                "        if (DETERMINISTIC && iter > 0) AdvanceRadixGroupBarrier(state, barrier_phase, "
+                "ctas_per_group, tx);\n",
+            ),
+        ],
+    ),
+]
+
+SMEM = "cutlass/array-smem-capacity"
+ARCH = "include/cutlass/arch/arch.h"
+COOPERATIVE = "include/cutlass/gemm/kernel/sm90_gemm_array_tma_warpspecialized_cooperative.hpp"
+PINGPONG = "include/cutlass/gemm/kernel/sm90_gemm_array_tma_warpspecialized_pingpong.hpp"
+ASSERTION = """\
+  // Past the capacity only cudaFuncSetAttribute fails, at launch, as kErrorInternal.
+  static_assert(cutlass::arch::CheckSmemCapacity<ArchTag, SharedStorageSize, TileShape>::value);
+"""
+
+CUTLASS = [
+    *of(
+        SMEM,
+        ARCH,
+        [
+            (
+                "all architectures but SM120 must do with the shared memory of SM120",
+                "  static_assert(ArchTag::kMinComputeCapability != 120 || SharedStorageSize",
+                "  static_assert(ArchTag::kMinComputeCapability == 120 || SharedStorageSize",
+            ),
+            (
+                "kernels of SM90 and SM100 must do with the shared memory of SM120, too",
+                "  static_assert(ArchTag::kMinComputeCapability != 120 || SharedStorageSize",
+                "  static_assert(SharedStorageSize",
+            ),
+            (
+                "a kernel that needs exactly the capacity of SM120 doesn't compile",
+                "SharedStorageSize <= sm120_smem_capacity_bytes,",
+                "SharedStorageSize < sm120_smem_capacity_bytes,",
+            ),
+            (
+                "a kernel of SM120 may need as much shared memory as SM100 has",
+                "SharedStorageSize <= sm120_smem_capacity_bytes,",
+                "SharedStorageSize <= sm100_smem_capacity_bytes,",
+            ),
+        ],
+    ),
+    *of(
+        SMEM,
+        COOPERATIVE,
+        [
+            ("the cooperative array kernel checks nothing", ASSERTION, ""),
+            (
+                "the cooperative array kernel counts its tensors, not its pipelines and tensor maps",
+                ASSERTION,
+                ASSERTION.replace("SharedStorageSize", "int(sizeof(typename SharedStorage::TensorStorage))"),
+            ),
+        ],
+    ),
+    *of(
+        SMEM,
+        PINGPONG,
+        [
+            ("the pingpong array kernel checks nothing", ASSERTION, ""),
+            (
+                "the pingpong array kernel is checked as the SM90 kernel that it is written for",
+                ASSERTION,
+                ASSERTION.replace("<ArchTag,", "<cutlass::arch::Sm90,"),
+            ),
+        ],
+    ),
+]
+
 MUTANTS: list[ByHand] = [
     *PLATFORM_AND_PLANS,
     *TRITON_KERNELS,
@@ -1223,4 +1904,8 @@ MUTANTS: list[ByHand] = [
     *PLAN_GROUPS,
     *MEMORY,
     *TARGETS_AND_SWITCHES,
+    *FLASHINFER_ATTENTION,
+    *FLASHINFER_MOE,
+    *FLASHINFER_JOBS_AND_TOPK,
+    *CUTLASS,
 ]
