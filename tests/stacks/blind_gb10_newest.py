@@ -1653,6 +1653,55 @@ FLASHINFER_MOE = [
     ),
 ]
 
+FLASHINFER_STAGES = [
+    *of(
+        STAGES,
+        LAUNCHER,
+        [
+            (
+                "the finalize kernels reserve no room for alignment",
+                "sizeof(typename CollectiveEpilogue::SharedStorage) + SmemAlignment)>;",
+                "sizeof(typename CollectiveEpilogue::SharedStorage))>;",
+            ),
+            (
+                "the room for alignment is added to what the stages may take",
+                "sizeof(typename CollectiveEpilogue::SharedStorage) + SmemAlignment)>;",
+                "sizeof(typename CollectiveEpilogue::SharedStorage) - SmemAlignment)>;",
+            ),
+            (
+                "the room that the finalize epilogue takes is counted by the default epilogue",
+                "sizeof(typename CollectiveEpilogue::SharedStorage) + SmemAlignment)>;",
+                "sizeof(typename CollectiveEpilogueDefault::SharedStorage) + SmemAlignment)>;",
+            ),
+            (
+                "room for alignment is reserved for all epilogues but the finalize one",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 1024 : 0;",
+                "constexpr int SmemAlignment = IsSM120 && !IsFinalizeFusion ? 1024 : 0;",
+            ),
+            (
+                "room for alignment is reserved on SM100 instead of SM120",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 1024 : 0;",
+                "constexpr int SmemAlignment = IsSM10x && IsFinalizeFusion ? 1024 : 0;",
+            ),
+            (
+                "128 bytes are reserved for an alignment of 1024",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 1024 : 0;",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 128 : 0;",
+            ),
+            (
+                "finalize kernels with tiles of 128x128 lose a stage, as 16 times the alignment is reserved",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 1024 : 0;",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 16 * 1024 : 0;",
+            ),
+            (
+                "finalize kernels without A and B swapped reserve no room for alignment",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion ? 1024 : 0;",
+                "constexpr int SmemAlignment = IsSM120 && IsFinalizeFusion && SwapAB ? 1024 : 0;",
+            ),
+        ],
+    ),
+]
+
 FLASHINFER_JOBS_AND_TOPK = [
     *of(
         JOBS,
@@ -1906,6 +1955,7 @@ MUTANTS: list[ByHand] = [
     *TARGETS_AND_SWITCHES,
     *FLASHINFER_ATTENTION,
     *FLASHINFER_MOE,
+    *FLASHINFER_STAGES,
     *FLASHINFER_JOBS_AND_TOPK,
     *CUTLASS,
 ]
