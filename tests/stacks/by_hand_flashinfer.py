@@ -91,6 +91,21 @@ MUTANTS: list[Mutant] = [
             "        if has_sm120 or",
         ),
         (
+            "the fast build of the MoE",
+            "            # One module serves both.\n            jit_specs.append(gen_cutlass_fused_moe_sm120_module())\n",
+            "            # One module serves both.\n            jit_specs.append(gen_cutlass_fused_moe_sm120_module(True))\n",
+        ),
+        (
+            "not where SM100 is listed too",
+            "if has_sm120 or has_sm121:\n            # One",
+            "if (has_sm120 or has_sm121) and not has_sm100:\n            # One",
+        ),
+        (
+            "for SM110 as well",
+            "if has_sm120 or has_sm121:\n            # One",
+            "if has_sm110 or has_sm120 or has_sm121:\n            # One",
+        ),
+        (
             "the MoE for each of the two",
             "            # One module serves both.\n",
             "            # One module serves both.\n            if has_sm120 and has_sm121:\n                jit_specs.append(gen_cutlass_fused_moe_sm120_module())\n",
@@ -261,9 +276,27 @@ MUTANTS: list[Mutant] = [
             "                self.jit_library_path.exists(),\n",
         ),
         (
+            "a module that was compiled ahead counts",
+            "        if skip_prebuilt and spec.aot_path.exists():\n            continue\n"
+            '        lines.append(f"subninja {spec.ninja_path}")\n'
+            "        compiler_gib = max(compiler_gib, spec.compiler_gib)\n",
+            "        compiler_gib = max(compiler_gib, spec.compiler_gib)\n"
+            "        if skip_prebuilt and spec.aot_path.exists():\n            continue\n"
+            '        lines.append(f"subninja {spec.ninja_path}")\n',
+        ),
+        (
             "one build is always told",
             "                not self.jit_library_path.exists(),\n",
             "                True,\n",
+        ),
+    ),
+    *of(
+        JOBS,
+        MOE_JIT,
+        (
+            "the MoE of SM120 alone takes more",
+            "        compiler_gib=9,  #",
+            '        compiler_gib=9 if device_arch == "120" else 3,  #',
         ),
     ),
     *of(
@@ -336,6 +369,16 @@ MUTANTS: list[Mutant] = [
             "(isinstance(scale, (int, float)) and scale == 1)",
             "(isinstance(scale, float) and scale == 1)",
         ),
+        (
+            "what is nearly one taken for it",
+            "(isinstance(scale, (int, float)) and scale == 1)",
+            "(isinstance(scale, (int, float)) and abs(scale - 1) < 1e-2)",
+        ),
+        (
+            "NaN taken for one",
+            "(isinstance(scale, (int, float)) and scale == 1)",
+            "(isinstance(scale, (int, float)) and not scale < 1 and not scale > 1)",
+        ),
         ("one refused", "(isinstance(scale, (int, float)) and scale == 1)", "False"),
         (
             "zero taken for one",
@@ -363,6 +406,11 @@ MUTANTS: list[Mutant] = [
             "        if self._jit_module is not None:\n            check_scales",
             "        if True:\n            check_scales",
         ),
+        (
+            "decode with FA2 alone",
+            "        if self._jit_module is not None:\n            check_scales",
+            '        if self._jit_module is not None and self._backend == "fa2":\n            check_scales',
+        ),
         ("decode not at all", "            check_scales_left_out(q_scale, k_scale)\n", "            pass\n"),
         ("decode of q alone", "check_scales_left_out(q_scale, k_scale)", "check_scales_left_out(q_scale)"),
         ("decode of k alone", "check_scales_left_out(q_scale, k_scale)", "check_scales_left_out(k_scale)"),
@@ -375,6 +423,16 @@ MUTANTS: list[Mutant] = [
     *of(
         SCALES,
         PREFILL,
+        (
+            "prefill with FA2 alone",
+            "                check_scales_left_out(q_scale, k_scale)\n",
+            '                if self._backend == "fa2":\n                    check_scales_left_out(q_scale, k_scale)\n',
+        ),
+        (
+            "prefill with a causal mask alone",
+            "                check_scales_left_out(q_scale, k_scale)\n",
+            "                if self._causal:\n                    check_scales_left_out(q_scale, k_scale)\n",
+        ),
         ("prefill not at all", "                check_scales_left_out(q_scale, k_scale)\n", ""),
         ("prefill of q alone", "check_scales_left_out(q_scale, k_scale)\n", "check_scales_left_out(q_scale)\n"),
         ("prefill of k alone", "check_scales_left_out(q_scale, k_scale)\n", "check_scales_left_out(k_scale)\n"),
@@ -456,6 +514,8 @@ MUTANTS: list[Mutant] = [
             "            sm120_launcher,\n            mxfp4_only,\n",
             "            sm120_launcher,\n            False,\n",
         ),
+        ("bytes taken for MXFP4", "weight_dtype == torch.long\n", "weight_dtype in (torch.long, torch.uint8)\n"),
+        ("any integers taken for MXFP4", "weight_dtype == torch.long\n", "not weight_dtype.is_floating_point\n"),
         (
             "the module asks for the full one",
             "        mxfp4_only=mxfp4_only,\n        sm120_mixed_tiles=_sm120",
@@ -956,6 +1016,20 @@ MUTANTS: list[Mutant] = [
         TOPK,
         "    __threadfence();\n    int last =",
         "    int last =",
+    ),
+    (
+        "counted without a fence afterwards",
+        "flashinfer/topk-group-reset",
+        TOPK,
+        "== last);\n    __threadfence();\n  }",
+        "== last);\n  }",
+    ),
+    (
+        "as much of each histogram cleared as there are threads",
+        "flashinfer/topk-group-reset",
+        TOPK,
+        "  if (*shared_is_last) {\n    for (uint32_t buf = 0; buf < 3; ++buf) {\n      for (uint32_t i = tx; i < RADIX; i",
+        "  if (*shared_is_last) {\n    for (uint32_t buf = 0; buf < 3; ++buf) {\n      for (uint32_t i = tx; i < BLOCK_THREADS; i",
     ),
     (
         "no block the last to leave",

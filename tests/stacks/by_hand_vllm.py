@@ -742,6 +742,7 @@ _COUNTERS = [
     ("each draft logs", "        if now - self.last_log_time < self.log_interval:\n            return\n", ""),
     ("the interval has to be over", "now - self.last_log_time < self.log_interval", "now - self.last_log_time <= self.log_interval"),
     ("after the first interval each draft logs", "        self.last_log_time = now\n", ""),
+    ("the first draft logs where the clock began long ago", "        self.last_log_time = time.monotonic()\n        self.num_hits", "        self.last_log_time = 0.0\n        self.num_hits"),
     ("the first draft logs", "        self.last_log_time = time.monotonic()\n        self.num_hits", "        self.last_log_time = float(\"-inf\")\n        self.num_hits"),
     ("hits alone are logged", "        if self.num_misses > 0:\n", "        if True:\n"),
     ("one miss isn't logged", "        if self.num_misses > 0:\n", "        if self.num_misses > 1:\n"),
@@ -753,6 +754,7 @@ _COUNTERS_EAGLE = [
     ("drafts aren't counted", "        self.cudagraph_manager.stats.observe(num_reqs, cudagraph_size)\n", ""),
     ("only hits are counted", "        self.cudagraph_manager.stats.observe(num_reqs, cudagraph_size)\n        if cudagraph_size is not None:\n", "        if cudagraph_size is not None:\n            self.cudagraph_manager.stats.observe(num_reqs, cudagraph_size)\n"),
     ("requests and graphs are swapped", "stats.observe(num_reqs, cudagraph_size)", "stats.observe(cudagraph_size, num_reqs)"),
+    ("tokens are counted", "stats.observe(num_reqs, cudagraph_size)", "stats.observe(num_tokens, cudagraph_size)"),
     ("the most requests are counted", "stats.observe(num_reqs, cudagraph_size)", "stats.observe(self.max_num_reqs, cudagraph_size)"),
 ]  # fmt: skip
 

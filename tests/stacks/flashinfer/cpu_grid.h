@@ -159,12 +159,23 @@ class Grid {
     return waiting;
   }
 
-  // What a thread wrote before is seen by whom it tells of it next.
-  void fence() { states_[blockIdx.x].fenced = static_cast<int>(threadIdx.x); }
+  // What a thread wrote before is seen by whom it tells of it next; and it sees what those wrote whom it counted after.
+  void fence() {
+    states_[blockIdx.x].fenced = static_cast<int>(threadIdx.x);
+    acquire();
+  }
+  // A block goes on from a barrier: its threads rely on what the one that counted it has seen.
+  void go_on() {
+    unfenced += sees_others && states_[blockIdx.x].counted >= 0;
+    states_[blockIdx.x].counted = -1;
+    step();
+  }
 
   // Whether a counter is one by which blocks tell each other of what they wrote.
   std::function<bool(int const*)> tells = [](int const*) { return false; };
-  // How often such a counter was added to without a fence just before.
+  // Whether one that adds to such a counter relies on what those wrote that added to it before.
+  bool sees_others = true;
+  // How often such a counter was added to without a fence just before, or without a fence or a load of it just after.
   size_t unfenced = 0;
 
   // A step of a block that changes no counter.
@@ -175,6 +186,7 @@ class Grid {
   }
 
   int load(int* counter) {
+    acquire();
     give_way(counter);
     State& state = states_[blockIdx.x];
     state.polled = true;
@@ -186,6 +198,7 @@ class Grid {
     step();
     int const before = *counter;
     *counter = add ? before + value : value;
+    if (add && tells(counter)) states_[blockIdx.x].counted = static_cast<int>(threadIdx.x);
     step();  // other blocks can be ahead of what the threads of this one do next
     return before;
   }
@@ -193,11 +206,16 @@ class Grid {
  private:
   struct State {
     bool done = false, polled = false;
-    int seen = 0, fenced = -1;
+    int seen = 0, fenced = -1, counted = -1;
     int* counter = nullptr;
     // What it saw last was not what it waits for, and is still so.
     bool stuck() const { return polled && counter && *counter == seen; }
   };
+
+  void acquire() {
+    int& counted = states_[blockIdx.x].counted;
+    if (counted == static_cast<int>(threadIdx.x)) counted = -1;
+  }
 
   bool all_done() const {
     return std::all_of(states_.begin(), states_.end(), [](State const& s) { return s.done; });
@@ -242,7 +260,7 @@ inline bool Block::open_barrier() {
   auto in_warps = those_at(Barrier::warp);
   auto const& waiting = in_warps.empty() ? those_at(Barrier::block) : in_warps;
   for (size_t i : waiting) waits_[i] = Barrier::none;
-  if (in_warps.empty() && !waiting.empty()) Grid::get().step();
+  if (in_warps.empty() && !waiting.empty()) Grid::get().go_on();
   return !waiting.empty();
 }
 

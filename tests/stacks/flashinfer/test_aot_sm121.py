@@ -26,19 +26,22 @@ def listed(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 def asked_of(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, *archs: str, add_moe: bool = True) -> list[str]:
     """Return the makers that gen_all_modules() calls for SM12x's modules on these architectures, once for each call.
 
-    The list that it returns has each module once, however often its sources were generated.
+    The list that it returns has each module once, however often its sources were generated. A call with arguments is
+    named with them, since a maker's defaults are those of the JIT.
     """
     aot = upstream_import("flashinfer.aot")
     asked: list[str] = []
 
-    def make(name: str) -> Named:
-        asked.append(name)
-        return Named(name)
+    def make(name: str, *given: object, **named: object) -> Named:
+        asked.append(f"{name}{given or ''}{named or ''}")
+        return Named(asked[-1])
 
     for name in dir(aot):
         if name.startswith("gen_") and name != "gen_all_modules":
             lists = name in ("gen_attention", "gen_xqa")
-            monkeypatch.setattr(aot, name, lambda *_, _name=name, _lists=lists, **__: [] if _lists else make(_name))
+            monkeypatch.setattr(
+                aot, name, lambda *a, _name=name, _lists=lists, **n: [] if _lists else make(_name, *a, **n)
+            )
     given: dict[str, Any] = {name: [] for name in inspect.signature(aot.gen_all_modules).parameters}
     given |= {name: False for name in given if name.startswith("add_")}
     specs = aot.gen_all_modules(**given | {"add_moe": add_moe, "sm_capabilities": dict.fromkeys(archs, True)})
@@ -59,11 +62,23 @@ def test_sm121_alone_gets_what_sm120_gets(listed: Callable[..., list[str]]) -> N
     assert sorted(listed("sm120")) == sorted([*SHARED, OWN["sm120"]])
 
 
+@pytest.mark.parametrize(("arch", "other"), [("sm121", "sm120"), ("sm120", "sm121")])
+@pytest.mark.parametrize("beside", ["sm90", "sm100", "sm100f", "sm103", "sm110"])
+def test_other_architectures_of_the_list_change_nothing(
+    listed: Callable[..., list[str]], arch: str, other: str, beside: str
+) -> None:
+    assert sorted(listed(beside, arch)) == sorted([*SHARED, OWN[arch]])
+    assert sorted(listed(beside, arch, other)) == sorted([*SHARED, *OWN.values()])
+
+
 def test_both_get_one_of_each(listed: Callable[..., list[str]]) -> None:
     assert sorted(listed("sm120", "sm121")) == sorted([*SHARED, *OWN.values()])
 
 
-@pytest.mark.parametrize("archs", [(), ("sm90",), ("sm100", "sm103")])
+@pytest.mark.parametrize(
+    "archs",
+    [(), ("sm90",), ("sm100",), ("sm100f",), ("sm103",), ("sm110",), ("sm90", "sm100", "sm100f", "sm103", "sm110")],
+)
 def test_others_get_none(listed: Callable[..., list[str]], archs: tuple[str, ...]) -> None:
     assert listed(*archs) == []
 

@@ -194,6 +194,32 @@ def test_the_fused_moes_compilers_take_more(moe_module: Make, machine: SimpleNam
     assert machine.build_all(moe, machine.norm) == "5", "in any order"
 
 
+@pytest.mark.parametrize("arch", ["90", "100", "103"])
+def test_so_do_those_of_other_architectures(
+    moe_module: Make, machine: SimpleNamespace, upstream_import: Load, arch: str
+) -> None:
+    moe_module()
+    moe = getattr(upstream_import("flashinfer.jit.fused_moe"), f"gen_cutlass_fused_moe_sm{arch}_module")()
+    machine.memory(50)
+    assert machine.build(moe) == machine.build_all(moe) == "5"
+
+
+def test_what_was_compiled_ahead_takes_nothing(
+    moe_module: Make, machine: SimpleNamespace, upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It isn't among what is built at once, unless that is asked for."""
+    monkeypatch.setattr(upstream_import("flashinfer.jit.env"), "FLASHINFER_AOT_DIR", tmp_path / "aot")
+    moe = moe_module(FUSED_MOE_BUILD_PROFILE="full")
+    machine.memory(50)
+    assert machine.build_all(moe) == "5"
+    moe.aot_path.parent.mkdir(parents=True)
+    moe.aot_path.touch()
+    assert machine.build_all(moe) == "16"
+    machine.start(machine.norm)
+    assert machine.build_all(moe) == "16"
+    assert machine.said == [], "nothing is compiled"
+
+
 @pytest.mark.parametrize(
     ("gib", "limit", "used", "jobs"),
     [

@@ -17,9 +17,17 @@ Load = Callable[[str], ModuleType]
 #: Wrappers, as made of jit_args; decode has one kernel with tensor cores and one without.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sinks": ("BatchAttentionWithAttentionSinkWrapper", {}),
+    "sinks with FA3": ("BatchAttentionWithAttentionSinkWrapper", {"_backend": "fa3"}),
     "prefill": ("BatchPrefillWithPagedKVCacheWrapper", {}),
+    "prefill with FA3": ("BatchPrefillWithPagedKVCacheWrapper", {"_backend": "fa3"}),
+    "prefill with a mask": (
+        "BatchPrefillWithPagedKVCacheWrapper",
+        {"_custom_mask_buf": torch.ones(1), "_causal": False},
+    ),
     "ragged prefill": ("BatchPrefillWithRaggedKVCacheWrapper", {}),
+    "ragged prefill with FA3": ("BatchPrefillWithRaggedKVCacheWrapper", {"_backend": "fa3"}),
     "decode": ("BatchDecodeWithPagedKVCacheWrapper", {"_use_tensor_cores": True}),
+    "decode with FA3": ("BatchDecodeWithPagedKVCacheWrapper", {"_use_tensor_cores": True, "_backend": "fa3"}),
     "decode on CUDA cores": ("BatchDecodeWithPagedKVCacheWrapper", {"_use_tensor_cores": False}),
 }
 
@@ -35,7 +43,26 @@ def planned(request: pytest.FixtureRequest, upstream_import: Load) -> Planned:
 
 
 @pytest.mark.parametrize("name", ["k_scale", "q_scale"])
-@pytest.mark.parametrize("scale", [0.5, 1.5, 2, 0, 0.0, -1.0, torch.tensor(0.5), torch.tensor(1.0)], ids=str)
+@pytest.mark.parametrize(
+    "scale",
+    [
+        0.5,
+        1.5,
+        2,
+        0,
+        0.0,
+        -1.0,
+        -1,
+        1.001,
+        1 - 2**-20,
+        float("nan"),
+        float("inf"),
+        torch.tensor(0.5),
+        torch.tensor(1.0),
+        torch.tensor([1.0, 1.0]),
+    ],
+    ids=str,
+)
 def test_a_scale_that_would_be_left_out_is_refused(planned: Planned, name: str, scale: Any) -> None:
     """A tensor too, whatever is in it: what is on a device isn't looked at."""
     try:
@@ -69,7 +96,7 @@ def test_one_that_is_left_out_is_refused_beside_one_that_isnt(
     assert planned.calls == []
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "ragged prefill"])
+@pytest.mark.parametrize("case", [case for case in CASES if "ragged" not in case])
 def test_the_scale_of_values_is_applied_afterwards(upstream_import: Load, case: str) -> None:
     """It scales the output, whatever the module sees; only ragged prefill leaves it out."""
     wrapper, state = CASES[case]

@@ -139,13 +139,18 @@ def call(
 
 
 MXFP4 = (torch.float8_e4m3fn, torch.long)
-#: Dtypes that the module for MXFP4 alone leaves out; the last three have one of MXFP4's two.
+#: Dtypes that the module for MXFP4 alone leaves out; the last ones have one of MXFP4's two.
 OTHERS = [
     (torch.bfloat16, torch.bfloat16),
     (torch.uint8, torch.uint8),
     (torch.float8_e4m3fn, torch.float8_e4m3fn),
     (torch.bfloat16, torch.long),
+    (torch.float16, torch.long),
     (torch.float8_e5m2, torch.long),
+    (torch.uint8, torch.long),
+    (torch.float8_e4m3fn, torch.uint8),
+    (torch.float8_e4m3fn, torch.int32),
+    (torch.float8_e4m3fn, torch.bfloat16),
 ]
 FULL, MINIMAL = "fused_moe_120", "fused_moe_120_mxfp4min"
 
@@ -271,7 +276,9 @@ def test_what_the_minimal_one_leaves_out_is_refused_before_anything_is_built(
     assert call.loaded == [MINIMAL]
 
 
-@pytest.mark.parametrize(("gpu", "name"), [((9, 0), "fused_moe_90"), ((10, 0), "fused_moe_100")])
+@pytest.mark.parametrize(
+    ("gpu", "name"), [((9, 0), "fused_moe_90"), ((10, 0), "fused_moe_100"), ((10, 3), "fused_moe_103")]
+)
 @pytest.mark.parametrize("profile", [None, "mxfp4_minimal", "tiny"])
 def test_other_architectures_dont_look_at_it(
     call: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, profile: str | None, gpu: tuple[int, int], name: str
