@@ -369,7 +369,7 @@ def test_one_module_writes_to_terminals() -> None:
     found = set()
     for path in root.rglob("*.py"):
         name = path.relative_to(root).as_posix()
-        if name in ("environment/probe.py", "environment/compiled.py", "proofs/forked.py"):
+        if name in ("environment/_probe.py", "environment/_compiled.py", "proofs/_forked.py"):
             continue  # they run in a process of their own, and what they print is read as JSON
         if name == "cli/commands/reword.py":
             continue  # a person's editor shows them the message

@@ -15,7 +15,7 @@ import pytest
 
 from kit import commit_files, git, new_repository
 from patchq.errors import SourceError
-from patchq.git import reader as readers
+from patchq.git import _reader as readers
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git, bare_repository, scratch
 from patchq.names import BlobId
@@ -262,7 +262,7 @@ def test_a_fork_while_a_thread_starts_one(store: Git) -> None:
 def test_a_scratch_that_is_collected_while_another_is_started() -> None:
     """Garbage is collected at any point: also where readers are changed."""
     code = """
-from patchq.git import reader as readers
+from patchq.git import _reader as readers
 from patchq.git.repository import scratch
 with scratch() as git, readers._changing:
     readers.forget(git.folder)
@@ -327,7 +327,7 @@ def test_it_ends_with_a_patchq_that_is_killed(store: Git) -> None:
     code = f"""
 import os, sys
 from pathlib import Path
-from patchq.git import reader as readers
+from patchq.git import _reader as readers
 from patchq.git.repository import Git
 store = Git(Path({str(store.folder)!r}))
 store.read_blobs([{one!r}])

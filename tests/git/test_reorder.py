@@ -14,9 +14,9 @@ from patchq.errors import ConflictError
 from patchq.git.replay import pick
 from patchq.git.repository import Git, init_store
 from patchq.names import CommitId, TreeId
-from patchq.stacks import reorder as reordering
+from patchq.stacks import _reorder as reordering
+from patchq.stacks._reorder import reorder
 from patchq.stacks.export import Entry
-from patchq.stacks.reorder import reorder
 
 
 def lines(*words: object) -> str:

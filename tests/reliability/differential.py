@@ -35,7 +35,7 @@ from patchq.formats.header import split_mail  # noqa: E402
 from patchq.git.objects import TreeEntry, blob_id  # noqa: E402
 from patchq.git.repository import Git  # noqa: E402
 from patchq.names import BlobId, CommitId  # noqa: E402
-from patchq.stacks.memtree import FileMismatch, View  # noqa: E402
+from patchq.stacks._memtree import FileMismatch, View  # noqa: E402
 
 #: Path to mode and blob.
 Tree = dict[bytes, tuple[bytes, str]]

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import ROOT
-from patchq.adopt import diffs, mails, monkey, recipe, shell
-from patchq.adopt.scripts import find_moves
+from patchq.adopt import _diffs, _mails, _monkey, _recipe, _shell
+from patchq.adopt._scripts import find_moves
 from patchq.errors import PatchqError, UserError
 from patchq.formats import diff, header, ledger, lock, lockedit, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
@@ -121,25 +121,25 @@ def resolutions(data: bytes) -> None:
 
 def patches_to_import(data: bytes) -> None:
     """What ``patchq import`` is given: mails, an mbox, a plain diff."""
-    for found in mails.read_data(data, "input", "input", 1):
-        with contextlib.suppress(diffs.OddDiff):
-            parts = diffs.sections(found.diff)
+    for found in _mails.read_data(data, "input", "input", 1):
+        with contextlib.suppress(_diffs.OddDiff):
+            parts = _diffs.sections(found.diff)
             files = [b"a.txt", b"src/b.txt"]
-            placing = diffs.find_placing(parts, files, diffs.Placing()) or diffs.Placing()
-            diffs.as_git(parts, placing, files)
+            placing = _diffs.find_placing(parts, files, _diffs.Placing()) or _diffs.Placing()
+            _diffs.as_git(parts, placing, files)
 
 
 def scripts(data: bytes) -> None:
     """What ``patchq import`` looks for commands in: a Dockerfile, a script; a recipe, and monkey patches."""
     files = [b"a.txt", b"src/b.txt"]
-    steps = [*shell.dockerfile_steps(data, "Dockerfile", files), *shell.script_steps(data, "script")]
+    steps = [*_shell.dockerfile_steps(data, "Dockerfile", files), *_shell.script_steps(data, "script")]
     find_moves(steps, files)
-    monkey.replacements(data.decode("utf-8", "replace"), files)
+    _monkey.replacements(data.decode("utf-8", "replace"), files)
     with tempfile.TemporaryDirectory() as text:
         path = Path(text) / "up_1.0.bb"
         path.write_bytes(data)
         with contextlib.suppress(UserError):  # none of the patches is there
-            recipe.recipe_patches(path)
+            _recipe.recipe_patches(path)
 
 
 _kept: list[tuple[tempfile.TemporaryDirectory[str], Git]] = []

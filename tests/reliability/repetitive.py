@@ -23,16 +23,16 @@ if __name__ == "__main__":
 
 import parsers
 from extent import LONG
-from patchq.adopt import folders, headers, hosts
-from patchq.build import contents
+from patchq.adopt import _folders, _headers, _hosts
+from patchq.build import _contents
 from patchq.cli import terminal
 from patchq.contribute import dossier, gates
-from patchq.drift import outline
+from patchq.drift import _outline
 from patchq.errors import PatchqError
 from patchq.formats import distinfo, leftovers, manifest, relock, render, toml
 from patchq.git import diffs
 from patchq.kernels import wanted
-from patchq.mutation import with_cmake_parser, with_tree_sitter
+from patchq.mutation import _with_cmake_parser, _with_tree_sitter
 from patchq.stacks import export
 
 LARGE = 1 << 20 if LONG else 1 << 18
@@ -305,7 +305,7 @@ def metadata(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     for required in parse_email(data)[0].get("requires_dist", []):
         requirement(required.encode())
-    contents._check_identity(Path("a-1-py3-none-any.whl"), "a-1.dist-info", text)
+    _contents._check_identity(Path("a-1-py3-none-any.whl"), "a-1.dist-info", text)
 
 
 def requirement(data: bytes) -> None:
@@ -316,7 +316,7 @@ def requirement(data: bytes) -> None:
 
 
 def record(data: bytes) -> None:
-    contents._record(Path("a.whl"), data.decode("utf-8", "replace"), "a-1.dist-info", {})
+    _contents._record(Path("a.whl"), data.decode("utf-8", "replace"), "a-1.dist-info", {})
 
 
 def installed(data: bytes) -> None:
@@ -336,19 +336,19 @@ def hooks(data: bytes) -> None:
 
 
 def quilt(data: bytes) -> None:
-    folders._listed(Path("a.tar.gz"), {"series": data, "a.patch": b""})
+    _folders._listed(Path("a.tar.gz"), {"series": data, "a.patch": b""})
 
 
 def words(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     terminal.safe(text)
     render.markdown_text(text)
-    headers.settle(text)
-    headers.first_address(text)
+    _headers.settle(text)
+    _headers.first_address(text)
 
 
 def mutants(language: str, data: bytes) -> None:
-    for _ in with_tree_sitter.edits_by(language, data):
+    for _ in _with_tree_sitter.edits_by(language, data):
         pass
 
 
@@ -375,14 +375,14 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "hooks": hooks,
     "report of hooks": lambda data: gates._read(data.decode("utf-8", "replace"), ["a"]),
     "quilt": quilt,
-    "url": lambda data: hosts.parse_address(data.decode("utf-8", "replace")),
+    "url": lambda data: _hosts.parse_address(data.decode("utf-8", "replace")),
     "git's words": git_said,
     "words": words,
     "name": lambda data: export.slug(data.decode("utf-8", "replace")),
-    "cmake": lambda data: list(with_cmake_parser.edits(data)),
+    "cmake": lambda data: list(_with_cmake_parser.edits(data)),
     "cuda": functools.partial(mutants, "cuda"),
     "jinja": functools.partial(mutants, "jinja"),
-    "python": outline.places,
+    "python": _outline.places,
 }
 MORE["installed"], MORE["words"] = [*MORE["record"], *MORE["metadata"]], MAILS
 

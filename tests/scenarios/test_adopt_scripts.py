@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git, numbered
-from patchq.adopt import scripts
+from patchq.adopt import _scripts
 from patchq.errors import UserError
 from patchq.system import sandbox
 from patchq.system.sandbox import Limits, run_isolated
@@ -214,7 +214,7 @@ def test_a_command_that_takes_too_much_is_stopped(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    monkeypatch.setattr(scripts, "Limits", functools.partial(Limits, **{"seconds": 120, **small}))
+    monkeypatch.setattr(_scripts, "Limits", functools.partial(Limits, **{"seconds": 120, **small}))
     patchq.ok("apply")
     before = patchq.snapshot()
     # What follows isn't run either: the copy may hold anything.

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import Patchq, edit, with_lines
-from patchq.adopt.releases import MOST_TRIED, Search
+from patchq.adopt._releases import MOST_TRIED, Search
 from patchq.sources import index
 
 

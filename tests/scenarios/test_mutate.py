@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git
+from patchq.mutation._mutants import mutants_of
 from patchq.mutation.known import KnownStrength, known_strength
-from patchq.mutation.mutants import mutants_of
 from patchq.mutation.strength import KILLED, NOT_REACHED, SURVIVED, Strength, Tried, pool
 from patchq.project.project import Project
 

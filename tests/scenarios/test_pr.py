@@ -316,7 +316,7 @@ def test_upstreams_own_tests_of_what_it_touches_are_compared(newer: Patchq, upst
     assert "upstream's tests/test_0.py::test_f passes without it, and not with it" in found["problems"]
     # One that takes too long shows nothing of the change, on whichever side.
     with pytest.MonkeyPatch.context() as short:
-        short.setattr("patchq.contribute.trials.TEST_SECONDS", 0.01)
+        short.setattr("patchq.contribute._trials.TEST_SECONDS", 0.01)
         found = made(newer, "breaks", "--no-gates", "--upstream-tests")
     assert found["problems"] == []
     assert any("tests/test_0.py: no answer in" in line for line in found["not_run"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patchq.contribute.selection import PROPOSABLE
+from patchq.contribute._selection import PROPOSABLE
 from patchq.project.project import Project
 from patchq.system.paths import Layout
 

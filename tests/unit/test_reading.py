@@ -30,16 +30,16 @@ PACKAGES = {
 #: Modules that open other files.
 MODULES = {
     "state below .patchq": {
-        "build.reference", "rebase.state", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift.known",
-        "kernels.cache", "mutation.known", "project.journal", "project.private", "project.stack", "proofs.prove",
-        "store.heal",
+        "build.reference", "rebase.state", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift._known",
+        "kernels._cache", "mutation.known", "project.journal", "project._private", "project.stack", "proofs.prove",
+        "store._heal",
     },
     "wheels and archives, by their hash, and what was built": {
-        "build.contents", "build.dist", "build.image", "build.source", "build.zipped", "formats.tar", "kernels.ahead",
-        "sources.archive", "sources.index", "sources.partial", "sources.pins", "store.pinning",
+        "build._contents", "build.dist", "build.image", "build._source", "build.zipped", "formats.tar", "kernels.ahead",
+        "sources.archive", "sources.index", "sources._partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {
-        "merge.rerere", "contribute.proposal", "kernels.compiling", "proofs.compilations", "proofs.forked",
+        "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._compilations", "proofs._forked",
         "proofs.run", "stacks.export",
     },
     "what the user names": {

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from patchq.kernels.packing import package_init
+from patchq.kernels._packing import package_init
 
 #: Says of two modules whether FlashInfer would load them as they are.
 ASK = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from patchq.drift.calls import judge_call, likeness, scan_source
-from patchq.drift.signatures import Change, Signature, changes, load_api
+from patchq.drift._calls import judge_call, likeness, scan_source
+from patchq.drift._signatures import Change, Signature, changes, load_api
 
 
 def api(tmp_path: Path, name: str, source: str) -> object:

@@ -12,11 +12,11 @@ import pytest
 from patchq.environment.installed import Package
 from patchq.errors import BuildError, FormatError, UserError
 from patchq.formats import toml
-from patchq.kernels import linking
-from patchq.kernels.cache import Cache, headers_in
-from patchq.kernels.compiling import Budget, Tally, Unit, compile_units
+from patchq.kernels import _linking
+from patchq.kernels._cache import Cache, headers_in
+from patchq.kernels._compiling import Budget, Tally, Unit, compile_units
+from patchq.kernels._toolchain import Toolchain
 from patchq.kernels.left import judge_left
-from patchq.kernels.toolchain import Toolchain
 from patchq.kernels.wanted import arch_list, parse_wanted
 
 #: Takes its arguments as nvcc does; the object is the source and its header, the log one line a call.
@@ -264,12 +264,12 @@ def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> N
 
     tools = Toolchain(platforms.here(), "nvcc", "g++", tmp_path, "13.0", "")
     target = tmp_path / "m.so"
-    linking.link([tmp_path / "x.o"], ["-lnvrtc"], target, tools)
+    _linking.link([tmp_path / "x.o"], ["-lnvrtc"], target, tools)
     data = target.read_bytes()
-    assert linking.machine(data) == platforms.here()
-    assert linking.targets(data) == set()
+    assert _linking.machine(data) == platforms.here()
+    assert _linking.targets(data) == set()
     for name in (b"libcudart.so.13\0", b"libcuda.so.1\0", b"libnvrtc.so.13\0", b"cudaFree\0"):
         assert name in data
     with pytest.raises(BuildError, match="isn't known here"):
-        linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
-    assert linking.machine(b"PK") == "nothing that runs"
+        _linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
+    assert _linking.machine(b"PK") == "nothing that runs"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from patchq.proofs import compilations
-from patchq.proofs.compilations import Compilation
+from patchq.proofs import _compilations
+from patchq.proofs._compilations import Compilation
 
 
 class Proof:
@@ -66,7 +66,7 @@ def test_the_same_elsewhere_is_taken(proof: Proof) -> None:
     ],
 )  # fmt: skip
 def test_another_content_is_another_compilation(proof: Proof, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilations, "_tree", compilations._content)  # as another process would
+    monkeypatch.setattr(_compilations, "_tree", _compilations._content)  # as another process would
     path = proof.root / name
     path.parent.mkdir(exist_ok=True)
     path.write_text((path.read_text() if path.exists() else "") + "\n")

@@ -2,21 +2,8 @@
 
 __all__ = [
     "adopt",
-    "diffs",
     "fit",
-    "folders",
     "found",
     "gather",
-    "headers",
-    "hosts",
-    "leftovers",
     "limits",
-    "mails",
-    "monkey",
-    "overlay",
-    "recipe",
-    "releases",
-    "scripts",
-    "shell",
-    "stgit",
 ]

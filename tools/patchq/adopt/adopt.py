@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import TAKEN, Fitter, Item
 from patchq.adopt.found import Found, Reading
 from patchq.adopt.gather import Request, gather
-from patchq.adopt.releases import MOST_DOWNLOADED, search_releases
 from patchq.errors import ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Ident, clean_message, parse_trailers, with_trailer
 from patchq.git.objects import CommitInfo

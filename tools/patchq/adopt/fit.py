@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchq.adopt.diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
+from patchq.adopt._diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
 from patchq.adopt.found import Elsewhere, Found, Reading
 from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 from patchq.formats.header import Header, Ident

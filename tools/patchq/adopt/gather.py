@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from patchq.adopt.folders import origin_of, places
+from patchq.adopt._folders import origin_of, places
+from patchq.adopt._headers import settle
+from patchq.adopt._hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
+from patchq.adopt._leftovers import name_leftovers
+from patchq.adopt._mails import read_data
+from patchq.adopt._monkey import from_monkey_patches, replacements
+from patchq.adopt._overlay import from_overlay, from_site_packages
+from patchq.adopt._scripts import run_steps
+from patchq.adopt._shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
+from patchq.adopt._stgit import has_stgit, stgit_patches
 from patchq.adopt.found import Found, Reading
-from patchq.adopt.headers import settle
-from patchq.adopt.hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
-from patchq.adopt.leftovers import name_leftovers
 from patchq.adopt.limits import MOST_ALL, read_stream, too_large
-from patchq.adopt.mails import read_data
-from patchq.adopt.monkey import from_monkey_patches, replacements
-from patchq.adopt.overlay import from_overlay, from_site_packages
-from patchq.adopt.scripts import run_steps
-from patchq.adopt.shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
-from patchq.adopt.stgit import has_stgit, stgit_patches
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import Ident, clean_message, clean_subject, split_trailers

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from patchq.build import platforms as machines
+from patchq.build._overlay import build_overlay
+from patchq.build._source import build_source
 from patchq.build.dist import Built, drop, find, keep, write_beside
 from patchq.build.job import Job, Unpatched
-from patchq.build.overlay import build_overlay
-from patchq.build.source import build_source
 from patchq.errors import BuildError, UserError
 from patchq.project.project import Project
 from patchq.stacks import siblings

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.build import attest
+from patchq.build import _attest
 from patchq.errors import UserError
 from patchq.formats.render import render
 from patchq.project import own
@@ -87,7 +87,7 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         "patchq": own.source(),
         "case": own.CASE,
         # The signature too, where there is one: a star may stand for nothing.
-        "attestation": "provenance.*json" if project.lock.signing else attest.NAME,
+        "attestation": "provenance.*json" if project.lock.signing else _attest.NAME,
         "lock_sha256": project_files.hash_file(root, project.layout.lock),
         "caches": [Cache(_volume(name, path), path) for path in environment.caches],
         "folder": inside.as_posix(),

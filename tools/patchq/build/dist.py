@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchq.build import attest, platforms
+from patchq.build import _attest, platforms
+from patchq.build._sbom import render
 from patchq.build.job import Job, Made
-from patchq.build.sbom import render
 from patchq.environment import signatures
 from patchq.errors import StateError
 from patchq.formats.lock import BuildConfig
@@ -191,8 +191,8 @@ def write_beside(job: Job) -> None:
         "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
     }
     wheels = {w[2]: w[3] for w in [*known, *kernels]}
-    statement = attest.statement(job, wheels)
-    documents[attest.NAME] = statement
+    statement = _attest.statement(job, wheels)
+    documents[_attest.NAME] = statement
     if signing := job.project.lock.signing:
         name, root = signatures.name_of(signing), job.project.layout.root
         old = fsio.read_or_none(folder / name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from patchq.build import attest
+from patchq.build import _attest
 from patchq.build.reference import wheels_of
 from patchq.environment.image import read_image
 from patchq.environment.inspect_image import Expected, ImageVerdict, Signer, judge_image
@@ -40,7 +40,7 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
         set_name=set_name,
         packages=packages,
         references=references,
-        statement=fsio.read_or_none(project.layout.dist / set_name / attest.NAME),
+        statement=fsio.read_or_none(project.layout.dist / set_name / _attest.NAME),
         materials=fsio.read_or_none(project.layout.dist / set_name / "patchq.cdx.json"),
         signer=Signer(signing, project.layout.root) if signing else None,
         rules=project.lock.verify,

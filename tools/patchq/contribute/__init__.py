@@ -9,7 +9,5 @@ __all__ = [
     "proposal",
     "propose",
     "publish",
-    "selection",
     "submit",
-    "trials",
 ]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from patchq.contribute._selection import place, set_with
 from patchq.contribute.dossier import OWNER, read_owner
 from patchq.contribute.proposal import Owner
-from patchq.contribute.selection import place, set_with
 from patchq.environment.machine import this_machine
 from patchq.errors import FormatError, UserError
 from patchq.formats import toml

@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchq.contribute._selection import PROPOSABLE, Plan, alone, place
+from patchq.contribute._trials import Branch, prove, run_brought, run_upstreams
 from patchq.contribute.duplicates import Duplicates, Searched, find_duplicates
 from patchq.contribute.gates import Gate, run_gates
 from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref, repository_of
-from patchq.contribute.selection import PROPOSABLE, Plan, alone, place
-from patchq.contribute.trials import Branch, prove, run_brought, run_upstreams
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
 from patchq.forecast.overlap import Touch, by_commits, by_releases
 from patchq.formats import ledger as ledgers

@@ -1,3 +1,3 @@
 """What applies and yet changed meaning: calls that no longer fit, bodies that a patch touches."""
 
-__all__ = ["alarms", "bodies", "calls", "drift", "known", "outline", "sets", "shared", "signatures", "touched"]
+__all__ = ["alarms", "bodies", "drift", "sets", "shared"]

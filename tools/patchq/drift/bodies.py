@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchq.drift.outline import lines_of, places
+from patchq.drift._outline import lines_of, places
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")
 _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_specifier", "class_specifier"}

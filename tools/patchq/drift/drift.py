@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from patchq.drift._calls import scan_source
+from patchq.drift._signatures import Api, Change, changes, load_api
+from patchq.drift._touched import touched_alarms
 from patchq.drift.alarms import Alarm
-from patchq.drift.calls import scan_source
-from patchq.drift.signatures import Api, Change, changes, load_api
-from patchq.drift.touched import touched_alarms
 from patchq.errors import UserError
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, copy_tree

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 
-from patchq.drift.known import Known
+from patchq.drift._known import Known
 from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of
 from patchq.errors import PatchqError
 from patchq.git.repository import Git

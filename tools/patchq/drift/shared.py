@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 
 from patchq.drift import bodies
-from patchq.drift.outline import inner, parse
+from patchq.drift._outline import inner, parse
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import parse_trailers
 from patchq.git.diffs import PathChange

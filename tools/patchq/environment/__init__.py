@@ -1,25 +1,14 @@
 """A machine and a Python environment: what it has, and whether it runs the patched build."""
 
 __all__ = [
-    "caches",
-    "compiled",
     "differences",
-    "distributions",
     "doctor",
-    "files",
     "image",
-    "imports",
     "inspect_image",
     "installed",
-    "known",
-    "layout",
-    "loader",
     "machine",
-    "probe",
     "ptx",
-    "scripts",
     "signatures",
-    "startup",
     "toolkits",
     "verify",
 ]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from patchq.environment.files import MAX_TEXT, Files, Folder, Kind, Span
+from patchq.environment._files import MAX_TEXT, Files, Folder, Kind, Span
 from patchq.errors import FormatError, UserError
 from patchq.formats import tar
 from patchq.names import show_path

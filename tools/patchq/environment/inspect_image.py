@@ -13,15 +13,15 @@ from pathlib import Path
 from string import Template
 
 from patchq.environment import signatures
-from patchq.environment.caches import judge_caches
+from patchq.environment._caches import judge_caches
+from patchq.environment._files import Files
+from patchq.environment._layout import environments
+from patchq.environment._loader import judge_variables
+from patchq.environment._scripts import is_script
+from patchq.environment._startup import judge_environment
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
-from patchq.environment.files import Files
 from patchq.environment.image import Image
 from patchq.environment.installed import Environment, Package, Reference, judge_package
-from patchq.environment.layout import environments
-from patchq.environment.loader import judge_variables
-from patchq.environment.scripts import is_script
-from patchq.environment.startup import judge_environment
 from patchq.formats.signing import Signing
 from patchq.formats.verification import Verification
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from patchq.environment.caches import judge_caches
+from patchq.environment._caches import judge_caches
+from patchq.environment._distributions import Distribution, installed
+from patchq.environment._files import Files, Kind
+from patchq.environment._imports import Interpreter, Place, find_all
+from patchq.environment._scripts import judge_scripts
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
-from patchq.environment.distributions import Distribution, installed
-from patchq.environment.files import Files, Kind
-from patchq.environment.imports import Interpreter, Place, find_all
-from patchq.environment.scripts import judge_scripts
 from patchq.errors import FormatError
 from patchq.formats.distinfo import HASHES, Row, canonical
 from patchq.formats.manifest import Manifest, parse_manifest

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from patchq.environment.caches import judge_caches
+from patchq.environment._caches import judge_caches
+from patchq.environment._files import Folder, Kind
+from patchq.environment._imports import Interpreter, path_files
+from patchq.environment._loader import judge_variables
+from patchq.environment._startup import judge_environment, judge_startup
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
-from patchq.environment.files import Folder, Kind
-from patchq.environment.imports import Interpreter, path_files
 from patchq.environment.installed import Environment, Location, Package, Reference, Start, judge_package
-from patchq.environment.loader import judge_variables
-from patchq.environment.startup import judge_environment, judge_startup
 from patchq.errors import UserError
 from patchq.formats.distinfo import canonical
 from patchq.formats.verification import Verification
 from patchq.system import runner
 
-_PROBE = Path(__file__).with_name("probe.py")
+_PROBE = Path(__file__).with_name("_probe.py")
 #: Seconds for an interpreter to start.
 START_S = 120.0
 
@@ -155,7 +155,7 @@ def interpreter(python: str) -> str:
 
 
 def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:
-    """Return what ``probe.py`` answers in that interpreter; what something else has printed before is ignored."""
+    """Return what ``_probe.py`` answers in that interpreter; what something else has printed before is ignored."""
     argv = [python, *options, "-c", _PROBE.read_text()]
     try:
         done = runner.run(

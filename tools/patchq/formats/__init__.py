@@ -1,9 +1,7 @@
 """Text to frozen data and back, and nothing else: series, patches, diffs, lock, ledger, measurements, templates."""
 
 __all__ = [
-    "checkrules",
     "diff",
-    "diffheader",
     "distinfo",
     "header",
     "jsonlines",
@@ -13,7 +11,6 @@ __all__ = [
     "lockedit",
     "manifest",
     "measurements",
-    "mergers",
     "relock",
     "render",
     "series",

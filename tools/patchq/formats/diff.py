@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from patchq.errors import FormatError
-from patchq.formats.diffheader import read_header
+from patchq.formats._diffheader import read_header
 from patchq.formats.leftovers import leftovers
 from patchq.formats.treepath import check_tree_path, is_for_git
 from patchq.names import show_path

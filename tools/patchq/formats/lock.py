@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
-from patchq.formats import mergers, signing, toml, verification
-from patchq.formats.checkrules import RULES, SIGNERS, CheckRules
+from patchq.formats import _mergers, signing, toml, verification
+from patchq.formats._checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref, find_twins
 
@@ -214,7 +214,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         upstreams=upstreams,
         sets=sets,
         environments=environments,
-        mergers=mergers.read(raw, where),
+        mergers=_mergers.read(raw, where),
         mismatches=mismatches,
         patchq=made_with,
         signing=who,

@@ -12,11 +12,8 @@ __all__ = [
     "objects",
     "owners",
     "person",
-    "reader",
-    "refs",
     "replay",
     "repository",
     "transport",
     "worktree",
-    "writable",
 ]

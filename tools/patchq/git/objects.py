@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from patchq.errors import SourceError
 from patchq.formats.header import Ident, decode
+from patchq.git._refs import Refs
 from patchq.git.command import MEND
-from patchq.git.refs import Refs
 from patchq.names import BlobId, CommitId, TreeId
 from patchq.system import runner
 
 if TYPE_CHECKING:
-    from patchq.git.reader import Reader
+    from patchq.git._reader import Reader
 
 _ID = re.compile(r"[0-9a-f]{40}")
 #: Packs past which they become one.
@@ -106,7 +106,7 @@ class Objects(Refs):
 
     def _staying(self, count: int, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
         """What a reader that runs already says of a few things; nothing where there is none, or too much to ask."""
-        from patchq.git.reader import AT_ONCE, reader  # most commands ask for nothing
+        from patchq.git._reader import AT_ONCE, reader  # most commands ask for nothing
 
         found = reader(self) if count <= AT_ONCE else None
         return (ask(found) if found else None) or {}

@@ -65,7 +65,7 @@ def partial_repository(folder: Path) -> Git:
 @contextmanager
 def scratch(*others: Git) -> Iterator[Git]:
     """A repository that has the objects of others, and whose own are gone afterwards."""
-    from patchq.git.reader import forget
+    from patchq.git._reader import forget
 
     with fsio.temporary_folder() as folder:
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.errors import EditedTreeError, PatchqError
-from patchq.git import writable
+from patchq.git import _writable
 from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
 from patchq.git.linked import Linked, is_cut
 from patchq.git.objects import TreeEntry
@@ -257,20 +257,20 @@ class Worktree:
         :raises EditedTreeError: if a file that nobody committed is in the way.
         :raises FormatError: if ``new`` has a path that git, here or on another system, doesn't write out.
         """
-        writable.check_names(self.store, self.upstream, new, sorted(self.nested))
+        _writable.check_names(self.store, self.upstream, new, sorted(self.nested))
         if old is None:
             self._refuse_others()
             nowhere = {"GIT_INDEX_FILE": str(self.store.folder / "index.none")}
-            with writable.told(self.upstream):
-                self.store.run("read-tree", "-n", new, env=nowhere, config=writable.PROTECTED)
+            with _writable.told(self.upstream):
+                self.store.run("read-tree", "-n", new, env=nowhere, config=_writable.PROTECTED)
             return
         if adopted:
-            with self._index_at(old) as env, writable.told(self.upstream):
-                self.git.run("read-tree", "-n", "-m", "-u", old, new, env=env, config=writable.PROTECTED)
+            with self._index_at(old) as env, _writable.told(self.upstream):
+                self.git.run("read-tree", "-n", "-m", "-u", old, new, env=env, config=_writable.PROTECTED)
             return
         try:
-            with writable.told(self.upstream):
-                self.git.run("read-tree", "-n", "-m", "-u", old, new, config=writable.PROTECTED)
+            with _writable.told(self.upstream):
+                self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_writable.PROTECTED)
         except runner.CommandError:
             # A copied or restored project has other inodes, and git calls every file modified
             # until it has looked at them again.

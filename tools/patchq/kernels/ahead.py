@@ -17,9 +17,9 @@ from patchq.build.dist import Built, keep, write_beside
 from patchq.build.job import Made
 from patchq.errors import BuildError, FormatError, UserError
 from patchq.formats.lock import BuildConfig
-from patchq.kernels import compiling, linking, packing
-from patchq.kernels.cache import Cache
-from patchq.kernels.toolchain import Toolchain, find_toolchain
+from patchq.kernels import _compiling, _linking, _packing
+from patchq.kernels._cache import Cache
+from patchq.kernels._toolchain import Toolchain, find_toolchain
 from patchq.kernels.wanted import Wanted, arch_list, read_wanted
 from patchq.project.project import Project
 from patchq.sources.index import cache_folder
@@ -49,10 +49,10 @@ class Plan:
     gib: float
 
     @property
-    def units(self) -> list[compiling.Unit]:
+    def units(self) -> list[_compiling.Unit]:
         """Its sources, each with the flags of its compiler."""
         return [
-            compiling.Unit(self.name, s, self.flags["nvcc" if s.endswith(".cu") else "cxx"], self.gib)
+            _compiling.Unit(self.name, s, self.flags["nvcc" if s.endswith(".cu") else "cxx"], self.gib)
             for s in self.sources
         ]
 
@@ -88,12 +88,12 @@ def build_kernels(
     cache = Cache(folder, root, tools.places)
     units = [unit for plan in plans for unit in plan.units]
     project.say(f"{upstream}: {len(plans)} modules of {len(units)} units for {arch} on {tools.platform}")
-    tally = compiling.compile_units(
+    tally = _compiling.compile_units(
         units, root, tools, cache, jobs=jobs, gib=gib, say=project.say,
         count=lambda done, total: project.count(f"kernels of {upstream}", done, total, "units"),
     )  # fmt: skip
     modules = _link(plans, tally, root / "ops" / f"{arch}-{tools.platform}", tools)
-    contents = packing.Contents(
+    contents = _packing.Contents(
         modules, arch, tools.platform, tools.identity, {p.name: len(p.sources) for p in plans}, [p.name for p in every]
     )
     built = _pack(project, upstream, parent, wanted, contents)
@@ -126,7 +126,7 @@ def _plan(wanted: Wanted, arch: str, ref: str, root: Path, tools: Toolchain) -> 
     clean = ["env", *(f"-u{name}" for name in ("CC", "CXX"))]
     try:
         done = runner.run(
-            [*clean, sys.executable, str(Path(__file__).with_name("planner.py"))],
+            [*clean, sys.executable, str(Path(__file__).with_name("_planner.py"))],
             data=json.dumps(question).encode(), cwd=root, env=env,
         )  # fmt: skip
         told = json.loads(done.stdout)
@@ -152,17 +152,17 @@ def _read(raw: Any, gib: float) -> Plan:
     return Plan(raw["name"], tuple(raw["sources"]), flags, tuple(raw["libraries"]), gib)
 
 
-def _link(plans: Sequence[Plan], tally: compiling.Tally, folder: Path, tools: Toolchain) -> dict[str, bytes]:
+def _link(plans: Sequence[Plan], tally: _compiling.Tally, folder: Path, tools: Toolchain) -> dict[str, bytes]:
     folder.mkdir(parents=True, exist_ok=True)
     modules = {}
     for plan in plans:
         target = folder / f"{plan.name}.so"
-        linking.link([tally.objects[plan.name, s] for s in plan.sources], plan.libraries, target, tools)
+        _linking.link([tally.objects[plan.name, s] for s in plan.sources], plan.libraries, target, tools)
         modules[plan.name] = target.read_bytes()
     return modules
 
 
-def _pack(project: Project, upstream: str, parent: Built, wanted: Wanted, contents: packing.Contents) -> Built:
+def _pack(project: Project, upstream: str, parent: Built, wanted: Wanted, contents: _packing.Contents) -> Built:
     """Put the wheel beside its parent, if that is still of the stack that is applied."""
     set_name = parent.path.parent.name
     with project.locked("build"):
@@ -174,7 +174,7 @@ def _pack(project: Project, upstream: str, parent: Built, wanted: Wanted, conten
         config = BuildConfig(wanted.distribution, wanted.package, profile)
         job = replace(job, platform="" if contents.platform == platforms.here() else contents.platform)
         before = {p: fsio.sha256_file(p) for p in job.dist.glob(f"{wanted.package}-*.whl")}
-        path = packing.pack(job, item, config, contents)
+        path = _packing.pack(job, item, config, contents)
         version = path.name.split("-")[1]
         built = keep(job, replace(item, build=config), profile, version, Made(path))
         # The tag says what the modules in it need of the C library, so others of the same stack have another name.

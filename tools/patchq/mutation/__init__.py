@@ -1,3 +1,3 @@
 """How strong a proof is: small ways to break a patch's own lines, and whether its proof sees each."""
 
-__all__ = ["known", "mutants", "strength", "with_cmake_parser", "with_libcst", "with_tree_sitter"]
+__all__ = ["known", "strength"]

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from patchq.environment.machine import Machine, this_machine
+from patchq.mutation._mutants import Mutant, mutants_of
 from patchq.mutation.known import remember
-from patchq.mutation.mutants import Mutant, mutants_of
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, FAILED, NOT_RUN, PASSED, CellResult
 from patchq.proofs.plan import Cell, Proof, WholeSet, planning, proofs_of, result_key

@@ -12,8 +12,8 @@ from patchq.errors import UserError, nearest
 from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
 from patchq.git.repository import Git, init_store
 from patchq.git.worktree import Worktree
+from patchq.project._private import check_private
 from patchq.project.journal import Journal
-from patchq.project.private import check_private
 from patchq.project.stack import Stack, load_stack
 from patchq.system import fsio, leftovers, project_files
 from patchq.system.paths import Layout, find_project

@@ -2,12 +2,9 @@
 
 __all__ = [
     "cluster",
-    "compilations",
-    "forked",
     "judge",
     "plan",
     "plugin",
-    "preloaded",
     "prove",
     "run",
     "upstream_tests",

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from patchq.proofs.compilations import Compilation
+from patchq.proofs._compilations import Compilation
 
 _outcomes: list[dict[str, str]] = []
 

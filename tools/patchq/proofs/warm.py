@@ -1,4 +1,4 @@
-"""Many runs, each a fork of a process that has imported what is in no tree: :mod:`patchq.proofs.forked`.
+"""Many runs, each a fork of a process that has imported what is in no tree: :mod:`patchq.proofs._forked`.
 
 Of proofs on both sides, a fork is believed where it says what a proof is to say: it passes with its patch and fails
 without it. All else is said by a process of its own. Of mutants, which may be killed or not, a fork is believed after
@@ -69,7 +69,7 @@ class Warm:
 
         def execute(args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None) -> tuple[str, int]:
             if slot not in self._servers:
-                argv = [sys.executable, "-m", "patchq.proofs.forked"]
+                argv = [sys.executable, "-m", "patchq.proofs._forked"]
                 self._servers[slot] = self._stack.enter_context(runner.answering(argv, cwd=cwd, env=env))
             server = self._servers[slot]
             assert server.stdin is not None

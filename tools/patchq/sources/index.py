@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
     from requests import PreparedRequest, Response
 
-    from patchq.sources.partial import Partial
+    from patchq.sources._partial import Partial
 
 #: Seconds without an answer, bytes a second on the whole, and bytes past which a download is given up.
 TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
@@ -235,7 +235,7 @@ def download(
     :raises Exhausted: if that isn't enough.
     :raises SourceError: if the bytes are not those, or the transfer breaks off.
     """
-    from patchq.sources import partial
+    from patchq.sources import _partial
 
     expected = sha256 or file.sha256
     if expected and (have := cached(expected)):
@@ -243,7 +243,7 @@ def download(
     root = cache_folder()
     if allowance is None or _is_here(file.url):
         allowance = Allowance(MOST_BYTES * RESUMED)
-    with partial.opened(root, expected) as part:
+    with _partial.opened(root, expected) as part:
         _bring(file, part, progress, most or MOST_BYTES, allowance)
         if part.resumed and part.digest.hexdigest() != expected:
             part.clear()  # what an earlier command left wasn't of this file

@@ -272,7 +272,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     :param offline: nobody is asked: the store's tag is looked at.
     :raises SourceError: if nobody whose key is in the keyring did.
     """
-    from patchq.sources import keyring
+    from patchq.sources import _keyring
 
     upstream = lock.upstreams.get(pin.upstream)
     folder = local_folder(layout, pin.url)
@@ -283,7 +283,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
         fetch_commit(store, url, pin.commit, pin.ref)
     tag = fetch_tag(store, url, pin.ref, tag_ref(pin), offline=offline)
     try:
-        return keyring.verify(store, pin.commit, pin.ref, tag, layout.root, layout.root / upstream.keyring)
+        return _keyring.verify(store, pin.commit, pin.ref, tag, layout.root, layout.root / upstream.keyring)
     except SourceError as error:
         if offline and not tag:
             raise SourceError(

@@ -9,11 +9,9 @@ __all__ = [
     "engine",
     "export",
     "fix",
-    "memtree",
     "rangediff",
     "reconcile",
     "refit",
-    "reorder",
     "siblings",
     "views",
 ]

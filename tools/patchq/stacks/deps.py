@@ -17,8 +17,8 @@ from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git, scratch
 from patchq.names import BlobId, CommitId, TreeId
 from patchq.project.project import Project
+from patchq.stacks._reorder import touched
 from patchq.stacks.apply import Carried, carried_stacks
-from patchq.stacks.reorder import touched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
+from patchq.stacks._reorder import reorder
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Exported, take_edits, write_stack
 from patchq.stacks.reconcile import Entry, entries_of
-from patchq.stacks.reorder import reorder
 from patchq.system import project_files
 from patchq.system.paths import check_name
 

@@ -24,7 +24,7 @@ from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId, Offset, show_path
-from patchq.stacks.memtree import FileMismatch, View
+from patchq.stacks._memtree import FileMismatch, View
 from patchq.system import fsio, runner
 
 

@@ -16,7 +16,7 @@ from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
 from patchq.sources.pins import Base, Fetcher, archive_file, check_signature, is_local_archive, pin_git
-from patchq.store.heal import heal, mend_records
+from patchq.store._heal import heal, mend_records
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name
 

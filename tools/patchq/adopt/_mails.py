@@ -10,8 +10,8 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from patchq.adopt._headers import fields_of, first_address, read_text, settle
 from patchq.adopt.found import Found
-from patchq.adopt.headers import fields_of, first_address, read_text, settle
 from patchq.adopt.limits import MOST_MAILS, too_large
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import (

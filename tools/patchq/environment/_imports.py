@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from patchq.environment.files import Files
+from patchq.environment._files import Files
 
 _CODE = re.compile(r"\.py|\.pyc|(?:\.(?P<tag>[\w-]+))?\.so")
 #: Bytes of a zip file on the path that is read.

@@ -10,9 +10,9 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
+from patchq.environment._files import Files
+from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings
-from patchq.environment.files import Files
-from patchq.environment.imports import Interpreter
 from patchq.environment.installed import Environment
 
 #: Variables whose value is a file that a process runs or loads by itself.

@@ -16,7 +16,7 @@ from patchq.system.paths import Layout
 
 _VERSION = 1
 #: Modules beside this one that say what is shared: a checkout's version stays the same while they change.
-_READERS = ("bodies", "outline", "shared")
+_READERS = ("bodies", "_outline", "shared")
 #: What else than this patchq and Python says where definitions are.
 _PARSERS = ("tree-sitter", "tree-sitter-cuda")
 

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from patchq.adopt._shell import Step
 from patchq.adopt.found import Found
 from patchq.adopt.limits import read_edited, walk_edited
-from patchq.adopt.shell import Step
 from patchq.errors import UserError
 from patchq.formats.diff import GITLINK
 from patchq.git.objects import blob_id

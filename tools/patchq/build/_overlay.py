@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from patchq.build import platforms, wheel
-from patchq.build.contents import WheelInfo, inspect_wheel
+from patchq.build._contents import WheelInfo, inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError, ConflictError

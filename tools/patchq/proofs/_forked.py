@@ -1,8 +1,8 @@
-"""Runs of pytest that begin as copies of one process: ``python -m patchq.proofs.forked``. Standard library only.
+"""Runs of pytest that begin as copies of one process: ``python -m patchq.proofs._forked``. Standard library only.
 
 Most of a short run is spent on importing what is in no tree: torch takes seconds, and is the same for all mutants. This
 process imports what a first run was seen to import from elsewhere, and each further run is a fork of it, which sees
-none of that until it imports it itself (:mod:`patchq.proofs.preloaded`). What comes from the trees, or from the
+none of that until it imports it itself (:mod:`patchq.proofs._preloaded`). What comes from the trees, or from the
 project, is imported by each run anew; its bytecode is kept with the source's hash, which Python compares before it
 believes it.
 
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from patchq.proofs.preloaded import Preloaded
+from patchq.proofs._preloaded import Preloaded
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from patchq.errors import BuildError
-from patchq.kernels.cache import Cache, headers_in
-from patchq.kernels.toolchain import Toolchain
+from patchq.kernels._cache import Cache, headers_in
+from patchq.kernels._toolchain import Toolchain
 from patchq.system import runner
 
 #: What compilers say of a header of CUDA's libraries that no folder has.

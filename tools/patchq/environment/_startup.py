@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
+from patchq.environment._distributions import Distribution, closure, intact
+from patchq.environment._files import Kind
+from patchq.environment._imports import Place, find_all, path_files
+from patchq.environment._known import KnownLine, known_line, known_module
 from patchq.environment.differences import Code, Findings
-from patchq.environment.distributions import Distribution, closure, intact
-from patchq.environment.files import Kind
-from patchq.environment.imports import Place, find_all, path_files
 from patchq.environment.installed import Environment
-from patchq.environment.known import KnownLine, known_line, known_module
 
 _CUSTOM = ("sitecustomize", "usercustomize")
 #: Modules of the standard library of Python 3.8 to 3.14 that one version or another of ``stdlib_module_names`` lacks.

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from patchq.errors import BuildError
-from patchq.kernels.toolchain import Toolchain
+from patchq.kernels._toolchain import Toolchain
 from patchq.system import runner
 
 #: Where their names hold the toolkit's major version.

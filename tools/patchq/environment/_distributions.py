@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from patchq.environment.files import MAX_TEXT, Files, Kind
-from patchq.environment.imports import Place
+from patchq.environment._files import MAX_TEXT, Files, Kind
+from patchq.environment._imports import Place
 from patchq.formats.distinfo import EntryPoint, Row, canonical, read_entry_points, read_metadata, read_record
 
 _SUFFIXES = (".dist-info", ".egg-info", ".egg-link")

@@ -11,7 +11,7 @@ from patchq.build.job import Job
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError
 from patchq.formats.lock import BuildConfig
-from patchq.kernels import linking
+from patchq.kernels import _linking
 from patchq.stacks.applied import Applied
 from patchq.system import fsio
 
@@ -76,7 +76,7 @@ def check_modules(contents: Contents) -> None:
     """
     right = {"sm_" + contents.arch[3:].rstrip("af")}
     for name, data in contents.modules.items():
-        machine, targets = linking.machine(data), linking.targets(data)
+        machine, targets = _linking.machine(data), _linking.targets(data)
         if machine != contents.platform or not targets <= right:
             raise BuildError(
                 f"{name} came out for {machine} and {', '.join(sorted(targets)) or 'no GPU'}, "
@@ -101,14 +101,14 @@ def pack(job: Job, item: Applied, config: BuildConfig, contents: Contents) -> Pa
         "version": 1, "arch": contents.arch, "platform": contents.platform, "tools": contents.tools,
         "wanted": list(contents.wanted),
         "modules": [
-            {"name": name, "units": contents.units[name], "targets": sorted(linking.targets(data))}
+            {"name": name, "units": contents.units[name], "targets": sorted(_linking.targets(data))}
             for name, data in sorted(contents.modules.items())
         ],
     }  # fmt: skip
     files |= {f"{config.package}/__init__.py": init, f"{config.package}/kernels.json": fsio.dump_json(about)}
     siblings = {item.build.distribution: parent}
     files |= manifest(job, item, config, version, f"kernels-{contents.arch}", libraries, siblings=siblings)
-    tag = f"py3-none-manylinux_2_{linking.glibc(contents.modules)}_{contents.platform}"
+    tag = f"py3-none-manylinux_2_{_linking.glibc(contents.modules)}_{contents.platform}"
     escaped = config.distribution.replace("-", "_")
     info = f"{escaped}-{version}.dist-info"
     files[f"{info}/METADATA"] = (

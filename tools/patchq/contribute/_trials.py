@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from patchq.contribute._selection import Plan, set_with
 from patchq.contribute.gates import FAILED
 from patchq.contribute.proposal import Member, TestRun
-from patchq.contribute.selection import Plan, set_with
 from patchq.errors import BuildError
 from patchq.git.diffs import PathChange
 from patchq.merge.patches import write_commits as write

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from patchq.adopt._recipe import recipe_patches
 from patchq.adopt.limits import MOST, MOST_ALL, read_edited, read_list, too_large
-from patchq.adopt.recipe import recipe_patches
 from patchq.errors import FormatError, UserError
 from patchq.names import sh
 from patchq.sources.archive import members, opened_archive

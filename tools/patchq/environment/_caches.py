@@ -14,16 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from patchq.environment._files import Kind
+from patchq.environment._imports import Interpreter, cache_paths
 from patchq.environment.differences import Code, Findings, Level
-from patchq.environment.files import Kind
-from patchq.environment.imports import Interpreter, cache_paths
 from patchq.system import runner
 
 #: Bytes of a source or a cache. No real one has more.
 _MAX_SOURCE = 64 << 20
 #: Seconds for the comparing.
 _PATIENCE = 1800.0
-_SCRIPT = Path(__file__).with_name("compiled.py")
+_SCRIPT = Path(__file__).with_name("_compiled.py")
 _CODES = {
     "forged": (Code.CACHE_FORGED, Level.PROBLEM),
     "unchecked": (Code.CACHE_UNCHECKED, Level.PROBLEM),
@@ -97,7 +97,7 @@ def _same_version(interpreter: Interpreter) -> str:
 
 
 def _compare(python: str, jobs: Sequence[object]) -> list[tuple[str, str]]:
-    """Return what ``compiled.py`` finds."""
+    """Return what ``_compiled.py`` finds."""
     if not jobs:
         return []
     argv = [python, "-I", "-S", "-c", _SCRIPT.read_text()]

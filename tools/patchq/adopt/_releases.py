@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from patchq.adopt.diffs import OddDiff, Placing, find_placing, sections
+from patchq.adopt._diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
 from patchq.adopt.found import Downloaded, Elsewhere, Found, Reading
 from patchq.errors import PatchqError

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from patchq.environment.files import Files
-from patchq.environment.imports import Interpreter, path_files
-from patchq.environment.known import known_line
+from patchq.environment._files import Files
+from patchq.environment._imports import Interpreter, path_files
+from patchq.environment._known import known_line
 
 _LIB = re.compile(r"(?P<prefix>/.*?|)/lib(?:64)?/(?:python|pypy)(?P<version>3(?:\.\d+)?)")
 _SITE = re.compile(r"(?:.*/)?(?:site|dist)-packages")

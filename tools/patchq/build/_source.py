@@ -6,8 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from patchq.build import backend, wheel
-from patchq.build.contents import inspect_wheel
+from patchq.build import _backend, wheel
+from patchq.build._contents import inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError
@@ -35,11 +35,11 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
             "SETUPTOOLS_SCM_PRETEND_VERSION": job.versions[item.stack.pin.upstream],
             "SOURCE_DATE_EPOCH": "315532800",
             **({"MAX_JOBS": str(os.cpu_count() or 1)} if "MAX_JOBS" not in os.environ else {}),
-            **(backend.ccache_environment() if profile == "source" else {}),
+            **(_backend.ccache_environment() if profile == "source" else {}),
             **(dict(config.empty_env) if profile == "empty" else {}),
         }
         requires = config.empty_requires if profile == "empty" else config.requires
-        made = backend.build_wheel(
+        made = _backend.build_wheel(
             item.stack.pin.upstream,
             source,
             work / "out",

@@ -7,10 +7,10 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable
 
+from patchq.environment._distributions import Distribution
+from patchq.environment._files import Files, Kind
+from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings, Level
-from patchq.environment.distributions import Distribution
-from patchq.environment.files import Files, Kind
-from patchq.environment.imports import Interpreter
 from patchq.formats.distinfo import EntryPoint
 
 #: Bytes of a script.

@@ -83,15 +83,15 @@ def _mutant(path: str, content: bytes, edit: Edit, changed: bytes, names: dict[s
 def _edits(path: str, content: bytes) -> Iterator[Edit]:
     language = language_of(path)
     if language == "python":
-        from patchq.mutation.with_libcst import edits as of_python
+        from patchq.mutation._with_libcst import edits as of_python
 
         yield from of_python(content)
     elif language == "cmake":
-        from patchq.mutation.with_cmake_parser import edits as of_cmake
+        from patchq.mutation._with_cmake_parser import edits as of_cmake
 
         yield from of_cmake(content)
     elif language:
-        from patchq.mutation.with_tree_sitter import edits_by
+        from patchq.mutation._with_tree_sitter import edits_by
 
         yield from edits_by(language, content)
 

@@ -12,8 +12,8 @@ import textwrap
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from patchq.adopt._overlay import tree_with
 from patchq.adopt.found import Found
-from patchq.adopt.overlay import tree_with
 from patchq.errors import UserError
 from patchq.git.repository import Git
 from patchq.names import TreeId

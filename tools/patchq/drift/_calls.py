@@ -6,9 +6,9 @@ import ast
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from patchq.drift._outline import parse
+from patchq.drift._signatures import Api, Change, Signature
 from patchq.drift.alarms import Alarm
-from patchq.drift.outline import parse
-from patchq.drift.signatures import Api, Change, Signature
 
 #: Of the arguments that a call on an unknown receiver names, how many must be named like the
 #: parameters they land on for the call to count as one of that function.
