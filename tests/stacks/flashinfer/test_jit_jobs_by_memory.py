@@ -55,6 +55,7 @@ def machine(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """
     env, core = upstream_import("flashinfer.jit.env"), upstream_import("flashinfer.jit.core")
     monkeypatch.setattr(env, "FLASHINFER_JIT_DIR", tmp_path / "jit")
+    monkeypatch.setattr(env, "FLASHINFER_AOT_DIR", tmp_path / "aot")
     monkeypatch.setattr(core, "check_cuda_arch", lambda: None)
     monkeypatch.setattr(getattr(core, "JitSpecNvcc", core.JitSpec), "write_ninja", lambda _: None)
     for name in ("MAX_JOBS", "FLASHINFER_JIT_PREBUILD_MAX_JOBS"):
@@ -192,6 +193,19 @@ def test_the_fused_moes_compilers_take_more(moe_module: Make, machine: SimpleNam
     assert machine.build_all() == "16"
     assert machine.build_all(moe) == "5", "the largest of those that are built at once"
     assert machine.build_all(moe, machine.norm) == "5", "in any order"
+
+
+def test_what_is_prebuilt_has_no_compilers(moe_module: Make, machine: SimpleNamespace) -> None:
+    """Of those that are built at once, a module of flashinfer-jit-cache counts neither for the jobs nor for the line."""
+    moe = moe_module(FUSED_MOE_BUILD_PROFILE="full")
+    machine.memory(50)
+    assert machine.build_all(moe) == "5"
+    moe.aot_path.parent.mkdir(parents=True)
+    moe.aot_path.touch()
+    for compiled, said in (((), 1), ((machine.norm,), 0)):
+        machine.start(*compiled)
+        assert machine.build_all(moe) == "16"
+        assert len(machine.said) == said
 
 
 @pytest.mark.parametrize(
