@@ -248,15 +248,16 @@ def test_everything_that_is_planned(backend: Any, on: Callable[..., None]) -> No
     """The queries of prefills and of decodes, the cache and the output each have a dtype of their own."""
     on(SM121, trtllm=False)
     _, builder = make_builder(backend, [setup.Spec("a", window=9, soft_cap=30.0, scale=0.25)], kv="fp8")
-    builder.q_data_type_prefill, builder.q_data_type_decode = torch.float16, torch.float8_e5m2
+    builder.q_data_type_prefill, builder.q_data_type_decode = torch.bfloat16, torch.float8_e5m2
+    builder.model_config.dtype = torch.float16
     common = {
         "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.25,
-        "window_left": 8, "logits_soft_cap": 30.0, "kv_data_type": torch.float8_e4m3fn, "o_data_type": torch.bfloat16,
+        "window_left": 8, "logits_soft_cap": 30.0, "kv_data_type": torch.float8_e4m3fn, "o_data_type": torch.float16,
         "disable_split_kv": False, "fixed_split_size": -1,
     }  # fmt: skip
     step(builder, [5, 20], [5, 40])
     assert setup.plain(backend.made[0].plans[0]).items() >= {
-        **common, "q_data_type": torch.float16, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
+        **common, "q_data_type": torch.bfloat16, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
         "paged_kv_indices": [0, 16, 17, 18], "paged_kv_last_page_len": [5, 8], "seq_lens": [5, 40],
     }.items()  # fmt: skip
     step(builder, [1, 1], [5, 40])
@@ -357,6 +358,7 @@ def test_everything_that_context_parallel_is_given(
         setup.make_spec(2, 64, kv_cache_dtype="fp8"), list(layers), config, CPU
     )
     builder.q_data_type_prefill = torch.float8_e5m2
+    builder.model_config.dtype = torch.float16
     step(builder, [1, 5, 20], [3, 7, 40])
     (given,) = made
     assert given == {
@@ -370,11 +372,12 @@ def test_everything_that_context_parallel_is_given(
         "paged_kv_last_page_len_cpu": [1, 10], "kv_lens_cpu": [1, 10], "page_size": 16, "num_qo_heads": 8,
         "dcp_world_size": 2, "num_kv_heads": 2, "head_dim": 64, "sm_scale": 0.125, "window_left": 8,
         "logits_soft_cap": 30.0, "q_data_type": torch.float8_e5m2, "kv_cache_dtype": torch.float8_e4m3fn,
-        "o_data_type": torch.bfloat16, "prefill_fixed_split_size": 4096 if invariant else -1,
+        "o_data_type": torch.float16, "prefill_fixed_split_size": 4096 if invariant else -1,
         "disable_split_kv": invariant, "block_tables": TABLE[1:].tolist(),
     }  # fmt: skip
     (decode,) = backend.made
     assert (decode.plans[0]["num_qo_heads"], decode.plans[0]["num_kv_heads"]) == (16, 2)
+    assert decode.plans[0]["o_data_type"] is torch.float16
 
 
 @pytest.mark.parametrize("invariant", [True, False])
