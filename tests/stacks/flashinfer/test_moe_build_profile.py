@@ -289,6 +289,20 @@ def test_other_architectures_dont_look_at_it(
     assert call.loaded == [name]
 
 
+def test_a_module_that_has_a_name_of_its_own_keeps_it(
+    moe_module: Make, upstream_import: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """v0.7.2's for an H20, which is the full one, whatever the profile."""
+    assert moe_module(**{PROFILE: "mxfp4_minimal"}).name == MINIMAL
+    module = upstream_import("flashinfer.jit.fused_moe")
+    monkeypatch.setattr(module, "is_cuda_version_at_least", lambda _: True)
+    if hasattr(module, "_should_enable_sm90_moe_prebuilt_d_descriptor"):
+        monkeypatch.setattr(module, "_should_enable_sm90_moe_prebuilt_d_descriptor", lambda: True)
+        spec = module.gen_cutlass_fused_moe_sm90_module()
+        assert spec.name == "fused_moe_90_h20_prebuilt_d"
+        assert "-DFLASHINFER_MOE_MXFP4_ONLY" not in spec.extra_cuda_cflags
+
+
 def test_a_profile_that_isnt_one_is_an_error(moe_module: Make) -> None:
     try:
         moe_module(**{PROFILE: "tiny"})

@@ -52,6 +52,19 @@ class BuiltFirst:
         method()
         assert [said for said in log if "ompil" in said] == []
 
+    @pytest.mark.parametrize("first", [True, False])
+    def test_one_rank_of_each_machine_has_the_message(
+        self, method: Callable[..., Any], flashinfer: SimpleNamespace, log: list[str], upstream_import: Load,
+        monkeypatch: pytest.MonkeyPatch, first: bool,
+    ) -> None:  # fmt: skip
+        """Each machine compiles its own: the first rank of all is not the one that counts."""
+        ranks = upstream_import("vllm.distributed.parallel_state")
+        monkeypatch.setattr(ranks, "is_global_first_rank", lambda: not first)
+        monkeypatch.setattr(ranks, "is_local_first_rank", lambda: first)
+        method()
+        assert flashinfer.events == [("compile", flashinfer.mxfp4), ("load", flashinfer.mxfp4)]
+        assert len([said for said in log if "ompil" in said]) == first
+
     def test_a_flashinfer_with_one_module_for_all_dtypes_compiles_that(
         self, method: Callable[..., Any], flashinfer: SimpleNamespace
     ) -> None:

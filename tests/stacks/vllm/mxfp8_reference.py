@@ -36,7 +36,7 @@ def cases(device: str = "cpu") -> list[tuple[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(5)
     found = [
         (f"{m} x {k}", torch.randn(m, k, generator=generator).bfloat16())
-        for m, k in ((1, 2880), (5, 2880), (128, 128), (129, 32), (3, 160))
+        for m, k in ((1, 2880), (5, 2880), (128, 128), (129, 32), (3, 160), (130, 160))
     ]
     found.append(("float16", torch.randn(4, 256, generator=generator).half()))
     wide = torch.randn(33, 256, generator=generator) * torch.exp2(

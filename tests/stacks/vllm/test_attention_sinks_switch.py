@@ -44,8 +44,8 @@ def sinks(upstream_import: Load, monkeypatch: pytest.MonkeyPatch, log: list[str]
     return switch
 
 
-def selection(upstream_import: Load, supports: bool) -> list[str]:
-    """Why a backend with or without sinks would not be selected for a layer with sinks."""
+def selection(upstream_import: Load, supports: bool, has_sink: bool = True) -> list[str]:
+    """Return why a backend with or without sinks would not be selected for a layer that has them, or has none."""
     abstract = first_of(upstream_import, "vllm.v1.attention.backend", "vllm.attention.backends.abstract")
     interface = upstream_import("vllm.platforms.interface")
 
@@ -63,7 +63,7 @@ def selection(upstream_import: Load, supports: bool) -> list[str]:
 
     asked = {
         "head_size": 64, "dtype": torch.bfloat16, "kv_cache_dtype": "auto", "block_size": 16, "use_mla": False,
-        "has_sink": True, "use_sparse": False, "use_mm_prefix": False, "use_per_head_quant_scales": False,
+        "has_sink": has_sink, "use_sparse": False, "use_mm_prefix": False, "use_per_head_quant_scales": False,
         "device_capability": interface.DeviceCapability(12, 1), "attn_type": "decoder",
     }  # fmt: skip
     taken = inspect.signature(Backend.validate_configuration).parameters
@@ -96,6 +96,16 @@ def test_false_rejects_none(
     assert "output of the model changes" in said[0]
 
 
+@pytest.mark.parametrize("value", [None, "auto", "false"])
+@pytest.mark.parametrize("supports", [False, True])
+def test_a_layer_without_sinks_has_any_backend(
+    upstream_import: Load, sinks: Callable[[str | None], None], log: list[str], value: str | None, supports: bool
+) -> None:
+    sinks(value)
+    assert selection(upstream_import, supports, has_sink=False) == []
+    assert not [line for line in log if "sinks" in line.lower()]
+
+
 @pytest.mark.parametrize("value", ["true", "", "off", "False"])
 def test_other_values_are_an_error(upstream_import: Load, sinks: Callable[[str | None], None], value: str) -> None:
     sinks(value)
@@ -125,6 +135,27 @@ def test_implementations(
     if hasattr(made, "_sinks_source"):  # from v0.33.0, what refreshes them when weights are loaded again
         assert (made._sinks_source is not None) is kept
     assert impl(8, 64, 0.125, 2, None, None, "auto").sinks is None
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_sinks_that_are_dropped_are_not_checked(
+    upstream_import: Load, sinks: Callable[[str | None], None], config: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """FlashAttention 2 has none, and refuses them unless they are dropped first."""
+    file, cls = name.split(".")
+    module = upstream_import(f"vllm.v1.attention.backends.{file}")
+    monkeypatch.setattr(module, "flash_attn_supports_sinks", lambda: False, raising=False)
+    if file == "flashinfer":
+        setup.without_gpu(module, monkeypatch)
+    if file == "cpu_attn":
+        monkeypatch.setattr(config, "model_config", SimpleNamespace(dtype=torch.bfloat16))
+    impl = getattr(module, f"{cls}{'Backend' if file == 'cpu_attn' else ''}Impl")
+    sinks("false")
+    assert impl(8, 64, 0.125, 2, None, None, "auto", sinks=SINKS).sinks is None
+    sinks("auto")
+    wrong = SINKS if file == "flash_attn" else SINKS[1:]
+    with pytest.raises((AssertionError, ValueError), match=r"[Ss]inks"):
+        impl(8, 64, 0.125, 2, None, None, "auto", sinks=wrong)
 
 
 def test_the_warning_comes_once(upstream_import: Load, sinks: Callable[[str | None], None], log: list[str]) -> None:

@@ -6,6 +6,7 @@ capability is what is faked.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
@@ -47,7 +48,7 @@ def warnings_on(
             marlin.prepare_nvfp4_moe_layer_for_marlin(layer, *[None] * 6, is_act_and_mul=True)
 
         calls = {"linear": linear, "moe": moe}
-    compressed = compressed_tensors(upstream_import, monkeypatch)
+    compressed = compressed_tensors(upstream_import, monkeypatch, modules)
     # A release whose MXFP4 experts of compressed tensors don't warn before they are prepared has none of their own.
     calls["compressed"] = compressed or calls["moe"]
 
@@ -75,16 +76,18 @@ def warnings_on(
 
 
 def compressed_tensors(
-    upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    upstream_import: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, modules: list[ModuleType]
 ) -> Callable[[object], None] | None:
-    """Where MXFP4 experts of compressed tensors are given to Marlin, if they warn there with the others' words."""
+    """Give MXFP4 experts of compressed tensors to Marlin, where a release warns there, and note its module."""
     folder = "vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe"
     try:
         module = upstream_import(f"{folder}.compressed_tensors_moe_w4a4_mxfp4")
     except ModuleNotFoundError:
         return None
-    if not hasattr(module, "warn_if_no_native_fp4"):
+    words = inspect.getsource(module)
+    if "warn_if_no_native_fp4()" not in words and "native support for FP4" not in words:
         return None
+    modules.append(module)
 
     def leave(layer: object) -> None:
         raise Left

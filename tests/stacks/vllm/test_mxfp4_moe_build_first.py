@@ -63,16 +63,6 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
             "a second layer, or the forward, loads it again"
         )
 
-    def test_one_rank_of_a_host_says_so(
-        self, upstream_import: Load, method: Callable[..., Any], flashinfer: SimpleNamespace, log: list[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:  # fmt: skip
-        ranks = upstream_import("vllm.distributed.parallel_state")
-        monkeypatch.setattr(ranks, "is_local_first_rank", lambda: False)
-        method()
-        assert ("load", flashinfer.mxfp4) in flashinfer.events, "each rank loads it"
-        assert [said for said in log if "ompil" in said] == []
-
     @pytest.mark.parametrize(
         ("capability", "backend"),
         [

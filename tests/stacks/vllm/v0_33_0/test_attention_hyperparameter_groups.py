@@ -28,7 +28,7 @@ DIFFERENT = {
     "scale": setup.Spec("model.layers.1.attn", scale=0.25),
 }
 SINKS = setup.Spec("model.layers.1.attn", sinks=torch.arange(8, dtype=torch.float32))
-SM121, SM100, SM90, SM80 = (12, 1), (10, 0), (9, 0), (8, 0)
+SM121, SM120, SM100, SM90, SM80 = (12, 1), (12, 0), (10, 0), (9, 0), (8, 0)
 CPU = torch.device("cpu")
 
 
@@ -131,7 +131,7 @@ def test_a_mixed_batch_plans_each_part(backend: Any) -> None:
         assert {planned(backend.made[n]) for n in numbers} == {fixed(spec)}
 
 
-@pytest.mark.parametrize("capability", [SM121, SM90])
+@pytest.mark.parametrize("capability", [SM121, SM120, SM90])
 @pytest.mark.parametrize("sinks_first", [False, True])
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_draft_without_sinks_beside_a_target_with(
@@ -160,6 +160,16 @@ def test_sinks_are_made_for_each_window(backend: Any, on: Callable[..., None], c
     _, builder = make_builder(backend, [SINKS, replace(SINKS, name="model.layers.2.attn", window=128)])
     step(builder, [5, 20], [5, 40], causal)
     assert [w.init["window_left"] for w in backend.made] == [-1, 127], "the kernel is compiled with it"
+
+
+def test_sinks_have_no_wrapper_of_their_own_elsewhere(backend: Any, on: Callable[..., None]) -> None:
+    """On SM100, only what doesn't mask is prefilled by a wrapper, which is the one that layers without sinks have."""
+    on(SM100)
+    layers, builder = make_builder(backend, [PLAIN, SINKS])
+    metadata = step(builder, [5, 20], [5, 40], causal=False)
+    assert kinds(backend) == ["BatchPrefillWithPagedKVCacheWrapper"] * 2
+    for number, spec in enumerate((PLAIN, SINKS)):
+        assert forward(layers[spec.name], metadata, 25) == {number}
 
 
 @pytest.mark.parametrize("capability", [SM121, SM90])
@@ -234,21 +244,25 @@ def test_layers_that_agree_share_a_plan(backend: Any) -> None:
     assert forward(layers[PLAIN.name], metadata, 25) == forward(layers[same.name], metadata, 25) == {0}
 
 
-def test_everything_that_is_planned(backend: Any) -> None:
-    _, builder = make_builder(backend, [setup.Spec("a", window=9, soft_cap=30.0)])
+def test_everything_that_is_planned(backend: Any, on: Callable[..., None]) -> None:
+    """The queries of prefills and of decodes, the cache and the output each have a dtype of their own."""
+    on(SM121, trtllm=False)
+    _, builder = make_builder(backend, [setup.Spec("a", window=9, soft_cap=30.0, scale=0.25)], kv="fp8")
+    builder.q_data_type_prefill, builder.q_data_type_decode = torch.bfloat16, torch.float8_e5m2
+    builder.model_config.dtype = torch.float16
     common = {
-        "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.125,
-        "window_left": 8, "logits_soft_cap": 30.0, "q_data_type": torch.bfloat16, "kv_data_type": torch.bfloat16,
-        "o_data_type": torch.bfloat16, "disable_split_kv": False, "fixed_split_size": -1,
+        "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.25,
+        "window_left": 8, "logits_soft_cap": 30.0, "kv_data_type": torch.float8_e4m3fn, "o_data_type": torch.float16,
+        "disable_split_kv": False, "fixed_split_size": -1,
     }  # fmt: skip
     step(builder, [5, 20], [5, 40])
     assert setup.plain(backend.made[0].plans[0]).items() >= {
-        **common, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
+        **common, "q_data_type": torch.bfloat16, "head_dim_qk": 64, "causal": True, "qo_indptr": [0, 5, 25], "paged_kv_indptr": [0, 1, 4],
         "paged_kv_indices": [0, 16, 17, 18], "paged_kv_last_page_len": [5, 8], "seq_lens": [5, 40],
     }.items()  # fmt: skip
     step(builder, [1, 1], [5, 40])
     assert setup.plain(backend.made[1].plans[0]).items() >= {
-        **common, "head_dim": 64, "indptr": [0, 1, 4], "indices": [0, 16, 17, 18], "last_page_len": [5, 8],
+        **common, "q_data_type": torch.float8_e5m2, "head_dim": 64, "indptr": [0, 1, 4], "indices": [0, 16, 17, 18], "last_page_len": [5, 8],
         "seq_lens": [5, 40], "q_len_per_req": 1,
     }.items()  # fmt: skip
 
@@ -344,6 +358,7 @@ def test_everything_that_context_parallel_is_given(
         setup.make_spec(2, 64, kv_cache_dtype="fp8"), list(layers), config, CPU
     )
     builder.q_data_type_prefill = torch.float8_e5m2
+    builder.model_config.dtype = torch.float16
     step(builder, [1, 5, 20], [3, 7, 40])
     (given,) = made
     assert given == {
@@ -357,11 +372,12 @@ def test_everything_that_context_parallel_is_given(
         "paged_kv_last_page_len_cpu": [1, 10], "kv_lens_cpu": [1, 10], "page_size": 16, "num_qo_heads": 8,
         "dcp_world_size": 2, "num_kv_heads": 2, "head_dim": 64, "sm_scale": 0.125, "window_left": 8,
         "logits_soft_cap": 30.0, "q_data_type": torch.float8_e5m2, "kv_cache_dtype": torch.float8_e4m3fn,
-        "o_data_type": torch.bfloat16, "prefill_fixed_split_size": 4096 if invariant else -1,
+        "o_data_type": torch.float16, "prefill_fixed_split_size": 4096 if invariant else -1,
         "disable_split_kv": invariant, "block_tables": TABLE[1:].tolist(),
     }  # fmt: skip
     (decode,) = backend.made
     assert (decode.plans[0]["num_qo_heads"], decode.plans[0]["num_kv_heads"]) == (16, 2)
+    assert decode.plans[0]["o_data_type"] is torch.float16
 
 
 @pytest.mark.parametrize("invariant", [True, False])

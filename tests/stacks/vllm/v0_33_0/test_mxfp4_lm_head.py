@@ -170,11 +170,11 @@ def test_what_names_a_head(
 ) -> None:  # fmt: skip
     """The last component of its name in the target; wildcards next to that don't count."""
     targets = dict.fromkeys(patterns, "fp8_per_tensor") | {patterns[-1]: "mxfp4"}
-    for theirs in (None, checkpoint):
+    for theirs in (None, one_rank.UnquantizedEmbeddingMethod(), checkpoint):
         online = quant_config(targets=targets)
         made = method_of(one_rank, online, monkeypatch, theirs, prefix)
         assert type(made).__name__ == "Mxfp4OnlineLinearMethod"
-        assert made.requantization_source is theirs
+        assert made.requantization_source is (theirs if theirs is checkpoint else None)
         assert online.online_quantization_config.quantized_layers == {prefix: ("targets", "mxfp4", patterns[-1])}
     assert refusals(log) == []
 
@@ -200,7 +200,7 @@ def test_what_does_not_name_a_head(
     """The checkpoint's method stays, as upstream has it, and one line says why."""
     named = head_of(one_rank, quant_config(targets=TARGET))
     assert type(named.quant_method).__name__ == "Mxfp4OnlineLinearMethod", "the head can be quantized"
-    for theirs in (None, checkpoint):
+    for theirs in (None, one_rank.UnquantizedEmbeddingMethod(), checkpoint):
         online = quant_config(targets=dict.fromkeys(targets, "mxfp4"), ignore=ignore)
         made = method_of(one_rank, online, monkeypatch, theirs, prefix)
         assert made is theirs if theirs else type(made).__name__ == "UnquantizedEmbeddingMethod"
@@ -333,8 +333,8 @@ def test_the_recipe_quantizes_attention_and_head_by_marlin(
 @pytest.fixture
 def given_to_head(
     upstream_import: Load, one_rank: ModuleType, config: Any, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Any], Any]:
-    """The configuration that gpt-oss gives its head under a model's configuration."""
+) -> Callable[..., Any]:
+    """Return the configuration that gpt-oss gives its head under a model's configuration."""
     module = upstream_import("vllm.model_executor.models.gpt_oss")
     made: list[dict[str, Any]] = []
 
@@ -347,24 +347,27 @@ def given_to_head(
     for name in ("GptOssModel", "ParallelLMHead"):
         monkeypatch.setattr(module, name, Part)
 
-    def give(model_wide: Any) -> Any:
+    def give(model_wide: Any, prefix: str = "") -> Any:
         made.clear()
         config.quant_config = model_wide
-        module.GptOssForCausalLM(vllm_config=config)
-        assert made[1]["prefix"] == "lm_head"
+        module.GptOssForCausalLM(vllm_config=config, prefix=prefix)
+        assert made[1]["prefix"] == (f"{prefix}.lm_head" if prefix else "lm_head")
         return made[1].get("quant_config")
 
     return give
 
 
 def test_gpt_oss_gives_its_head_the_configuration(
-    quant_config: Callable[..., Any], given_to_head: Callable[[Any], Any]
+    quant_config: Callable[..., Any], given_to_head: Callable[..., Any]
 ) -> None:
     """Online targets that name it, alone or over MXFP4; else upstream's nothing, or MXFP4's, which leaves it alone."""
     over_mxfp4 = quant_config(targets=TARGET)
     assert given_to_head(over_mxfp4) is over_mxfp4
     assert given_to_head(over_mxfp4.online_quantization_config) is over_mxfp4.online_quantization_config
     assert given_to_head(None) is None
+    within = quant_config(targets={"language_model.lm_head": "mxfp4"}).online_quantization_config
+    assert given_to_head(within, "language_model") is within
+    assert given_to_head(within) is None, "another model's head"
     for given in ({"targets": {"re:.*_head": "mxfp4"}}, {"linear": "mxfp4"}):
         assert given_to_head(quant_config(**given).online_quantization_config) is None
 
@@ -389,7 +392,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_methods_decide_as_upstream(
     upstream_import: Load, one_rank: ModuleType, quant_config: Callable[..., Any], marlin: list[dict[str, Any]],
-    given_to_head: Callable[[Any], Any], name: str,
+    given_to_head: Callable[..., Any], name: str,
 ) -> None:  # fmt: skip
     """They would act on gpt-oss's head, which upstream doesn't give them; other models' heads they keep."""
     module, given = OTHERS[name]

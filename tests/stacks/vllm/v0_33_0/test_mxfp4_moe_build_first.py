@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from flashinfer_moe import FULL
-from moe_build_first import BuiltFirst
-from vllm_kit import MXFP4
+from moe_build_first import BuiltFirst, again
+from vllm_kit import MXFP4, need
 
 Load = Callable[[str], ModuleType]
+#: The backend whose kernels are compiled first.
+COMPILED = "FLASHINFER_CUTLASS_MXFP4_MXFP8"
 KINDS = ["GptOssMxfp4MoEMethod", "Mxfp4MoEMethod"]
 
 
@@ -54,7 +56,7 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
         assert flashinfer.events == [("compile", name), ("load", name)]
         (line,) = [said for said in log if "ompil" in said]
         assert line.startswith("INFO ")
-        assert name in line
+        assert f"({name})" in line
         assert "first start only" in line
         assert str(flashinfer.jit_dir / name) in line
         assert type(method(capability, kind=kind)) is type(made)
@@ -68,7 +70,7 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize(
         ("capability", "backend"),
-        [((12, 1), "marlin"), ((12, 1), "auto"), ((10, 0), "flashinfer_cutlass"), ((9, 0), "marlin")],
+        [((12, 1), "marlin"), ((10, 0), "flashinfer_cutlass"), ((9, 0), "marlin")],
     )
     def test_other_gpus_and_backends_compile_nothing(
         self,
@@ -77,9 +79,39 @@ class TestMxfp4MoEBuiltFirst(BuiltFirst):
         capability: tuple[int, int],
         backend: str,
         kind: str,
+        upstream_import: Load,
     ) -> None:
         method()
         assert flashinfer.events != []
         flashinfer.events.clear()
+        flashinfer.asked.clear()
+        again(upstream_import)  # or it would be done already
         method(capability, backend, kind)
         assert flashinfer.events == []
+        assert flashinfer.asked == [], "what is loaded already isn't loaded again, but it is asked for"
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_auto_compiles_what_it_selects(
+        self, method: Callable[..., Any], flashinfer: SimpleNamespace, upstream_import: Load, kind: str
+    ) -> None:
+        """For gpt-oss's experts with MXFP8 activations that is FlashInfer's CUTLASS MoE."""
+        method()
+        flashinfer.asked.clear()
+        again(upstream_import)
+        selected = method((12, 1), "auto", kind).mxfp4_backend.name == COMPILED
+        assert selected is (kind == "GptOssMxfp4MoEMethod")
+        assert bool(flashinfer.asked) is selected
+
+    @pytest.mark.parametrize("capability", [(8, 0), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0)])
+    def test_one_backend_compiles(
+        self, upstream_import: Load, device: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+        capability: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """Of all that there are, on all GPUs, whether or not one is selected there."""
+        oracle = upstream_import("vllm.model_executor.layers.fused_moe.oracle.mxfp4")
+        build, compiled = need(oracle, "build_mxfp4_moe_kernels"), []
+        monkeypatch.setattr(oracle, "build_flashinfer_sm12x_cutlass_moe", lambda: compiled.append(backend.name))
+        device(*capability, oracle.__name__)
+        for backend in oracle.Mxfp4MoeBackend:
+            build(backend)
+        assert compiled == ([COMPILED] if capability[0] == 12 else [])

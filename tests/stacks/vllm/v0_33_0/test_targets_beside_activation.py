@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 Load = Callable[[str], ModuleType]
 NAME = "model.layers.0.mlp.experts"
 TARGETS = {"re:.*self_attn.qkv_proj": "mxfp4", "lm_head": "mxfp4"}
+BESIDE = {"targets": TARGETS, "moe": {"activation": "mxfp8"}}
+REFUSED = r"moe\.activation with targets is for experts that the checkpoint quantized, but "
 
 
 def given_args(parse: Callable[..., Any], **quantization: Any) -> Any:
@@ -32,6 +35,9 @@ def test_both(
     assert moe_backend("flashinfer_cutlass") == "FLASHINFER_CUTLASS_MXFP4_MXFP8"
     quant_config(targets=TARGETS)
     assert moe_backend("flashinfer_cutlass").startswith("refused"), "which is what the activation is for"
+    quant_config()
+    assert moe_backend("flashinfer_cutlass").startswith("refused"), "nor without any option"
+    assert moe_backend("marlin") == "MARLIN"
 
 
 @pytest.mark.parametrize("composed", [False, True], ids=["online alone", "over a checkpoint"])
@@ -58,8 +64,29 @@ def test_an_activation_that_nothing_takes(
         )
         return base.resolve_quant_method(checkpoint, layer, NAME)
 
-    with pytest.raises(ValueError, match=r"moe\.activation with targets is for experts that the checkpoint quantized"):
+    why = r"is quantized by the target \*\.experts" if target else "is not quantized"
+    with pytest.raises(ValueError, match=REFUSED + rf"{re.escape(NAME)} {why}\.$"):
         resolve(moe={"activation": "mxfp8"})
+
+
+@pytest.mark.parametrize("name", ["model.layers.0.self_attn.qkv_proj", "model.layers.0.mlp.router"])
+def test_linear_layers_have_nothing_to_do_with_it(
+    upstream_import: Load, quant_config: Callable[..., Any], marlin: list[dict[str, Any]], name: str
+) -> None:
+    """Of a checkpoint that left them alone, and of one that isn't quantized: a target quantizes them, or none does."""
+    linear, base = (upstream_import(f"vllm.model_executor.layers.{n}") for n in ("linear", "quantization.base_config"))
+    layer = object.__new__(linear.LinearBase)
+    torch.nn.Module.__init__(layer)
+    checkpoint = quant_config(**BESIDE)
+    online = checkpoint.online_quantization_config
+    online.packed_modules_mapping = {}
+    left = linear.UnquantizedLinearMethod()
+    theirs = SimpleNamespace(
+        get_quant_method=lambda *_: left, online_quantization_config=online, packed_modules_mapping={}
+    )
+    expected = "Mxfp4OnlineLinearMethod" if "qkv_proj" in name else "UnquantizedLinearMethod"
+    assert type(base.resolve_quant_method(theirs, layer, name)).__name__ == expected
+    assert type(online.get_quant_method(layer, name)).__name__ == expected
 
 
 def experts_of(upstream_import: Load, moe: Any) -> Any:
@@ -68,10 +95,6 @@ def experts_of(upstream_import: Load, moe: Any) -> Any:
     torch.nn.Module.__init__(layer)
     layer.moe_config = moe
     return layer
-
-
-BESIDE = {"targets": TARGETS, "moe": {"activation": "mxfp8"}}
-REFUSED = r"moe\.activation with targets is for experts that the checkpoint quantized, but "
 
 
 @pytest.mark.parametrize("given", [BESIDE, {"targets": TARGETS}, {"moe": {"activation": "mxfp8"}}], ids=str)

@@ -278,6 +278,14 @@ def test_what_others_release_is_not_this_instance_s(machine: Machine, integrated
             instance.size_kv_cache()
 
 
+def test_the_gpu_may_be_the_machine_s_second(machine: Machine, integrated: bool) -> None:
+    machine.number = machine.current_device = 1
+    machine.others = 50 * GIB
+    machine.allocate(4)
+    size = Instance(machine, 0.45, weights=25, taken_while_loading=-20).size_kv_cache() / GIB
+    assert size == pytest.approx(0.45 * machine.total / GIB - (25 if integrated else 5) - 3)
+
+
 def test_torch_s_own_memory_is_counted_from_the_first_snapshot(machine: Machine, integrated: bool) -> None:
     machine.others = 50 * GIB
     machine.allocate(4)

@@ -73,6 +73,16 @@ def test_it_refuses_before_profiling_where_nothing_is_left(machine: Machine, tak
     assert instance.events == []
 
 
+@pytest.mark.parametrize("options", [{}, {"kv_cache_memory_bytes": 60 * GIB}])
+def test_the_gpu_may_be_the_machine_s_second(machine: Machine, options: dict[str, Any]) -> None:
+    """The first one is discrete: neither its memory nor its limit counts."""
+    machine.number = machine.current_device = 1
+    machine.current.fraction = 0.9
+    said = refusal(Instance(machine, 0.7, peak=70, options=options))
+    assert said.startswith(f"OutOfMemoryError: Profiling may take {15.61 if options else 65.19} GiB: ")
+    assert machine.current.fraction == 0.9
+
+
 def test_graphs_are_limited_too(machine: Machine) -> None:
     said = refusal(Instance(machine, 0.45, graphs=40))
     assert said.startswith("OutOfMemoryError: Profiling may take 34.76 GiB: ")

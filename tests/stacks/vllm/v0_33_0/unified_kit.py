@@ -58,7 +58,8 @@ class Machine:
     changes: list[int] = field(default_factory=list)
     processes: list[Process] = field(default_factory=lambda: [Process()])
     lowest: int = int(GB10 * GIB)
-    #: Device 1 is discrete, with memory of its own.
+    #: Number of this GPU. The machine's other GPU, 1 or 0, is discrete, with memory of its own.
+    number: int = 0
     second_free: int = 7 * GIB
     second_total: int = 80 * GIB
     current_device: int = 0
@@ -85,7 +86,7 @@ class Machine:
         return self.current_device if index is None else index
 
     def get_memory_info(self, device: Any = None) -> tuple[int, int]:
-        if self.index(device) == 1:
+        if self.index(device) != self.number:
             return self.second_free, self.second_total
         free = self.read()
         return max(free - self.page_cache, 0) if self.integrated else free, self.total
@@ -94,9 +95,9 @@ class Machine:
         return SimpleNamespace(available=self.read(), total=self.total)
 
     def is_integrated_gpu(self, device_id: int | None = 0) -> bool:
-        """Device 0 is this GPU. Device 1 is always discrete."""
+        """Return whether a device shares the machine's memory, which the other GPU never does."""
         assert device_id in (None, 0, 1)
-        return self.integrated and self.index(device_id) == 0
+        return self.integrated and self.index(device_id) == self.number
 
     def allocate(self, amount: float) -> None:
         """Allocate by torch: within its limit, from its cache first."""
@@ -128,12 +129,26 @@ class Machine:
         self.current.cached = 0
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
+        self.must_be_this(device)
         self.current.peak = self.current.allocated
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
+        if self.index(device) != self.number:
+            return {}
         return {"allocated_bytes.all.peak": self.current.peak, "allocated_bytes.all.current": self.current.allocated}
 
+    def memory_reserved(self, device: Any = None) -> int:
+        return self.current.reserved if self.index(device) == self.number else 0
+
+    def must_be_this(self, device: Any) -> None:
+        assert self.index(device) == self.number, "another GPU than the worker's"
+
+    def get_fraction(self, device: Any = None) -> float:
+        self.must_be_this(device)
+        return self.current.fraction
+
     def set_fraction(self, fraction: float, device: Any = None) -> None:
+        self.must_be_this(device)
         assert 0 <= fraction <= 1
         self.current.fraction = fraction
 
@@ -146,12 +161,11 @@ class Machine:
         for name in (MEMORY, WORKER, UTILS):
             self.patch.setattr(self.load(name), "current_platform", platform)
         self.patch.setattr(self.load(MEMORY).psutil, "virtual_memory", self.virtual_memory)
-        for name in ("get_memory_info", "memory_stats", "empty_cache", "reset_peak_memory_stats"):
+        for name in ("get_memory_info", "memory_stats", "memory_reserved", "empty_cache", "reset_peak_memory_stats"):
             self.patch.setattr(torch.accelerator, name, getattr(self, name))
-        self.patch.setattr(torch.accelerator, "memory_reserved", lambda device=None: self.current.reserved)
         self.patch.setattr(torch.accelerator, "synchronize", lambda device=None: None)
         self.patch.setattr(gc, "collect", self.collect)
-        self.patch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device=None: self.current.fraction)
+        self.patch.setattr(torch.cuda, "get_per_process_memory_fraction", self.get_fraction)
         self.patch.setattr(torch.cuda, "set_per_process_memory_fraction", self.set_fraction)
         self.patch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: self.allocator)
         return self
@@ -193,13 +207,14 @@ class Instance:
         machine, load = self.machine, self.machine.load
         module, memory, config = load(WORKER), load(MEMORY), load("vllm.config")
         cache = config.CacheConfig(gpu_memory_utilization=self.utilization, **self.options)
-        snapshot = memory.MemorySnapshot(device=torch.device("cuda:0"))
+        device = torch.device(f"cuda:{machine.number}")
+        snapshot = memory.MemorySnapshot(device=device)
         requested = load(UTILS).request_memory(snapshot, cache, int(self.external * GIB))
         machine.allocate(self.weights)
         machine.others += int(self.taken_while_loading * GIB)
         mode = load("vllm.config.compilation").CUDAGraphMode.FULL
         self.worker = worker = SimpleNamespace(
-            device=torch.device("cuda:0"), init_snapshot=snapshot, requested_memory=requested, cache_config=cache,
+            device=device, init_snapshot=snapshot, requested_memory=requested, cache_config=cache,
             randomize_dummy_inputs=False, use_v2_model_runner=False, parallel_config=SimpleNamespace(),
             vllm_config=SimpleNamespace(compilation_config=SimpleNamespace(cudagraph_mode=mode)),
             model_config=SimpleNamespace(multimodal_config=None, enforce_eager=False),
