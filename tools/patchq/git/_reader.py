@@ -1,7 +1,7 @@
-"""A ``git cat-file`` that stays and is asked again: it answers sooner than another one is started.
+"""Persistent ``git cat-file --batch-command`` processes, reused to avoid start-up cost.
 
-An object's name is its content, so that what it says stays true, even of one that is gone meanwhile; where it says
-nothing, or that something isn't there, a new one is asked.
+Objects are immutable, so a found object is always current. If a reader fails or doesn't find an
+object, the caller starts a new process.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from patchq.git.command import Command, pinned
 from patchq.system import runner
 
 Name = TypeVar("Name", bound=str)
-#: Names that are asked for together: with what is asked less than a page, which any pipe holds, so that neither side
-#: waits for the other.
+#: Names in one batch. A batch of requests is smaller than a page and fits into any pipe, so
+#: writing it can't deadlock.
 AT_ONCE = 64
-#: Readers that stay, each of another repository or environment.
+#: Number of readers to keep, each for one repository and environment.
 _MOST = 3
 
 
 class Reader:
-    """One of them, for one thread at a time."""
+    """Persistent ``git cat-file`` process, for one thread at a time."""
 
     def __init__(self, git: Command) -> None:
         self._open = contextlib.ExitStack()
@@ -37,27 +37,29 @@ class Reader:
         self.ended = False
 
     def contents(self, names: Sequence[Name]) -> dict[Name, bytes] | None:
-        """The bytes of objects by these names, without those that it can't find; None where it has no answer."""
+        """Return the bytes of the objects found; None if the process can't be used."""
         return self._ask("contents", names)
 
     def ids(self, names: Sequence[Name]) -> dict[Name, str] | None:
-        """The ids of objects that these names lead to, as :meth:`contents`."""
+        """Return the ids of the objects found; None if the process can't be used."""
         found = self._ask("info", names)
-        return None if found is None else {name: oid.decode() for name, oid in found.items()}
+        if found is None:
+            return None
+        return {name: oid.decode() for name, oid in found.items()}
 
     def _ask(self, command: str, names: Sequence[Name]) -> dict[Name, bytes] | None:
         if any("\n" in name for name in names):
-            return None  # it would be two, and each answer after it another's
+            return None  # a newline would make two requests of one
         if not self._lock.acquire(blocking=False):
-            return None  # another thread asks
+            return None  # in use by another thread
         try:
             with self._said() as source:
                 return self._answers(source, command, names)
         except (OSError, ValueError):
-            self.ended = True  # it ended, or was ended
+            self.ended = True
             return None
         except BaseException:
-            self.ended = True  # half of an answer is left in it
+            self.ended = True  # the rest of an answer is still in the pipe
             raise
         finally:
             if self.ended:
@@ -66,12 +68,15 @@ class Reader:
 
     @contextlib.contextmanager
     def _said(self) -> Iterator[IO[bytes]]:
-        """What it answers, buffered for this once: what stays has no lock, which a fork could find held for ever."""
+        """Yield a buffered reader of the output.
+
+        The buffer is temporary: a fork could copy the lock of a permanent one while it is held.
+        """
         source = io.BufferedReader(cast(io.RawIOBase, self._process.stdout))
         try:
             yield source
         finally:
-            with contextlib.suppress(ValueError):  # it is closed
+            with contextlib.suppress(ValueError):  # closed by another thread
                 source.detach()
 
     def _answers(self, source: IO[bytes], command: str, names: Sequence[Name]) -> dict[Name, bytes]:
@@ -99,10 +104,10 @@ class Reader:
         return found
 
     def close(self) -> None:
-        """End it; whatever it is asked afterwards, it has no answer."""
+        """End the process. Later requests return None."""
         self.ended = True
         self._process.kill()
-        if self._lock.acquire(blocking=False):  # else who asks sees that it ended
+        if self._lock.acquire(blocking=False):  # otherwise the thread that holds it cleans up
             try:
                 self._end()
             finally:
@@ -113,20 +118,21 @@ class Reader:
             self._open.close()
 
     def abandon(self) -> None:
-        """Leave it to whom it was forked from."""
+        """Leave the process to the parent of a fork."""
         self._process.returncode = 0
         self._open.pop_all()
 
 
 _Key = tuple[Path, tuple[tuple[str, str], ...]]
 _staying: OrderedDict[_Key, Reader] = OrderedDict()
-#: One thread may have it twice: garbage that is collected anywhere may be a scratch, which forgets.
+#: Reentrant: garbage collection may close a scratch repository, which calls `forget`, at any time.
 _changing = threading.RLock()
 
 
 def reader(git: Command) -> Reader | None:
-    """The reader of a repository, in the environment as it is; None where none can be started."""
-    key = (git.folder, tuple(sorted(runner.clean_environment({**pinned(), **git.place()}).items())))
+    """Return the reader for a repository and the current environment; None if git can't start."""
+    environment = runner.clean_environment({**pinned(), **git.place()})
+    key = (git.folder, tuple(sorted(environment.items())))
     with _changing:
         found = _staying.get(key)
         if found is None or found.ended:
@@ -156,7 +162,7 @@ def _forget_all() -> None:
 
 def _abandon_all() -> None:
     global _changing
-    _changing = threading.RLock()  # a thread that isn't here may have had it
+    _changing = threading.RLock()  # a thread of the parent may have held the old lock
     for found in _staying.values():
         found.abandon()
     _staying.clear()

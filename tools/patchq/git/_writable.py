@@ -1,4 +1,4 @@
-"""Whether a tree can be written out: found out before anything of a change moves."""
+"""Checks that a tree can be checked out on this and other systems, before anything changes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
 from patchq.system import fsio, runner
 
-#: What one system forbids is forbidden on each: a stack is for all of them.
+#: Refuse paths that Windows or macOS forbid: a stack must work on every system.
 PROTECTED = ("core.protectNTFS=true", "core.protectHFS=true")
 
 
 @contextmanager
 def told(upstream: str) -> Iterator[None]:
-    """Around a ``git read-tree``: a path that it refuses becomes an error that says so.
+    """Convert git's error about an invalid path into one for the user.
 
-    :raises FormatError: instead of git's own.
+    :raises FormatError: if git refuses a path.
     """
     try:
         yield
@@ -31,10 +31,11 @@ def told(upstream: str) -> Iterator[None]:
 
 
 def check_names(store: Git, upstream: str, commit: CommitId, nested: Sequence[bytes]) -> None:
-    """Look at the names of a commit's files as this file system will.
+    """Check the paths of a commit against this file system and the nested upstreams.
 
     :param nested: paths that belong to other upstreams.
-    :raises FormatError: if two names are one here, or a file lies where a nested upstream belongs.
+    :raises FormatError: if two paths differ only by case on a file system that ignores case, or a
+        file is at the path of a nested upstream.
     """
     if nested:
         there = store.list_tree(commit, nested)

@@ -1,4 +1,4 @@
-"""Commits out of somebody else's repository, read as data: its configuration, hooks and attributes have no say."""
+"""Import of commits from another repository. Its configuration, hooks and attributes are ignored."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from patchq.system import fsio, runner
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A commit of a range.
+    """Commit of a range.
 
-    :ivar before: the tree of its first parent; None if it has none.
-    :ivar brought: the commits of the range that a merge brings to its first parent, oldest first.
+    :ivar before: tree of its first parent; None for a root commit.
+    :ivar brought: commits that a merge adds to its first parent, oldest first.
     """
 
     info: CommitInfo
@@ -27,12 +27,12 @@ class Borrowed:
 
 
 def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
-    """The commits of ``first..last`` along first parents in the repository at ``folder``, oldest first.
+    """Return the first-parent commits of ``first..last`` in another repository, oldest first.
 
-    Their trees are in the store afterwards, by the ids that their own bytes come to; the commits are not.
+    Copy their trees to the store, but not the commits. Object ids are computed again from the contents.
 
     :raises UserError: if the repository has no such range.
-    :raises SourceError: if it lacks some of the range.
+    :raises SourceError: if objects of the range are missing.
     """
     source = Foreign(folder)
     ends = [source.ref_or_none(name) for name in (first, last)]
@@ -51,26 +51,43 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
             (beside.folder / "shallow").write_bytes(bounds)
         try:
             commits = beside.log(f"{ends[0]}..{ends[1]}")
-            parents = list(dict.fromkeys(c.parents[0] for c in commits if c.parents))
-            before: dict[CommitId, TreeId] = dict(zip(parents, beside.tree_of(parents) if parents else (), strict=True))
-            brought = {
-                c.commit: tuple(beside.log(*c.parents[1:], f"^{c.parents[0]}", f"^{ends[0]}", first_parent=False))
-                for c in commits
-                if len(c.parents) > 1
-            }
-            _bring(beside, store, sorted({*before.values(), *(c.tree for c in commits)}))
+            before = _parent_trees(beside, commits)
+            brought: dict[CommitId, tuple[CommitInfo, ...]] = {}
+            for info in commits:
+                if len(info.parents) > 1:
+                    limits = (f"^{info.parents[0]}", f"^{ends[0]}")
+                    merged = beside.log(*info.parents[1:], *limits, first_parent=False)
+                    brought[info.commit] = tuple(merged)
+            trees = {info.tree for info in commits}
+            _bring(beside, store, sorted(trees.union(before.values())))
         except runner.CommandError as error:
             raise SourceError(
                 f"{folder} lacks some of {first}..{last}: {error.said}",
                 hint=f"if it is a partial clone: `git -C {sh(folder)} fetch --refetch --no-filter`",
             ) from None
-    return [Borrowed(c, before[c.parents[0]] if c.parents else None, brought.get(c.commit, ())) for c in commits]
+    borrowed: list[Borrowed] = []
+    for info in commits:
+        tree = before[info.parents[0]] if info.parents else None
+        borrowed.append(Borrowed(info, tree, brought.get(info.commit, ())))
+    return borrowed
+
+
+def _parent_trees(git: Git, commits: list[CommitInfo]) -> dict[CommitId, TreeId]:
+    """Return the trees of the commits' first parents."""
+    parents = list(dict.fromkeys(info.parents[0] for info in commits if info.parents))
+    if not parents:
+        return {}
+    return dict(zip(parents, git.tree_of(parents), strict=True))
 
 
 def _bring(beside: Git, store: Git, trees: list[TreeId]) -> None:
+    """Copy trees and their files to the store.
+
+    :raises SourceError: if the contents of an object don't match its id.
+    """
     if not trees or store.is_whole(trees):
         return
-    # What git reads of an object it takes by its name; a pack carries contents, which are named anew.
+    # git doesn't verify ids when it reads loose objects. index-pack computes them from the contents.
     wanted = "".join(f"{tree}\n" for tree in trees).encode()
     store.run("index-pack", "--stdin", data=beside.run("pack-objects", "--stdout", "--revs", "-q", data=wanted))
     if not store.is_whole(trees):

@@ -1,12 +1,12 @@
-"""The git command, as patchq runs it: in one repository that is named, and with nothing of a person's configuration.
+"""The git command in an isolated environment.
 
-All of git that patchq runs passes here, but for what ``person`` does in a person's own repository. What is pinned:
+Every git process of patchq starts here, except those that ``person`` runs in the user's repository.
 
-- No configuration but patchq's: neither a person's nor the machine's; attributes and ignored names come from the
-  trees alone. The store's own configuration is only what patchq wrote (``project.private``).
-- Nothing else runs: no hook, file monitor, signature program, askpass, pager or editor, no transport.
-- An object is what its id says: no replacement, and nothing is fetched to fill a gap.
-- The repository is said: where it is damaged, git finds no other one above it.
+- Configuration: only patchq's, not the user's or the system's. Attributes and ignore rules come
+  from the trees. ``project.private`` checks that the store's configuration is patchq's own.
+- Programs: no hook, file monitor, signature program, askpass, pager, editor or transport runs.
+- Objects: no replacement refs, and no lazy fetch of missing objects.
+- Repository: always explicit. If it is damaged, git doesn't search the parent folders for another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from patchq.errors import FormatError
 from patchq.formats.header import Ident
 from patchq.system import runner
 
-#: Settings of every git: what a file beside the configuration would say, or runs something.
+#: Settings of every git process. They override defaults and anything that runs a program.
 SETTINGS = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -56,7 +56,7 @@ _PINNED = {
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_DEFAULT_REF_FORMAT": "files",
     "GIT_TERMINAL_PROMPT": "0",
-    # Set and empty: neither this nor SSH_ASKPASS is asked.
+    # Empty, because git falls back to SSH_ASKPASS if it is unset.
     "GIT_ASKPASS": "",
     "GIT_EDITOR": "false",
     "GIT_COMMITTER_NAME": "patchq",
@@ -66,7 +66,7 @@ _PINNED = {
     "GIT_AUTHOR_DATE": "946684800 +0000",
     "GIT_COMMITTER_DATE": "946684800 +0000",
 }
-#: What git says where the store lacks something, or holds something damaged.
+#: Messages of git about missing or damaged objects, refs and indexes.
 _LOST = re.compile(
     r"bad object|unable to read|missing (?:blob|tree|commit)|is corrupt|could not (?:read|parse)|bad tree|"
     r"not a git repository|bad ref|broken ref|bad signature|index file|reference broken|bad config|is not a valid ref"
@@ -75,10 +75,14 @@ MEND = "`patchq fetch` mends the store: what it lacks is brought or made again"
 
 
 def pinned(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """The environment of git, with more settings after patchq's own."""
-    found = {**_EVERY, "GIT_CONFIG_COUNT": str(len(SETTINGS) + len(settings))} if settings else _EVERY
-    for n, (key, value) in enumerate(settings, len(SETTINGS)):
-        found[f"GIT_CONFIG_KEY_{n}"], found[f"GIT_CONFIG_VALUE_{n}"] = key, value
+    """Return the environment of git, with ``settings`` after patchq's own."""
+    if not settings:
+        return _EVERY
+    found = dict(_EVERY)
+    found["GIT_CONFIG_COUNT"] = str(len(SETTINGS) + len(settings))
+    for number, (key, value) in enumerate(settings, len(SETTINGS)):
+        found[f"GIT_CONFIG_KEY_{number}"] = key
+        found[f"GIT_CONFIG_VALUE_{number}"] = value
     return found
 
 
@@ -88,13 +92,13 @@ _EVERY.update({f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SET
 
 
 class Command:
-    """Commands in one bare repository."""
+    """Git commands in one bare repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def place(self) -> dict[str, str]:
-        """The variables that name the repository, and its worktree if it has one."""
+        """Return the variables that name the repository, and its worktree if it has one."""
         return {"GIT_DIR": str(self.folder.absolute())}
 
     def ask(
@@ -108,13 +112,14 @@ class Command:
         ok_codes: Sequence[int] = range(256),
         most_said: int | None = None,
     ) -> runner.Done:
-        """What ``git *args`` answers, whatever its exit code.
+        """Run ``git *args``. Any exit code is accepted by default.
 
-        :param config: ``key=value``; ``settings`` are the same, but not to be seen in a list of processes.
-        :param most_said: bytes of each end of what it complains of that are kept.
-        :raises runner.CommandError: for another exit code than ``ok_codes``.
+        :param config: settings as ``key=value``, passed as arguments.
+        :param settings: settings passed by environment, which a process list doesn't show.
+        :param most_said: bytes of stderr to keep from its start and from its end.
+        :raises runner.CommandError: if the exit code is not in ``ok_codes``.
         """
-        argv = ["git", *(x for c in config for x in ("-c", c)), *args]
+        argv = _argv(args, config)
         every = {**pinned(settings), **self.place(), **(env or {})}
         try:
             return runner.run(
@@ -139,55 +144,63 @@ class Command:
         config: Sequence[str] = (),
         ok_codes: Sequence[int] = (0,),
     ) -> bytes:
-        """Standard output of ``git *args``.
+        """Return the standard output of ``git *args``.
 
-        :raises runner.CommandError: when it fails.
+        :raises runner.CommandError: if the command fails.
         """
         return self.ask(*args, data=data, env=env, config=config, ok_codes=ok_codes).stdout
 
     def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
-        """The single line that a command prints."""
+        """Return the single line that a command prints."""
         return self.run(*args, ok_codes=ok_codes).decode().strip()
 
     @contextmanager
     def feed(self, *args: str, config: Sequence[str] = ()) -> Iterator[runner.Running]:
-        """``git *args`` running, to write to; see :func:`patchq.system.runner.feed`."""
-        argv = ["git", *(x for c in config for x in ("-c", c)), *args]
-        with runner.feed(argv, cwd=self.folder, env={**pinned(), **self.place()}) as process:
+        """Run ``git *args`` with a pipe as standard input; see :func:`patchq.system.runner.feed`."""
+        env = {**pinned(), **self.place()}
+        with runner.feed(_argv(args, config), cwd=self.folder, env=env) as process:
             yield process
 
     @contextmanager
     def answering(self, *args: str) -> Iterator[runner.Running]:
-        """``git *args`` running, to ask without a buffer; see :func:`patchq.system.runner.answering`."""
+        """Run ``git *args`` with unbuffered pipes; see :func:`patchq.system.runner.answering`."""
         env = {**pinned(), **self.place()}
         with runner.answering(["git", *args], cwd=self.folder, env=env, buffered=False) as process:
             yield process
 
 
+def _argv(args: Sequence[str], config: Sequence[str]) -> list[str]:
+    argv = ["git"]
+    for setting in config:
+        argv += ["-c", setting]
+    return [*argv, *args]
+
+
 class Outside(Command):
-    """Commands that need no repository, in a folder; they don't find one either."""
+    """Git commands without a repository."""
 
     def place(self) -> dict[str, str]:
         return {"GIT_DIR": os.devnull}
 
 
-#: Nothing that git takes off a name or an address, or writes in another way: it needn't be asked.
+#: Names, addresses and time zones that git writes unchanged into a commit.
 _PLAIN_NAME = re.compile(r"\w(?:[^<>\n]*\w)?")
 _SECONDS = re.compile(r"@([0-9]{1,12}) ([+-][0-9]{4})")
 _PLAIN_ZONE = re.compile(r"[+-](?:0[1-9]|1[0-4])[0-5]\d|[+-]00[1-5]\d|\+0000")
 
 
 def is_plain(author: Ident) -> bool:
-    """Return whether git would write an author into a commit as it is here."""
+    """Return whether git writes an author unchanged into a commit."""
     named = _PLAIN_NAME.fullmatch(author.name) and _PLAIN_NAME.fullmatch(author.email)
     return bool(named and _PLAIN_ZONE.fullmatch(author.zone)) and 0 <= author.when < 1 << 40
 
 
 def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """An author as git would write one into a commit; ``date`` in any form that git reads, or empty for now.
+    """Return an author as git writes it into a commit.
 
-    :raises runner.CommandError: where git takes none of it.
-    :raises FormatError: for a NUL byte, which git can't be told.
+    :param date: any date format of git; empty for now.
+    :raises runner.CommandError: if git refuses the author.
+    :raises FormatError: if a value has a NUL byte, which an environment variable can't hold.
     """
     if "\0" in name + email + date:
         raise FormatError(f"{name + ' ' + email + ' ' + date!r} names an author with a NUL byte", hint="take it out")

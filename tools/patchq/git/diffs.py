@@ -1,4 +1,4 @@
-"""What differs between trees: by path, as text, as patch files, and diffs applied."""
+"""Diffs between trees: changed paths, diff text, patch files, and ``git apply``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DIFF_CONFIG = (
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What differs between two trees at one path; None is no file."""
+    """Difference between two trees at one path. None means no file."""
 
     path: bytes
     old: TreeEntry | None
@@ -38,7 +38,12 @@ class PathChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedHunk:
-    """A hunk that git applied ``lines`` lines away from where it says: hunk ``number`` of its file, now at ``line``."""
+    """Hunk that git applied with an offset.
+
+    :ivar number: number of the hunk in its file.
+    :ivar line: line at which it applied.
+    :ivar lines: offset from the line in its header.
+    """
 
     path: str
     number: int
@@ -52,41 +57,50 @@ _MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.
 
 
 def _changes(fields: Sequence[bytes]) -> list[PathChange]:
-    """What ``diff-tree -z`` says: a line of modes and blobs, then a path, and so on."""
+    """Parse the fields of ``diff-tree -z``: alternately modes with blobs, and a path."""
     found = []
     for meta, path in zip(fields[::2], fields[1::2], strict=True):
         old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
-        sides = ((old_mode, old), (new_mode, new))
-        entries = (None if mode == b"000000" else TreeEntry(mode, BlobId(blob.decode())) for mode, blob in sides)
-        found.append(PathChange(path, *entries))
+        found.append(PathChange(path, _entry(old_mode, old), _entry(new_mode, new)))
     return found
 
 
-#: Of a merge, the parent to compare it with.
+def _entry(mode: bytes, blob: bytes) -> TreeEntry | None:
+    if mode == b"000000":
+        return None
+    return TreeEntry(mode, BlobId(blob.decode()))
+
+
+#: Parents to compare merges with, by merge.
 Against = Mapping[CommitId, CommitId]
 
 
 def _to_compare(commits: Sequence[CommitId], against: Against | None) -> bytes:
-    """Return commits for the standard input of ``git diff-tree``, which reads a parent behind a commit."""
-    parents = against or {}
-    return "".join(f"{c} {parents[c]}\n" if c in parents else f"{c}\n" for c in commits).encode()
+    """Return the standard input of ``git diff-tree``: a commit a line, with the parent to compare."""
+    lines: list[str] = []
+    for commit in commits:
+        if against and commit in against:
+            lines.append(f"{commit} {against[commit]}\n")
+        else:
+            lines.append(f"{commit}\n")
+    return "".join(lines).encode()
 
 
 class Diffs(Objects):
-    """Making, naming and applying diffs."""
+    """Diff operations of a repository."""
 
     def changes(self, before: str, after: str) -> list[PathChange]:
-        """Each path that differs between two trees or commits; a rename is a removal and an addition."""
+        """Return the differences of two trees or commits. A rename is a removal and an addition."""
         return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
 
     def changes_between(self, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[PathChange]]:
-        """Return what differs between the trees of each pair, all by one process."""
+        """Return the differences of each pair of trees, read by one process."""
         data = "".join(f"{before} {after}\n" for before, after in pairs).encode()
         out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data) if pairs else b""
         found: list[list[bytes]] = []
         fields = iter(out.split(b"\0"))
         for field in fields:
-            # A line names the pair; nothing separates it from the first change, or from the line of the next pair.
+            # A line names the pair. No NUL follows it before its first change or the next pair's line.
             *headers, change = field.split(b"\n")
             found += [[] for _ in headers]
             if change:
@@ -96,10 +110,10 @@ class Diffs(Objects):
     def changes_of(
         self, commits: Sequence[CommitId], *, first_parent: bool = False, against: Against | None = None
     ) -> list[list[PathChange]]:
-        """What each of the commits changes of its parent.
+        """Return the changes of each commit from its parent.
 
-        :param first_parent: of a merge, what it brings; else nothing.
-        :param against: the parent to compare a merge with, where that isn't its first.
+        :param first_parent: compare a merge with its first parent; otherwise it has no changes.
+        :param against: other parents to compare merges with.
         """
         data = _to_compare(commits, against)
         merges = ("--diff-merges=first-parent",) if first_parent else ()
@@ -115,17 +129,21 @@ class Diffs(Objects):
         return [_changes(found[c.encode()]) for c in commits]
 
     def renames_of(self, commit: CommitId, parent: CommitId | None = None) -> dict[bytes, bytes]:
-        """The files that a commit renames: from where to where; since its first parent, or this one."""
+        """Return the renames of a commit from ``parent`` (default: its first), old path to new path."""
         return self._renames(parent or "--no-commit-id", commit)
 
     def renames_between(self, before: str, after: str) -> dict[bytes, bytes]:
-        """Return the files that are renamed between two trees: from where to where."""
+        """Return the renames between two trees, old path to new path."""
         return self._renames(before, after)
 
     def moved(self, before: str, after: str, path: bytes) -> bytes | None:
-        """Where a file of one tree is in another, in a folder beside it or by its name in any; None where it isn't."""
+        """Return the new path of a file that was renamed; None if it wasn't.
+
+        Only the file's own folder, and files of the same name elsewhere, are candidates.
+        """
         folder, _, name = re.sub(rb"([*?\[\]\\])", rb"\\\1", path).rpartition(b"/")
-        places = (b":(literal)" + path, b":(glob)" + (folder + b"/*" if folder else b"*"), b":(glob)**/" + name)
+        siblings = folder + b"/*" if folder else b"*"
+        places = (b":(literal)" + path, b":(glob)" + siblings, b":(glob)**/" + name)
         return self._renames(before, after, "--", *map(os.fsdecode, places)).get(path)
 
     def _renames(self, *args: str) -> dict[bytes, bytes]:
@@ -136,10 +154,10 @@ class Diffs(Objects):
     def diffs_of(
         self, commits: Sequence[CommitId], *, as_merged: bool = False, against: Against | None = None
     ) -> list[bytes]:
-        """The diff of each of the commits from its first parent, renames as a removal and an addition.
+        """Return the diff of each commit from its first parent. A rename is a removal and an addition.
 
-        :param as_merged: by the algorithm that git's merges use, not the one that people read.
-        :param against: the parent to compare a merge with, where that isn't its first.
+        :param as_merged: use the diff algorithm of git's merges.
+        :param against: other parents to compare merges with.
         """
         data = _to_compare(commits, against)
         argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv"]
@@ -153,16 +171,17 @@ class Diffs(Objects):
         return [found[c] for c in commits]
 
     def diff_as_merged(self, before: str, after: str) -> bytes:
-        """Return the diff of two trees by the algorithm that git's merges use.
-
-        With a line around each change: without any, git cuts off what both files end with before it compares them.
-        """
+        """Return the diff of two trees by the algorithm that git's merges use."""
+        # One line of context: with none, git strips the common end of the files before it compares.
         argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=1", "--no-ext-diff", "--no-textconv"]
         argv += ["--diff-algorithm=histogram", "--no-indent-heuristic", "--src-prefix=a/", "--dst-prefix=b/"]
         return self.run(*argv, before, after, config=_DIFF_CONFIG)
 
     def lines_of(self, commit: CommitId, tip: CommitId, path: bytes, since: CommitId) -> set[int]:
-        """The lines of a file at ``tip``, from 1, that are as ``commit`` wrote them; it lies after ``since``."""
+        """Return the line numbers (from 1) of a file at ``tip`` that ``git blame`` assigns to ``commit``.
+
+        :param since: an ancestor of ``commit``, where the search ends.
+        """
         out = self.run("blame", "--porcelain", f"{since}..{tip}", "--", os.fsdecode(path))
         found = set()
         for line in out.split(b"\n"):
@@ -171,17 +190,20 @@ class Diffs(Objects):
         return found
 
     def patch_ids_of(self, commits: Sequence[CommitId]) -> list[str]:
-        """git's stable patch id of each of the commits; empty for one that changes nothing."""
+        """Return the stable patch id of each commit; empty for a commit without changes."""
         if not commits:
             return []
         argv = ("log", "-p", "--diff-merges=first-parent", "--no-color", "--full-index", "--no-walk=unsorted")
         log = self.run(*argv, *commits, "--")
         lines = self.run("patch-id", "--stable", data=log).decode().splitlines()
-        found = {commit: pid for pid, commit in (line.split() for line in lines)}
-        return [found.get(c, "") for c in commits]
+        found: dict[str, str] = {}
+        for line in lines:
+            patch_id, commit = line.split()
+            found[commit] = patch_id
+        return [found.get(commit, "") for commit in commits]
 
     def format_patches(self, spec: str, folder: Path) -> None:
-        """Write a range as patch files, in the bytes that docs/reference/formats.md fixes."""
+        """Write a range as patch files, in the format that docs/reference/formats.md defines."""
         self.run(
             "format-patch",
             "--quiet",
@@ -205,9 +227,9 @@ class Diffs(Objects):
         )
 
     def apply_to_index(self, patch: bytes, index: Path) -> list[MovedHunk]:
-        """``git apply --cached`` with zero fuzz on a temporary index; the hunks that it put elsewhere than they say.
+        """Apply a patch to a temporary index without fuzz and return the hunks with an offset.
 
-        :raises runner.CommandError: when git refuses.
+        :raises runner.CommandError: if the patch doesn't apply.
         """
         done = self.ask(
             "apply",
@@ -223,7 +245,7 @@ class Diffs(Objects):
         found, path = [], ""
         said = done.stderr.decode("utf-8", "replace")
         if damaged := _CORRUPT.search(said):
-            # git stops reading at a damaged binary patch, applies what stands above it, and exits with 0.
+            # At a damaged binary patch git stops, applies the part above it, and exits with 0.
             raise CommandError(("git", "apply"), done.returncode, b"", damaged[0].encode())
         for line in said.splitlines():
             if match := _CHECKING.fullmatch(line):

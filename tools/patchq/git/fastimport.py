@@ -1,4 +1,4 @@
-"""Writing commits into the store: ``git fast-import``."""
+"""Bulk writes to the store by ``git fast-import``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from patchq.system import fsio
 
 @contextmanager
 def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
-    """A ``git fast-import`` to write to. Without a final ``done`` nothing is imported."""
+    """Run ``git fast-import`` and yield its input. It imports nothing without a final ``done``."""
     argv = ("fast-import", "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options)
     packs = store.folder / "objects" / "pack"
     try:
@@ -32,9 +32,10 @@ def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int, CommitId]]]:
-    """A ``git fast-import`` of commits on a ref that doesn't stay, and their ids by mark, when all are written.
+    """Run ``git fast-import`` for commits on a temporary ref.
 
-    No ref stays behind: objects that nobody names yet are all that a failure may leave.
+    Yield its input and a dict of commit ids by mark, filled on exit. A failure leaves at most
+    unreachable objects.
     """
     ids: dict[int, CommitId] = {}
     with fsio.temporary_folder() as folder:
@@ -48,18 +49,21 @@ def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int
 
 
 def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:
-    """What begins a commit for ``fast-import``; its committer is its author. ``parent`` is an id or a mark."""
+    """Return the header of a ``fast-import`` commit whose committer is its author.
+
+    :param parent: an id or a mark.
+    """
     ident, text = author.line(), message.encode()
     head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
     return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
 
 
-#: Commits from which on one fast-import takes less time than one commit-tree each.
+#: Number of commits from which fast-import is faster than a commit-tree process for each.
 _MANY = 16
 
 
 def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident, str]]) -> list[CommitId]:
-    """Write commits of trees with their authors and messages, one on the other; their ids are those of commit-tree."""
+    """Write a chain of commits on ``tip``, with the ids that commit-tree would give them."""
     made: list[CommitId] = []
     if len(trees) < _MANY or not all(is_plain(author) for _, author, _ in trees):
         for tree, author, message in trees:
@@ -76,7 +80,7 @@ def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident,
 
 
 def commit_entries(store: Git, entries: Mapping[bytes, TreeEntry], message: str) -> CommitId:
-    """Write a commit without parents, whose tree is of files that the store has."""
+    """Write a root commit whose files are in the store already."""
     ref, text = b"refs/patchq/scratch/entries", message.encode()
     with import_commits(store, ref) as (out, ids):
         ident = b"patchq <patchq@localhost> 946684800 +0000"
@@ -89,7 +93,8 @@ def commit_entries(store: Git, entries: Mapping[bytes, TreeEntry], message: str)
 
 
 def quote_path(path: bytes) -> bytes:
-    """A path as ``fast-import`` reads it."""
-    if path.startswith(b'"') or b"\n" in path:
-        return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
-    return path
+    """Quote a path for ``fast-import`` if necessary."""
+    if not path.startswith(b'"') and b"\n" not in path:
+        return path
+    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + escaped + b'"'

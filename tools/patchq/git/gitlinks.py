@@ -1,4 +1,4 @@
-"""Repositories inside a tree: all that git writes down of one is the id of a commit."""
+"""Gitlinks: repositories inside a tree, of which git records only a commit id."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from patchq.names import sh, show_path
 
 
 def stray_repositories(git: Git, before: str, after: str) -> list[bytes]:
-    """Where ``after``, and not ``before``, has the commit of a repository that its ``.gitmodules`` doesn't name."""
-    added = [
-        c.path
-        for c in git.changes(before, after)
-        if c.new and c.new.mode == b"160000" and not (c.old and c.old.mode == b"160000")
-    ]
+    """Return the paths of gitlinks that ``after`` adds to ``before`` without a ``.gitmodules`` entry."""
+    added: list[bytes] = []
+    for change in git.changes(before, after):
+        was_link = change.old is not None and change.old.mode == b"160000"
+        is_link = change.new is not None and change.new.mode == b"160000"
+        if is_link and not was_link:
+            added.append(change.path)
     if not added:
         return []
     argv = ("config", "--blob", f"{after}:.gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$")
@@ -27,40 +28,43 @@ def stray_repositories(git: Git, before: str, after: str) -> list[bytes]:
 
 
 def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
-    """Where in a worktree repositories lie that its index knows nothing of, and nobody ignores."""
-    # Of a folder that is a repository git lists the name alone, with a slash.
+    """Return the paths of repositories in a worktree that are neither tracked nor ignored."""
+    # git lists such a repository as its folder name with a slash.
     others = git.run("ls-files", "--others", "--exclude-standard", "-z", env=env).split(b"\0")
     return [path.rstrip(b"/") for path in others if path.endswith(b"/")]
 
 
 def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
-    """In the index that ``env`` names, take for a conflict of submodules what the merge left.
+    """Resolve conflicts of submodules in the index that ``env`` names, to upstream's commit if any.
 
-    That is upstream's, if it has one. git checks none out, and can't add a folder with nothing in it.
+    git doesn't check out a submodule, and can't add the empty folder that a merge leaves for it.
     """
-    left: dict[bytes, bytes] = {}
+    resolved: dict[bytes, bytes] = {}
     for entry in git.run("ls-files", "--unmerged", "-z", env=env).split(b"\0"):
         about, _, path = entry.partition(b"\t")
+        if not about.startswith(b"160000 ") or about.endswith(b" 1"):
+            continue
         folder = os.path.join(os.fsencode(git.folder), path)
-        if (
-            about.startswith(b"160000 ")
-            and not about.endswith(b" 1")
-            and os.path.isdir(folder)
-            and not os.path.lexists(os.path.join(folder, b".git"))
-        ):
-            left.setdefault(path, b"0 %s\t%s\0%s 0\t%s\0" % (b"0" * 40, path, about.rpartition(b" ")[0], path))
-    if left:
-        git.run("update-index", "-z", "--index-info", data=b"".join(left.values()), env=env)
+        has_repository = os.path.lexists(os.path.join(folder, b".git"))
+        if os.path.isdir(folder) and not has_repository and path not in resolved:
+            mode_and_id = about.rpartition(b" ")[0]
+            remove = b"0 %s\t%s\0" % (b"0" * 40, path)
+            resolved[path] = remove + b"%s 0\t%s\0" % (mode_and_id, path)
+    if resolved:
+        data = b"".join(resolved.values())
+        git.run("update-index", "-z", "--index-info", data=data, env=env)
 
 
 def _repositories(paths: Sequence[bytes]) -> str:
-    """``a, b are repositories of their own``."""
+    """Return ``a, b are repositories of their own``."""
     names = ", ".join(show_path(p) for p in paths)
-    return f"{names} are repositories of their own" if len(paths) > 1 else f"{names} is a repository of its own"
+    if len(paths) > 1:
+        return f"{names} are repositories of their own"
+    return f"{names} is a repository of its own"
 
 
 def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> UserError:
-    """What to say of repositories that lie in a worktree."""
+    """Build the error for repositories inside a worktree."""
     return UserError(
         f"{upstream}: {_repositories(paths)}; a patch can't hold the files of one",
         hint=f"move it out of {folder}, or ignore it there (.gitignore)",
@@ -68,11 +72,11 @@ def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> User
 
 
 def refuse_repositories(store: Git, where: str, before: str, after: str, there: str) -> None:
-    """Check that a patch puts no repository into the tree, of which it could hold but an id.
+    """Check that a patch adds no repository, because it can't contain the repository's files.
 
-    :param where: what to call the patch.
-    :param there: where to mend it.
-    :raises UserError: naming what it puts there.
+    :param where: name of the patch in the message.
+    :param there: place to fix it, for the hint.
+    :raises UserError: with the paths of the repositories.
     """
     if found := stray_repositories(store, before, after):
         names = " ".join(sh(show_path(p)) for p in found)

@@ -1,4 +1,4 @@
-"""The repository of a worktree, and which one it is."""
+"""The git repository behind a worktree."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from patchq.names import sh
 
 
 def is_cut(found: bytes, whole: bytes) -> bool:
-    """Whether a file holds what a power cut leaves of ``whole``: its first part, or zeros."""
-    return len(found) <= len(whole) and found != whole and (whole.startswith(found) or not found.strip(b"\0"))
+    """Return whether a power cut may have left ``found`` of ``whole``: a prefix, or zeros."""
+    if found == whole or len(found) > len(whole):
+        return False
+    return whole.startswith(found) or not found.strip(b"\0")
 
 
 class Linked(Git):
-    """Commands in a worktree of a store."""
+    """Git commands in a worktree of the store."""
 
     def __init__(self, store: Git, path: Path) -> None:
         super().__init__(path)
         self.store = store
 
     def git_folder(self) -> Path:
-        """See :meth:`Worktree.git_folder`. What ``.git`` says is believed only of a folder in the store."""
+        """Return the folder that ``.git`` names, after checking that it is in the store.
+
+        :raises StateError: if it is elsewhere.
+        """
         found = Path(os.fsdecode((self.folder / ".git").read_bytes().removeprefix(b"gitdir:").strip()))
         if "\0" in str(found) or found.resolve().parent != (self.store.folder / "worktrees").resolve():
             raise StateError(

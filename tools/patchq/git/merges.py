@@ -1,6 +1,7 @@
-"""Merges of a few files each, as git's ort makes them, many by one process.
+"""Merges of a few files each, batched into one ``git merge-tree`` process.
 
-The files of a merge are flat trees, named by their numbers; its sides are commits, all by one ``git fast-import``.
+The sides of a merge are commits of flat trees whose files are named by numbers. One
+``git fast-import`` writes all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from patchq.names import BlobId, CommitId, TreeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A path of a merge, as it was written for, as it is, and as the patch has it."""
+    """The three versions of one path in a merge: the patch's base, the target, the patch's result."""
 
     path: bytes
     base: TreeEntry | None
@@ -28,7 +29,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What a merge comes to, by path; ``failed`` as :class:`Merge` has it."""
+    """Result of a merge, by path. For ``failed`` see :class:`Merge`."""
 
     changes: tuple[PathChange, ...]
     stages: tuple[Stage, ...]
@@ -37,10 +38,12 @@ class Merged:
 
 
 class Objects:
-    """Commits for the sides of merges, by one ``git fast-import``."""
+    """Commits for the sides of merges, written by one ``git fast-import`` on exit."""
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:
-        self.git, self.written, self.count = git, written, 0
+        self.git = git
+        self.written = written
+        self.count = 0
         self.ids: dict[int, CommitId] = {}
         self.same: dict[object, int] = {}
         self.parts: list[bytes] = []
@@ -55,11 +58,11 @@ class Objects:
             out.write(b"".join(self.parts))
 
     def id(self, mark: int) -> CommitId:
-        """The id of a commit, when all are written."""
+        """Return the id of a commit. Valid only after the ``with`` block."""
         return self.ids[mark]
 
     def blob(self, content: bytes) -> BlobId:
-        """A blob's id; it is written if it wasn't."""
+        """Return the id of a blob and write the blob if necessary."""
         blob = blob_id(content)
         if blob not in self.written:
             self.written.add(blob)
@@ -67,37 +70,49 @@ class Objects:
         return blob
 
     def commit(self, tree: str, changed: Mapping[bytes, TreeEntry | None] | None = None, *, parent: int = 0) -> int:
-        """The mark of a commit of a tree (empty: of none) in which some paths are changed."""
-        key = (tree, tuple(sorted((changed or {}).items(), key=lambda item: item[0])), parent)
+        """Add a commit and return its mark.
+
+        :param tree: the tree to start from; empty for an empty tree.
+        :param changed: paths to replace in the tree, or to remove (None).
+        :param parent: the mark of the parent; 0 for none.
+        """
+        changed = changed or {}
+        key = (tree, tuple(sorted(changed.items(), key=lambda item: item[0])), parent)
         if key in self.same:
             return self.same[key]
         self.count += 1
-        nobody = b"patchq <patchq@localhost> 946684800 +0000"
-        part = [b"" if parent else b"reset refs/side\n\n", b"commit refs/side\nmark :%d\n" % self.count]
-        part += [b"author %s\ncommitter %s\ndata 5\nside\n" % (nobody, nobody)]
-        part += [b"from :%d\n" % parent if parent else b""]
-        part += [b'M 040000 %s ""\n' % tree.encode() if tree else b"deleteall\n"]
-        for path, entry in (changed or {}).items():
-            if entry is None:
-                part.append(b"D %s\n" % quote_path(path) if tree else b"")
-            else:
-                part.append(b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quote_path(path)))
-        self.parts += part
         self.same[key] = self.count
+        author = b"patchq <patchq@localhost> 946684800 +0000"
+        if not parent:
+            self.parts.append(b"reset refs/side\n\n")
+        self.parts.append(b"commit refs/side\nmark :%d\n" % self.count)
+        self.parts.append(b"author %s\ncommitter %s\ndata 5\nside\n" % (author, author))
+        if parent:
+            self.parts.append(b"from :%d\n" % parent)
+        if tree:
+            self.parts.append(b'M 040000 %s ""\n' % tree.encode())
+        else:
+            self.parts.append(b"deleteall\n")
+        for path, entry in changed.items():
+            if entry is not None:
+                fields = (entry.mode, entry.blob.encode(), quote_path(path))
+                self.parts.append(b"M %s %s %s\n" % fields)
+            elif tree:
+                self.parts.append(b"D %s\n" % quote_path(path))
         return self.count
 
 
 def merge_trees(git: Git, sides: Sequence[tuple[TreeId, TreeId, Mapping[bytes, TreeEntry], TreeId]]) -> list[Merge]:
-    """Merge trees in memory, all by two processes.
+    """Merge trees in memory with two git processes.
 
-    :param sides: base, ours, files that replace some of ours, theirs.
+    :param sides: tuples of base, ours, replacements of files in ours, theirs.
     """
+    marks: list[tuple[int, int]] = []
     with Objects(git, set()) as objects:
-        roots = [objects.commit(base) for base, *_ in sides]
-        marks = [
-            (objects.commit(ours, changed, parent=root), objects.commit(theirs, parent=root))
-            for root, (_, ours, changed, theirs) in zip(roots, sides, strict=True)
-        ]
+        for base, ours, changed, theirs in sides:
+            root = objects.commit(base)
+            our_mark = objects.commit(ours, changed, parent=root)
+            marks.append((our_mark, objects.commit(theirs, parent=root)))
     return git.merge([(objects.id(ours), objects.id(theirs)) for ours, theirs in marks])
 
 
@@ -105,14 +120,20 @@ FileSides = tuple[BlobId, BlobId, BlobId]
 
 
 def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
-    """Merge files (base, ours, theirs) in memory as one merge of a tree of them; None for one that conflicts."""
+    """Merge files (base, ours, theirs) in memory, as one merge of a tree.
+
+    :returns: the merged blobs; None for a file that conflicts.
+    """
     if not sides:
         return []
     names, (_, ours, theirs) = _as_trees(git, sides)
     merge = git.merge([(ours, theirs)])[0]
     if merge.failed:
+        # Bisect to the files that crash git.
         middle = len(sides) // 2
-        return [*merge_contents(git, sides[:middle]), *merge_contents(git, sides[middle:])] if middle else [None]
+        if not middle:
+            return [None]
+        return merge_contents(git, sides[:middle]) + merge_contents(git, sides[middle:])
     merged = git.list_tree(merge.tree)
     conflicts = set(merge.paths)
     return [None if name in conflicts else merged[name].blob for name in names]
@@ -121,8 +142,7 @@ def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
 def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list[tuple[int, int]]]:
     """Return the lines of each pair's first file that the second changes, as git's merges compare them.
 
-    Each change is the number of its first line, from 0, and that of the line behind it. There are none for files that
-    git doesn't compare by lines.
+    A change is a half-open range of line numbers that start at 0. Binary files have no changes.
     """
     if not pairs:
         return []
@@ -136,13 +156,16 @@ def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list
 
 
 def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
+    """Return the ranges of old lines that hunks change."""
     found: list[tuple[int, int]] = []
     at = first = -1
     for line in [*hunks.split(b"\n"), b""]:
         kind = line[:1]
         if kind in (b"-", b"+") and at >= 0:
-            first = at if first < 0 else first
-            at += kind == b"-"
+            if first < 0:
+                first = at
+            if kind == b"-":
+                at += 1
             continue
         if first >= 0 and kind != b"\\":
             found.append((first, at))
@@ -156,42 +179,52 @@ def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
 
 
 def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes], list[CommitId]]:
-    """Write each side of some files as a commit on the first side; returns the files' names in them, too."""
-    # In folders of 256: fast-import searches a folder from its start for each file.
+    """Write each side as a commit whose parent is the first side.
+
+    :returns: the names of the files in those commits, and the commits.
+    """
+    # In folders of 256, because fast-import searches a folder linearly.
     names = [b"%d/%d" % divmod(number, 256) for number in range(len(files))]
     marks: list[int] = []
     with Objects(git, set()) as objects:
         for blobs in zip(*files, strict=True):
-            entries = {name: TreeEntry(b"100644", blob) for name, blob in zip(names, blobs, strict=True)}
-            marks.append(objects.commit("", entries, parent=marks[0] if marks else 0))
+            entries: dict[bytes, TreeEntry | None] = {}
+            for name, blob in zip(names, blobs, strict=True):
+                entries[name] = TreeEntry(b"100644", blob)
+            parent = marks[0] if marks else 0
+            marks.append(objects.commit("", entries, parent=parent))
     return names, [objects.id(mark) for mark in marks]
 
 
 def flat_trees(git: Git, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:
-    """The entries of trees whose files are named by numbers, all by one process."""
+    """Return the entries of trees whose files are named by numbers, read by one process."""
     raw = git.read_blobs(BlobId(tree) for tree in trees)
-    found = []
-    for tree in trees:
-        entries, data, at = {}, raw[BlobId(tree)], 0
-        while at < len(data):
-            end = data.index(b"\0", at)
-            mode, name = data[at:end].split(b" ", 1)
-            entries[int(name)] = TreeEntry(mode, BlobId(data[end + 1 : end + 21].hex()))
-            at = end + 21
-        found.append(entries)
-    return found
+    return [_flat_entries(raw[BlobId(tree)]) for tree in trees]
+
+
+def _flat_entries(tree: bytes) -> dict[int, TreeEntry]:
+    """Parse a raw tree object."""
+    entries: dict[int, TreeEntry] = {}
+    at = 0
+    while at < len(tree):
+        end = tree.index(b"\0", at)
+        mode, name = tree[at:end].split(b" ", 1)
+        entries[int(name)] = TreeEntry(mode, BlobId(tree[end + 1 : end + 21].hex()))
+        at = end + 21
+    return entries
 
 
 def by_path(
     sides: Sequence[Side], merge: Merge, pair: tuple[CommitId, CommitId], tree: Mapping[int, TreeEntry]
 ) -> Merged:
-    """A merge of files by number, as one of paths."""
-    changes = tuple(
-        PathChange(side.path, side.ours, tree.get(n)) for n, side in enumerate(sides) if tree.get(n) != side.ours
-    )
-    return Merged(
-        changes=changes,
-        stages=tuple(Stage(sides[int(s.path)].path, s.entry, s.number) for s in merge.stages),
-        labels=pair,
-        failed=merge.failed,
-    )
+    """Convert a merge of numbered files into one of paths."""
+    changes: list[PathChange] = []
+    for number, side in enumerate(sides):
+        result = tree.get(number)
+        if result != side.ours:
+            changes.append(PathChange(side.path, side.ours, result))
+    stages: list[Stage] = []
+    for stage in merge.stages:
+        path = sides[int(stage.path)].path
+        stages.append(Stage(path, stage.entry, stage.number))
+    return Merged(changes=tuple(changes), stages=tuple(stages), labels=pair, failed=merge.failed)

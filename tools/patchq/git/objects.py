@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from patchq.git._reader import Reader
 
 _ID = re.compile(r"[0-9a-f]{40}")
-#: Packs past which they become one.
+#: Number of packs above which :meth:`Objects.join_packs` repacks.
 MAX_PACKS = 50
 
 
 def blob_id(content: bytes) -> BlobId:
-    """The id that git gives to a blob of these bytes."""
+    """Return the git id of a blob."""
     return BlobId(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
 
 
 def contents_of(wanted: Sequence[BlobId], out: bytes) -> dict[BlobId, bytes]:
-    """What ``cat-file --batch`` answers to a list of blobs; without those that aren't there."""
+    """Parse the output of ``cat-file --batch`` for a list of blobs. Missing blobs are left out."""
     found: dict[BlobId, bytes] = {}
     at = 0
     for blob in wanted:
@@ -59,7 +59,7 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInfo:
-    """What ``export`` needs to know of a commit."""
+    """Metadata of a commit."""
 
     commit: CommitId
     tree: TreeId
@@ -72,13 +72,18 @@ class Objects(Refs):
     """Reading and writing objects."""
 
     def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
-        """The trees of commits, in one call."""
-        names = [f"{c}^{{tree}}" for c in commits]
-        known = self._staying(len(names), lambda r: r.ids(names)) if all(map(_ID.fullmatch, commits)) else {}
-        return [TreeId(t) for t in ([known[n] for n in names] if known.keys() >= set(names) else self.resolve(*names))]
+        """Return the trees of commits, read by one process."""
+        names = [f"{commit}^{{tree}}" for commit in commits]
+        known: dict[str, str] = {}
+        # Other names than ids may move, so the persistent reader must not answer for them.
+        if all(map(_ID.fullmatch, commits)):
+            known = self._staying(len(names), lambda reader: reader.ids(names))
+        if known.keys() >= set(names):
+            return [TreeId(known[name]) for name in names]
+        return [TreeId(tree) for tree in self.resolve(*names)]
 
     def list_tree(self, treeish: str, paths: Sequence[bytes] = ()) -> dict[bytes, TreeEntry]:
-        """Every file of a tree, or those at these paths, by path."""
+        """Return the files of a tree by path: all, or only those at ``paths``."""
         out = self.run("ls-tree", "-r", "-z", "--full-tree", treeish, "--", *map(os.fsdecode, paths))
         found: dict[bytes, TreeEntry] = {}
         for line in out.split(b"\0")[:-1]:
@@ -88,9 +93,9 @@ class Objects(Refs):
         return found
 
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
-        """The contents of blobs, by one ``cat-file`` at most.
+        """Return the contents of blobs with at most one new ``cat-file`` process.
 
-        :raises SourceError: for one that the store has lost.
+        :raises SourceError: if a blob is missing.
         """
         wanted = list(dict.fromkeys(blobs))
         if not wanted:
@@ -105,22 +110,30 @@ class Objects(Refs):
         return found
 
     def _staying(self, count: int, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
-        """What a reader that runs already says of a few things; nothing where there is none, or too much to ask."""
-        from patchq.git._reader import AT_ONCE, reader  # most commands ask for nothing
+        """Query the persistent reader. Return nothing if it can't be used or ``count`` is large."""
+        from patchq.git._reader import AT_ONCE, reader  # not needed by most commands
 
-        found = reader(self) if count <= AT_ONCE else None
-        return (ask(found) if found else None) or {}
+        if count > AT_ONCE:
+            return {}
+        found = reader(self)
+        if found is None:
+            return {}
+        return ask(found) or {}
 
     def texts(self, entries: Mapping[bytes, TreeEntry]) -> dict[bytes, bytes]:
-        """What stands at paths; of a submodule, whose commit is in no store of ours, what git's diffs have of it."""
-        links = {
-            path: b"Subproject commit %s\n" % e.blob.encode() for path, e in entries.items() if e.mode == b"160000"
-        }
-        contents = self.read_blobs(e.blob for path, e in entries.items() if path not in links)
-        return {path: links.get(path) or contents[e.blob] for path, e in entries.items()}
+        """Return the contents of tree entries; for a submodule, the line that git's diffs show."""
+        files = [entry.blob for entry in entries.values() if entry.mode != b"160000"]
+        contents = self.read_blobs(files)
+        found: dict[bytes, bytes] = {}
+        for path, entry in entries.items():
+            if entry.mode == b"160000":
+                found[path] = b"Subproject commit %s\n" % entry.blob.encode()
+            else:
+                found[path] = contents[entry.blob]
+        return found
 
     def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:
-        """Write a commit whose committer is its author, so that its id depends on nothing else."""
+        """Write a commit. The committer is the author, so the id depends only on the arguments."""
         env = {
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,
@@ -129,45 +142,47 @@ class Objects(Refs):
             "GIT_COMMITTER_EMAIL": author.email,
             "GIT_COMMITTER_DATE": f"@{author.when} {author.zone}",
         }
-        args = [x for p in parents for x in ("-p", p)]
-        return CommitId(
-            self.run("commit-tree", tree, *args, "-F", "-", data=message.encode(), env=env).decode().strip()
-        )
+        argv = ["commit-tree", tree]
+        for parent in parents:
+            argv += ["-p", parent]
+        out = self.run(*argv, "-F", "-", data=message.encode(), env=env)
+        return CommitId(out.decode().strip())
 
     def lacking(self, blobs: Iterable[BlobId]) -> list[BlobId]:
-        """Those of these files that are not here."""
-        data = "".join(f"{blob}\n" for blob in dict.fromkeys(blobs)).encode()
-        out = self.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if data else ""
-        return [BlobId(line.removesuffix(" missing")) for line in out.splitlines() if line.endswith(" missing")]
+        """Return the blobs that the repository doesn't have."""
+        missing: list[BlobId] = []
+        for line in self._batch_check(list(dict.fromkeys(blobs))):
+            if line.endswith(" missing"):
+                missing.append(BlobId(line.removesuffix(" missing")))
+        return missing
 
     def commits_here(self, commits: Iterable[CommitId]) -> set[CommitId]:
-        """Those of these commits that are here, whether or not all that they consist of is."""
-        data = "".join(f"{commit}^{{commit}}\n" for commit in dict.fromkeys(commits)).encode()
-        out = self.run("cat-file", "--batch-check=%(objectname)", data=data).decode() if data else ""
-        return {CommitId(line) for line in out.splitlines() if " " not in line}
+        """Return the commits that the repository has, even if it lacks their trees or files."""
+        lines = self._batch_check([f"{commit}^{{commit}}" for commit in dict.fromkeys(commits)])
+        return {CommitId(line) for line in lines if " " not in line}
+
+    def _batch_check(self, names: Sequence[str]) -> list[str]:
+        """Return a line for each name: the object's id, or ``NAME missing``."""
+        if not names:
+            return []
+        data = "".join(f"{name}\n" for name in names).encode()
+        return self.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines()
 
     def log(self, *specs: str, first_parent: bool = True, paths: Iterable[bytes] = ()) -> list[CommitInfo]:
         """Return the commits of a range, oldest first.
 
-        :param first_parent: along first parents; else all, a commit's parents before it.
-        :param paths: only those that touch one of these, on whatever branch they were made.
+        :param first_parent: follow first parents only; otherwise parents come before children.
+        :param paths: include only commits that touch one of these paths, on any branch.
         """
-        form = "%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B"
-        out = self.run(
-            "log",
-            "-z",
-            "--reverse",
-            *(["--first-parent"] if first_parent else ["--topo-order"]),
-            *(["--full-history"] if paths else []),
-            "--encoding=UTF-8",
-            "--date=raw",
-            f"--format={form}",
-            *specs,
-            "--",
-            *(":(literal)" + os.fsdecode(path) for path in paths),
-        )
+        argv = ["log", "-z", "--reverse", "--encoding=UTF-8", "--date=raw"]
+        argv.append("--format=%H%x00%T%x00%P%x00%an%x00%ae%x00%ad%x00%B")
+        argv.append("--first-parent" if first_parent else "--topo-order")
+        limits = [":(literal)" + os.fsdecode(path) for path in paths]
+        if limits:
+            argv.append("--full-history")
+        out = self.run(*argv, *specs, "--", *limits)
         fields = [decode(field) for field in out.split(b"\0")[:-1]]
-        found = []
+        found: list[CommitInfo] = []
         for at in range(0, len(fields), 7):
             commit, tree, parents, name, email, date, message = fields[at : at + 7]
             when, _, zone = date.partition(" ")
@@ -179,7 +194,7 @@ class Objects(Refs):
         return found
 
     def is_whole(self, commits: Iterable[str]) -> bool:
-        """Whether every commit, tree and file that these commits consist of is here."""
+        """Return whether the repository has every commit, tree and file of the commits."""
         data = "".join(f"{commit}\n" for commit in commits).encode()
         try:
             self.run("rev-list", "--objects", "--quiet", "--stdin", data=data)
@@ -188,7 +203,7 @@ class Objects(Refs):
         return True
 
     def join_packs(self) -> None:
-        """Make one pack of many: each fetch and each cold apply adds one, and every git looks into all of them."""
+        """Repack if there are many packs: each fetch and each cold apply adds one."""
         if len(list((self.folder / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
             # Unreachable objects stay: undo may need them.
             self.run("repack", "-a", "-d", "-k", "-q")

@@ -1,6 +1,6 @@
-"""Which repositories are read: checked before git looks at them.
+"""Checks of a repository before git reads it: its owner, and special files that block git.
 
-Whose they may be is git's own rule, by the person's ``safe.directory``. A pipe in one would keep git waiting.
+The owner must pass git's own rule, ``safe.directory`` of the user's configuration.
 """
 
 from __future__ import annotations
@@ -12,40 +12,48 @@ from pathlib import Path
 from patchq.names import sh
 from patchq.system import fsio, runner
 
-#: Folders of a repository that hold others, or what git itself doesn't read.
+#: Folders of a repository to skip: git doesn't read them to use the repository itself.
 _NOT_READ = ("modules", "lfs")
-#: How deep git follows includes.
+#: git's limit for nested includes.
 _DEEPEST = 10
 _INCLUDES = r"^include(if\..*)?\.path$"
 
 
-def stranger(path: Path, *named: Path) -> int | None:
-    """The user whom a path belongs to, where it is another than who asks, and no name of it is one that is safe.
+def foreign_owner(path: Path, *named: Path) -> int | None:
+    """Return the uid of a path's owner if it is another user and ``safe.directory`` doesn't allow it.
 
-    :param named: what a person's configuration may call it; a folder above with ``/*``, or ``*``, is all below.
+    :param named: names of the path to look up in ``safe.directory``.
     """
     owner = path.stat().st_uid
     if owner == os.geteuid() or (os.geteuid() == 0 and str(owner) == os.environ.get("SUDO_UID")):
         return None
-    said = runner.run(["git", "config", "--null", "--get-all", "safe.directory"], cwd=Path("/"), ok_codes=(0, 1)).stdout
+    argv = ["git", "config", "--null", "--get-all", "safe.directory"]
+    out = runner.run(argv, cwd=Path("/"), ok_codes=(0, 1)).stdout
     safe: set[str] = set()
-    for entry in os.fsdecode(said).split("\0")[:-1]:
-        safe = safe | {entry} if entry else set()  # an empty one forgets those before
-    above = {f"{folder}/*".replace("//", "/") for name in named for folder in name.parents}
-    return None if safe & {"*", *map(str, named), *above} else owner
+    for entry in os.fsdecode(out).split("\0")[:-1]:
+        if entry:
+            safe.add(entry)
+        else:
+            safe.clear()  # git's rule: an empty entry resets the list
+    accepted = {"*"}
+    for name in named:
+        accepted.add(str(name))
+        for folder in name.parents:
+            accepted.add(f"{folder}/*".replace("//", "/"))
+    return None if safe & accepted else owner
 
 
-def trusting(path: Path) -> str:
-    """What to type to have a path read that is another user's."""
+def trust_hint(path: Path) -> str:
+    """Return the hint for reading a repository that belongs to another user."""
     return f"if you trust them with your account: `git config --global --add safe.directory {sh(path)}`"
 
 
 def refuse_special(dot: Path, *, deep: bool = True) -> None:
-    """Refuse a repository in which git would wait for a pipe, a socket or a device.
+    """Check that a repository has no pipe, socket or device that would block git.
 
-    :param dot: a ``.git``, the folder or the file that names one.
-    :param deep: look at refs and objects too, not only at what git reads to open the repository and its index.
-    :raises FormatError: naming what git would wait for.
+    :param dot: the ``.git`` folder or file.
+    :param deep: check refs and objects too, not only the files that git opens first.
+    :raises FormatError: with the path of the special file.
     """
     seen: set[str] = set()
     waiting = _folders(dot)
@@ -57,18 +65,21 @@ def refuse_special(dot: Path, *, deep: bool = True) -> None:
                 refuse_if_special(Path(at, name))
             if Path(at) == folder:
                 folders[:] = [name for name in folders if deep and name not in _NOT_READ]
-            linked = (path for name in folders if (path := Path(at, name)).is_symlink())
-            waiting += [path for path in linked if os.path.realpath(path) not in seen]
+            for name in folders:
+                linked = Path(at, name)
+                if linked.is_symlink() and os.path.realpath(linked) not in seen:
+                    waiting.append(linked)
         for config in (folder / "config", folder / "config.worktree"):
             _refuse_included(config, 0)
 
 
 def _folders(dot: Path) -> list[Path]:
-    """Return the folders that a repository is in: its own, that of its main worktree, those it borrows objects from."""
+    """Return the folders of a repository: its own, its common folder and its alternates."""
     found = [dot]
     if not dot.is_dir():
-        said = (fsio.read_or_none(dot) or b"").removeprefix(b"gitdir:").strip()
-        found = [dot.parent / os.fsdecode(said)] if said else []
+        target = (fsio.read_or_none(dot) or b"").removeprefix(b"gitdir:").strip()
+        found = [dot.parent / os.fsdecode(target)] if target else []
+    # The loop also visits the folders that it appends.
     for folder in found:
         for name, base in (("commondir", folder), ("objects/info/alternates", folder / "objects")):
             for line in (fsio.read_or_none(folder / name) or b"").splitlines():
@@ -79,7 +90,10 @@ def _folders(dot: Path) -> list[Path]:
 
 
 def refuse_if_special(path: Path) -> None:
-    """:raises FormatError: if a path is a pipe, a socket or a device, or a link to one."""
+    """Check that a path is no pipe, socket or device, and no link to one.
+
+    :raises FormatError: if it is.
+    """
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -89,13 +103,14 @@ def refuse_if_special(path: Path) -> None:
 
 
 def _refuse_included(config: Path, depth: int) -> None:
-    """Refuse a configuration that includes a pipe, a socket or a device, wherever that lies."""
+    """Check that a configuration file includes no pipe, socket or device."""
     if depth > _DEEPEST or b"include" not in (fsio.read_or_none(config) or b"").lower():
         return
     argv = ["git", "config", "--file", str(config), "--null", "--get-regexp", _INCLUDES]
-    said = runner.run(argv, cwd=Path("/"), ok_codes=range(256)).stdout
-    for entry in os.fsdecode(said).split("\0")[:-1]:
-        path = Path(os.path.expanduser(entry.partition("\n")[2]))  # noqa: PTH111  # of an unknown user it raises
+    out = runner.run(argv, cwd=Path("/"), ok_codes=range(256)).stdout
+    for entry in os.fsdecode(out).split("\0")[:-1]:
+        # Path.expanduser raises for an unknown user.
+        path = Path(os.path.expanduser(entry.partition("\n")[2]))  # noqa: PTH111
         included = config.parent / path
         refuse_if_special(included)
         _refuse_included(included, depth + 1)

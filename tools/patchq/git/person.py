@@ -1,11 +1,11 @@
-"""A person's repository: the one that the project lies in, and its remotes.
+"""The user's repository, which contains the project, and its remotes.
 
-It may have come with an unpacked project, so nothing that its configuration, hooks or attributes name is run. It is
-read with patchq's settings alone, by commands that run no filter. Who works there, and how remotes are reached, the
-person's own configuration says.
+The repository may be part of an untrusted archive. Its hooks, filters and configured programs don't
+run: patchq reads it with its own settings. The user's global configuration supplies the identity
+and the settings for remotes.
 
-GitPython opens it. This is the only module that imports it, and only when a function here is called: its import takes
-0.1 s, and for the store's bulk data it is far too slow. Whatever it raises becomes an error of patchq's own.
+This is the only importer of GitPython. The import takes 0.1 s, so it is delayed until a function
+needs it. GitPython's exceptions become patchq's errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from patchq.errors import SourceError, UserError
 from patchq.formats.header import Ident
 from patchq.git.command import pinned
 from patchq.git.objects import contents_of
-from patchq.git.owners import refuse_if_special, refuse_special, stranger, trusting
+from patchq.git.owners import foreign_owner, refuse_if_special, refuse_special, trust_hint
 from patchq.git.repository import Git, scratch
 from patchq.git.transport import SAFE_TRANSPORTS
 from patchq.names import BlobId, CommitId, sh, show_path
@@ -52,24 +52,27 @@ _WHO = re.compile(r"(.*) <(.*)> (\d+) ([+-]\d{4})")
 
 
 class NoSuchRevision(UserError):
-    """A revision that the repository doesn't have."""
+    """Error for a revision that the repository doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Where a branch is pushed to: the name of a remote, or an address, and the address that it comes to."""
+    """Remote to push to.
+
+    :ivar name: the remote's name; empty if only the URL was given.
+    """
 
     name: str
     url: str
 
 
 def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
-    """Who works in ``folder``, now, as git there has it; None where it doesn't know.
+    """Return git's author identity for ``folder`` and the current time; None if there is none.
 
-    :param name: with ``email``, another than the configured person.
-    :raises UserError: where there is no git.
+    :param name: with ``email``, an identity that replaces the configured one.
+    :raises UserError: if git isn't installed.
     """
-    # git's own variables are taken away below, but who somebody is may be said by them.
+    # The environment is cleaned of git's variables below, but these are part of the identity.
     own = {k: v for k, v in os.environ.items() if k.startswith("GIT_AUTHOR_")}
     if name:
         own.update(GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email)
@@ -82,7 +85,7 @@ def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
 
 
 def untracked(folder: Path, *paths: str) -> list[str]:
-    """The files at or below paths, relative to ``folder``, that its repository wouldn't give to a clone.
+    """Return the untracked files at or below paths, relative to ``folder``.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -92,7 +95,7 @@ def untracked(folder: Path, *paths: str) -> list[str]:
 
 
 def tracked(folder: Path, *paths: str) -> list[str]:
-    """The files at or below paths, relative to ``folder``, that its repository tracks.
+    """Return the tracked files at or below paths, relative to ``folder``.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -101,11 +104,11 @@ def tracked(folder: Path, *paths: str) -> list[str]:
 
 
 def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, bytes]:
-    """The plain files at or below ``paths`` as they were at a revision; all relative to ``folder``.
+    """Return the regular files at or below ``paths`` at a revision, relative to ``folder``.
 
-    The repository's attributes don't count: a project may leave its patches out of its own archives.
+    Attributes such as ``export-ignore`` have no effect.
 
-    :raises NoSuchRevision: if it has none of that name.
+    :raises NoSuchRevision: if the repository doesn't have the revision.
     :raises UserError: if there is no repository, or it is broken.
     """
     with _opened(folder) as repo:
@@ -144,7 +147,7 @@ def base_of_conflict(folder: Path, path: str) -> bytes | None:
 
 
 def find_remote(folder: Path, remote: str) -> Remote:
-    """The remote of that name in the repository at ``folder``, else the address that it is.
+    """Return the remote of that name, or take ``remote`` as a URL.
 
     :raises UserError: if the repository is broken.
     """
@@ -157,12 +160,12 @@ def find_remote(folder: Path, remote: str) -> Remote:
 
 
 def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *, expected: str | None) -> None:
-    """Push a commit of the store as a branch, over what it was the last time only.
+    """Push a commit of the store as a branch, with a lease on the expected commit.
 
-    The configuration is the person's own, as :func:`_reaching` has it. What the store's says doesn't count.
+    See :func:`_reaching` for the configuration in effect.
 
-    :param expected: the commit that the branch is to have there now; None for no such branch.
-    :raises SourceError: with what git, a hook or the remote said.
+    :param expected: the branch's current commit on the remote; None if the branch doesn't exist.
+    :raises SourceError: with the message of git, a hook or the remote.
     """
     ref = f"refs/heads/{branch}"
     code, said = _pushed(store, folder, to, f"--force-with-lease={ref}:{expected or ''}", refs={ref: commit})
@@ -172,11 +175,11 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
 
 
 def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Push objects of the store as refs, all or none; what is there already stays, unless it is expected.
+    """Push objects of the store as refs in one atomic push.
 
-    :param refs: ref to object id.
-    :param expected: of those that may be moved, what each is now.
-    :raises SourceError: with what git, a hook or the remote said.
+    :param refs: object ids by ref.
+    :param expected: current object ids of the refs that may be moved. Other refs must not exist.
+    :raises SourceError: with the message of git, a hook or the remote.
     """
     leases = [f"--force-with-lease={ref}:{old}" for ref, old in expected.items()]
     leases += [f"--force-with-lease={ref}:" for ref in refs if ref not in expected]
@@ -190,9 +193,9 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
 
 
 def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
-    """The refs of a remote that are like patterns, and what each is; of an annotated tag also ``REF^{}``.
+    """Return the object ids of a remote's refs that match patterns, with ``REF^{}`` for peeled tags.
 
-    :raises SourceError: with what git or the remote said.
+    :raises SourceError: with the message of git or the remote.
     """
     with _reaching(folder, _IDENTITY) as ask:
         code, out, said = ask("ls-remote", "--", to.url, *patterns)
@@ -203,7 +206,7 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
 
 
 def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:
-    """Push objects of a repository; returns git's exit code and its words."""
+    """Push objects of a repository and return git's exit code and messages."""
     if _is_own(_top(folder) or folder, to):
         options = (*options, f"--receive-pack={_RECEIVE}")
     argv = ["--quiet", *options, "--", to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
@@ -213,7 +216,7 @@ def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping
 
 
 def _is_own(top: Path, to: Remote) -> bool:
-    """Return whether a remote is a repository that came with the project at ``top``: in it, or named by where it is."""
+    """Return whether a remote is a local repository inside ``top`` or given by a relative path."""
     named = Path(to.url.removeprefix("file://"))
     path = (top / named).resolve()
     return path.is_dir() and (top.resolve() in (path, *path.parents) or not named.is_absolute())
@@ -221,11 +224,12 @@ def _is_own(top: Path, to: Remote) -> bool:
 
 @contextmanager
 def _reaching(folder: Path, counts: re.Pattern[str], *objects: Git) -> Iterator[Callable[..., tuple[int, bytes, str]]]:
-    """Run git to reach remotes, from a repository of its own; yields what runs one command.
+    """Yield a function that runs git commands on remotes, in a temporary repository.
 
-    The person's own configuration counts, with its programs and hooks; no hook of the repository at ``folder`` does.
+    The user's global configuration is in effect, including its programs and hooks. Hooks of the
+    repository at ``folder`` don't run.
 
-    :param counts: the settings of that repository that count.
+    :param counts: pattern of the settings to copy from the repository at ``folder``.
     """
     top, settings = folder, ""
     if has_repository(folder):
@@ -259,9 +263,9 @@ def _setting(key: str, value: str) -> bytes:
 
 
 def changed(folder: Path, *paths: str) -> list[str]:
-    """The files at or below paths, relative to ``folder``, that differ from the last commit, new ones too.
+    """Return the files at or below paths that differ from the last commit, including new files.
 
-    Contents are compared as they are: no filter of the repository's runs.
+    No filter runs: contents are compared byte by byte.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -285,7 +289,7 @@ def _changes(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, bytes | 
 
 
 def branch(folder: Path) -> str:
-    """The branch that is checked out, or an empty text.
+    """Return the branch checked out; empty for a detached HEAD.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -295,11 +299,11 @@ def branch(folder: Path) -> str:
 
 
 def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
-    """A commit of what lies at or below paths now, on top of the last one; nothing that is checked out or staged moves.
+    """Commit the files at or below paths on top of HEAD, without moving HEAD, index or files.
 
-    The files are taken as they are: no filter of the repository's runs.
+    No filter runs.
 
-    :param who: its author and committer.
+    :param who: author and committer.
     :raises UserError: if there is no repository, or it is broken.
     """
     changes = list(_changes(folder, paths))
@@ -324,8 +328,8 @@ def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
 def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: str) -> None:
     """Push a commit of the project's own repository as a branch.
 
-    :param expected: what the branch is there now; empty for none.
-    :raises SourceError: with what git, a hook or the remote said.
+    :param expected: the branch's current commit on the remote; empty if it doesn't exist.
+    :raises SourceError: with the message of git, a hook or the remote.
     """
     with _opened(folder) as repo:
         own = Git(Path(repo.common_dir))
@@ -336,21 +340,21 @@ def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: st
 
 
 def has_repository(folder: Path) -> bool:
-    """Whether ``folder`` lies in a repository."""
+    """Return whether ``folder`` is in a repository."""
     return _top(folder) is not None
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the folder that holds the ``.git`` of the repository that ``folder`` lies in; None if it is in none."""
-    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+    """Return the top folder of the repository around ``folder``; None if there is none."""
+    for above in (folder, *folder.parents):
+        if (above / ".git").exists():
+            return above
+    return None
 
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[git.Repo]:
-    """The repository that ``folder`` lies in, to be read; closed afterwards, with the git processes that it keeps.
-
-    Nothing that its configuration names is run, and no pipe in it is waited for.
-    """
+    """Open the repository around ``folder`` for reading, with patchq's settings and safety checks."""
     top = _top(folder)
     if top is None:
         raise UserError(f"{folder} is in no git repository", hint="`git init`, and commit the project")
@@ -368,19 +372,19 @@ def _refuse_unsafe(top: Path, *, deep: bool = True) -> None:
     :raises FormatError: if git would wait for a pipe or a device in it.
     """
     for path in (top, top / ".git"):
-        if (owner := stranger(path, top)) is not None:
+        if (owner := foreign_owner(path, top)) is not None:
             raise UserError(
                 f"the git repository of {top} can't be used: it belongs to another user (uid {owner})",
-                hint=trusting(top),
+                hint=trust_hint(top),
             )
     refuse_special(top / ".git", deep=deep)
 
 
 @contextmanager
 def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """GitPython, in an environment without git's variables: it reads them itself, and hands them to git.
+    """Import GitPython in an environment without git's variables, which it would read and pass on.
 
-    :param settings: git's variables, where the person's configuration doesn't count.
+    :param settings: git's variables that replace the user's configuration.
     """
     before, clean = dict(os.environ), runner.clean_environment(settings)
     try:
@@ -389,7 +393,7 @@ def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterato
             import git
         except ModuleNotFoundError as error:
             raise UserError(f"git can't be used: {error}", hint="install patchq again, with what it requires") from None
-        except ImportError as error:  # what it raises where there is no git
+        except ImportError as error:  # raised by GitPython if git isn't installed
             raise UserError(f"git can't be used: {error}", hint="install git 2.38 or newer") from None
         try:
             yield git
@@ -398,7 +402,7 @@ def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterato
         except (git.GitError, git.ODBError, configparser.Error, ValueError) as error:
             raise _unusable(folder, str(error) or type(error).__name__) from None
         except OSError as error:
-            # With a number it is of the machine; GitPython has some without.
+            # GitPython's own OSErrors have no errno.
             if error.errno is not None:
                 raise
             raise _unusable(folder, str(error)) from None
@@ -415,7 +419,7 @@ def _become(environment: Mapping[str, str]) -> None:
 def _ask(
     command: git.Git, *args: str, env: Mapping[str, str] | None = None, istream: Any = None
 ) -> tuple[int, bytes, str]:
-    """What a git command answers: its code, its output as it is, and its words."""
+    """Run a git command and return its exit code, raw output and messages."""
     code, out, said = command.execute(
         ["git", *args],
         env={"LC_ALL": "C.UTF-8", **(env or {})},
@@ -430,7 +434,10 @@ def _ask(
 
 
 def _answer(repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> bytes:
-    """The output of a git command at ``folder``, which must succeed."""
+    """Return the output of a git command at ``folder``.
+
+    :raises UserError: if the command fails.
+    """
     with tempfile.TemporaryFile() as source:  # GitPython takes a real file only
         source.write(data)
         source.seek(0)

@@ -1,4 +1,4 @@
-"""Commits carried onto other trees in memory: by three-way merges, without a worktree."""
+"""Cherry-picks in memory: three-way merges of trees, without a worktree."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from patchq.names import AppliedPatch, CommitId, TreeId, show_path
 
 
 def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, onto: TreeId) -> TreeId:
-    """Carry what ``parent`` → ``tree`` changes onto ``onto`` in memory.
+    """Apply the changes from ``parent`` to ``tree`` to ``onto``, in memory.
 
-    A new file keeps its path. Patches of one stack differ from each other by single files, of which git would guess
-    that their whole folder moved.
+    New files keep their paths: the patches of a stack differ by single files, from which git would
+    wrongly infer a directory rename.
 
-    :raises ConflictError: naming the files where it doesn't merge.
+    :raises ConflictError: with the conflicting files.
     """
     if parent == onto:
         return tree
@@ -45,12 +45,11 @@ def leave_out(
     gone: Collection[str],
     conflicted: Callable[[str, ConflictError], None],
 ) -> list[AppliedPatch]:
-    """A stack's commits without some of its patches, each of the others carried over the gap.
+    """Drop patches from a stack and cherry-pick the later ones.
 
-    :param commits: each patch's name and its commit, from ``base`` up.
-    :param gone: names of those to leave out.
-    :param conflicted: called for a patch that doesn't merge without them; unless it raises, that patch is
-        left out as well.
+    :param commits: patch names and commits, from ``base`` up.
+    :param gone: names of the patches to drop.
+    :param conflicted: called for a patch that conflicts. If it doesn't raise, the patch is dropped too.
     """
     before = onto = store.tree_of([base])[0]
     tip, kept = base, []

@@ -1,6 +1,7 @@
-"""A git repository as patchq uses it: all that can be done in one, and those that patchq makes.
+"""Repository classes, and functions that create repositories.
 
-No library stands between: for bulk data GitPython is 20 times too slow. A person's repository is for ``person``.
+They call git directly, because GitPython is 20 times slower for bulk data. The user's own
+repository is read by ``person``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Git(Diffs, Merging):
 
 
 class Checkout(Git):
-    """The same in a folder that holds its repository and its files."""
+    """Repository in the ``.git`` folder of its worktree."""
 
     def place(self) -> dict[str, str]:
         folder = self.folder.absolute()
@@ -30,25 +31,34 @@ class Checkout(Git):
 
 
 class Foreign(Git):
-    """Somebody else's repository, bare or not. Only for what reads names: its own configuration counts."""
+    """Repository that patchq didn't create, bare or not.
+
+    Its configuration is active, so run only commands that read names in it.
+    """
 
     def place(self) -> dict[str, str]:
         folder = self.folder.absolute()
         dot = folder / ".git"
         if not dot.exists():
             return super().place()
-        link = re.fullmatch(r"gitdir: (.+)\n*", dot.read_text("utf-8", "surrogateescape")) if dot.is_file() else None
-        return {"GIT_DIR": str(folder / link[1] if link else dot), "GIT_WORK_TREE": str(folder)}
+        if dot.is_file():
+            text = dot.read_text("utf-8", "surrogateescape")
+            if link := re.fullmatch(r"gitdir: (.+)\n*", text):
+                dot = folder / link[1]
+        return {"GIT_DIR": str(dot), "GIT_WORK_TREE": str(folder)}
 
 
 def borrow_objects(folder: Path, *others: Path) -> None:
-    """Make the repository in ``folder`` read the objects in other folders, whatever their names hold, too."""
-    quoted = (re.sub(rb'(["\\])', rb"\\\1", os.fsencode(other)).replace(b"\n", rb"\n") for other in others)
-    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(b'"%s"\n' % path for path in quoted))
+    """Add object folders to the alternates of the repository in ``folder``."""
+    lines: list[bytes] = []
+    for other in others:
+        quoted = re.sub(rb'(["\\])', rb"\\\1", os.fsencode(other)).replace(b"\n", rb"\n")
+        lines.append(b'"%s"\n' % quoted)
+    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(lines))
 
 
 def bare_repository(folder: Path, *others: Git) -> Git:
-    """A repository that has the objects of others too; made if it isn't there."""
+    """Create a bare repository that borrows the objects of others. Idempotent."""
     for name in ("objects/info", "refs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -58,13 +68,13 @@ def bare_repository(folder: Path, *others: Git) -> Git:
 
 
 def partial_repository(folder: Path) -> Git:
-    """A repository for a history without its files; made if it isn't there, else with what git wrote into it."""
+    """Return the repository of a history without files. Keep the settings that git added to it."""
     return Git(folder) if (folder / "config").exists() else bare_repository(folder)
 
 
 @contextmanager
 def scratch(*others: Git) -> Iterator[Git]:
-    """A repository that has the objects of others, and whose own are gone afterwards."""
+    """Yield a temporary repository that borrows the objects of others."""
     from patchq.git._reader import forget
 
     with fsio.temporary_folder() as folder:
@@ -74,24 +84,24 @@ def scratch(*others: Git) -> Iterator[Git]:
             forget(folder)
 
 
-#: Of a repository that lasts no longer than a command. It is bare, whatever git may think of its place.
+#: Configuration of a temporary repository.
 _SCRATCH = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 _STORE_CONFIG = {
-    # Packs are kept as they come: `gc` runs when apply asks for it, never behind its back.
+    # apply repacks explicitly.
     "gc.auto": "0",
     "core.logAllRefUpdates": "false",
     "core.autocrlf": "false",
     "core.looseCompression": "1",
-    # Refs, indexes and loose objects too: zeroed by a power cut, they would be nobody's to mend.
+    # Refs, indexes and loose objects too, because a power cut may leave zeros in them.
     "core.fsync": "all",
 }
 
 
 def init_store(folder: Path) -> Git:
-    """The bare repository that holds every upstream; made if it isn't there."""
+    """Return the bare repository that holds every upstream, and create it if necessary."""
     if not (folder / "HEAD").exists():
         fsio.make_folder(folder.parent)
-        # Made beside and renamed: a store that is there is whole, whoever else makes it.
+        # Renamed into place when complete, so a concurrent process never sees a partial store.
         with fsio.temporary_folder(f"{folder.name}.", folder.parent) as beside:
             new = beside / "new"
             Outside(folder.parent).run("init", "--quiet", "--bare", "--template=", str(new), env={"GIT_DIR": str(new)})

@@ -1,6 +1,6 @@
-"""What passes between repositories: asking a host, fetching.
+"""Remote operations: ``git ls-remote`` and ``git fetch``.
 
-Refs come from a lock or a command line, and are checked; where a fetched one goes is spelled here alone.
+Refs come from a lock or a command line and are validated here.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from patchq.errors import SourceError
 from patchq.git.command import Outside
-from patchq.git.owners import stranger, trusting
+from patchq.git.owners import foreign_owner, trust_hint
 from patchq.git.repository import Foreign, Git
 from patchq.names import BlobId, CommitId
 from patchq.system import fsio, runner
 from patchq.system.paths import check_ref, ref_component
 
-#: A URL in a lock is data: no transport that runs a command (``ext::``).
-#: A server that sends less than a kilobyte a second for a minute is given up, too.
+#: URLs in a lock are untrusted: allow no transport that runs a command (``ext::``).
+#: Abort if a server sends less than 1 kB/s for a minute.
 SAFE_TRANSPORTS = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
@@ -33,13 +33,12 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 
-
-#: How hosts are reached is the person's business: proxies, certificates, mirrors, credentials. Nothing else is theirs.
+#: Settings to take from the user's configuration: proxies, certificates, mirrors, credentials.
 _REACH = r"^(http|credential|url)\.|^core\.(sshcommand|gitproxy)$|^ssh\."
 
 
 class Unreachable(SourceError):
-    """A git host that doesn't answer."""
+    """Error for a git host that doesn't answer."""
 
 
 def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
@@ -50,50 +49,58 @@ def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
     )
 
 
-#: A host says what it likes on the way, for as long as it likes; git passes it on.
+#: Limit for messages of the host, which git passes on without one.
 _SAID = 1 << 16
 
 
 @functools.cache
 def _settings_of(_home: str | None, _config_home: str | None, _global: str | None) -> tuple[tuple[str, str], ...]:
-    own = {k: v for k in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM") if (v := os.environ.get(k))}
+    """Return the user's settings for reaching hosts. The arguments are the cache key."""
+    env = {"GIT_DIR": os.devnull}
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"):
+        if value := os.environ.get(name):
+            env[name] = value
     argv = ["git", "config", "--includes", "-z", "--get-regexp", _REACH]
-    out = runner.run(argv, cwd=Path("/"), env={"GIT_DIR": os.devnull, **own}, ok_codes=(0, 1, 128)).stdout
-    pairs = (entry.partition("\n") for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1])
-    return tuple((key, value if newline else "true") for key, newline, value in pairs)
+    out = runner.run(argv, cwd=Path("/"), env=env, ok_codes=(0, 1, 128)).stdout
+    settings: list[tuple[str, str]] = []
+    for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        key, newline, value = entry.partition("\n")
+        settings.append((key, value if newline else "true"))
+    return tuple(settings)
 
 
 def _reach(url: str) -> tuple[tuple[str, str], ...]:
-    """What a person's configuration says about reaching hosts; nothing for a folder of this machine."""
+    """Return the user's settings for reaching hosts; none for a local folder."""
     if url.startswith("/"):
         return ()
     return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
 
 
 def check_owner(folder: Path) -> Path | None:
-    """Where the repository of a folder is, if it is another user's whom the person trusts; None if it is no other's.
+    """Return the place of a repository that belongs to another, trusted user; None if it is one's own.
 
-    :raises Unreachable: if it is another user's, and the person's ``safe.directory`` doesn't name it.
+    :raises Unreachable: if the owner is another user and ``safe.directory`` doesn't allow it.
     """
     try:
         place = Path(os.path.realpath(Foreign(folder).place()["GIT_DIR"]))
         there = [path for path in dict.fromkeys((folder, place)) if path.exists()]
-    except OSError:  # git says what can't be read
+    except OSError:  # git reports unreadable files itself
         return None
     for path in there:
-        owner = stranger(path, folder, place)
+        owner = foreign_owner(path, folder, place)
         if owner is not None:
             whose = f"another user (uid {owner}) whom your safe.directory doesn't name"
-            raise Unreachable(f"{path} belongs to {whose}; nothing of it was read", hint=trusting(folder))
+            raise Unreachable(f"{path} belongs to {whose}; nothing of it was read", hint=trust_hint(folder))
     return place if any(path.stat().st_uid != os.geteuid() for path in there) else None
 
 
 def _serve(url: str) -> tuple[str, ...]:
-    """How git serves what lies in a folder of this machine: it asks nobody else for what that repository lacks.
+    """Return the ``--upload-pack`` option for a local repository; nothing for other URLs.
 
-    Its configuration isn't the person's, and git's variables are not handed on to it: all is said in the command.
+    It disables hooks and lazy fetches. The command line has all settings, because upload-pack gets
+    neither git's variables nor patchq's configuration.
 
-    :raises Unreachable: as :func:`check_owner`.
+    :raises Unreachable: see :func:`check_owner`.
     """
     if not url.startswith("/"):
         return ()
@@ -119,14 +126,15 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
         )
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
-    # Not splitlines: a ref's name may hold what that takes for the end of a line.
+    # Not splitlines: ref names may hold other line separators.
     return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
 
 
 def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
-    """Fetch one refspec; returns what git said if it failed."""
-    argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *_serve(url), *options, "--", url, spec)
-    # One pack, renamed when it is whole: loose objects could be left without what they refer to.
+    """Fetch one refspec and return git's message; empty on success."""
+    argv = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *_serve(url), *options]
+    argv += ["--", url, spec]
+    # Keep the pack: if unpacking were interrupted, loose objects could refer to missing ones.
     config = ("fetch.unpackLimit=1",)
     done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach(url), most_said=_SAID)
     if not done.returncode:
@@ -135,10 +143,9 @@ def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
 
 
 def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
-    """The commit that ``ref`` (a tag, a branch or ``HEAD``) names at ``url``, tags peeled.
+    """Return the commit of a tag, a branch or ``HEAD`` of a remote; None if it has no such ref.
 
     :param timeout: seconds to wait for an answer.
-    :returns: None if the remote has no such ref.
     :raises Unreachable: if the host doesn't answer.
     """
     check_ref(ref, "a ref")
@@ -146,7 +153,7 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
 
 
 def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
-    """All that a remote names, tags peeled beside them.
+    """Return all refs of a remote, including peeled tags.
 
     :raises Unreachable: if the host doesn't answer.
     """
@@ -155,13 +162,15 @@ def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
 
 
 def commit_named(refs: Mapping[str, CommitId], ref: str) -> CommitId | None:
-    """The commit that a tag, a branch or ``HEAD`` is among what a remote names."""
-    names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref)
-    return next((refs[name] for name in names if name in refs), None)
+    """Return the commit of a tag, a branch or ``HEAD`` among a remote's refs; None if there is none."""
+    for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
+        if name in refs:
+            return refs[name]
+    return None
 
 
 def tags(url: str, *, timeout: float) -> list[str]:
-    """The names of a remote's tags.
+    """Return the names of a remote's tags.
 
     :raises Unreachable: if the host doesn't answer.
     """
@@ -170,31 +179,34 @@ def tags(url: str, *, timeout: float) -> list[str]:
 
 
 def default_branch(url: str, *, timeout: float) -> str:
-    """The branch that a remote's ``HEAD`` is.
+    """Return the default branch of a remote.
 
     :raises Unreachable: if the host doesn't answer.
-    :raises SourceError: if it has none.
+    :raises SourceError: if the remote has no default branch.
     """
-    out = _ls_remote(url, "HEAD", options=("--symref",), timeout=timeout)
-    match = next(filter(None, (re.fullmatch(r"ref: refs/heads/(\S+)\tHEAD", line) for line in out)), None)
-    if not match:
-        raise SourceError(f"{url} has no default branch", hint="--onto REF")
-    return match[1]
+    for line in _ls_remote(url, "HEAD", options=("--symref",), timeout=timeout):
+        if match := re.fullmatch(r"ref: refs/heads/(\S+)\tHEAD", line):
+            return match[1]
+    raise SourceError(f"{url} has no default branch", hint="--onto REF")
 
 
 def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: bool = False) -> None:
-    """Bring one commit, without its history, into the store; ``again`` brings all of it, whatever is there.
+    """Fetch one commit without its history.
 
-    Servers that don't serve a bare commit id are asked for the ref instead.
+    If the server doesn't serve commit ids, fetch the ref.
 
-    :raises SourceError: if neither brings the commit.
+    :param again: fetch all objects, even those that the store has.
+    :raises SourceError: if the commit can't be fetched by its id or by the ref.
     """
     check_ref(ref, "a ref")
+    options = ["--depth=1"]
+    if again:
+        options.append("--refetch")
     said = ""
     for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
-        failed = _fetch(store, url, spec, "--depth=1", *(["--refetch"] if again else []))
+        failed = _fetch(store, url, spec, *options)
         if not failed and store.ref_or_none(commit):
-            fsio.sync_file(store.folder / "shallow")  # git syncs it in no case
+            fsio.sync_file(store.folder / "shallow")  # git never syncs this file
             return
         said = failed or said
     raise SourceError(
@@ -204,9 +216,9 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
 
 
 def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
-    """Bring commits, without their history, over one connection; False if the server doesn't give all of them so."""
+    """Fetch commits without their history over one connection. Return False if the server refuses."""
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", *_serve(url), "--stdin", "--", url)
-    # Asked for one by one, the server is told with each of all that are there.
+    # One connection, because each fetch sends the server the list of commits in the store.
     done = store.ask(
         *argv,
         data="".join(f"{commit}\n" for commit in commits).encode(),
@@ -220,52 +232,55 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
 
 
 def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
-    """Bring a ref, or a commit, into ``into`` as ``name``, with so many commits of its history (0: all).
+    """Fetch a ref or a commit as the ref ``name``.
 
-    :raises SourceError: if the host has none such, or doesn't answer.
+    :param depth: number of commits of its history; 0 for all.
+    :raises SourceError: if the host has no such ref or doesn't answer.
     """
     check_ref(ref, "a ref")
-    shallow = (into.folder / "shallow").exists()
-    options = [f"--depth={depth}"] if depth else ["--unshallow"] if shallow else []
+    options: list[str] = []
+    if depth:
+        options.append(f"--depth={depth}")
+    elif (into.folder / "shallow").exists():
+        options.append("--unshallow")
     if said := _fetch(into, url, f"+{ref}:{name}", *options):
         last = re.sub(r"^fatal: ", "", said.splitlines()[-1])
         raise SourceError(f"{url} doesn't give {ref}: {last}", hint="check the address and the network")
 
 
 def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = False) -> str | None:
-    """Bring a tag into the store as the ref ``into``; returns the id of its tag object.
+    """Fetch a tag as the ref ``into`` and return the id of its tag object.
 
-    Where the host doesn't answer, or isn't to be asked, what the store has of it is taken.
+    If ``offline``, or if the host doesn't answer, use the tag in the store.
 
-    :returns: None if there is no such tag, or one without an object of its own.
+    :returns: None if there is no such tag or it is a lightweight tag.
     """
     check_ref(tag, "a tag")
-    if (offline or _fetch(store, url, f"+refs/tags/{tag}:{into}", "--depth=1")) and into not in store.refs(into):
+    failed = offline or _fetch(store, url, f"+refs/tags/{tag}:{into}", "--depth=1")
+    if failed and into not in store.refs(into):
         return None
     found = store.run("rev-parse", into).decode().strip()
     return found if store.run("cat-file", "-t", found).strip() == b"tag" else None
 
 
 def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) -> CommitId:
-    """Bring a ref with all that leads to it; returns its commit.
+    """Fetch a ref with its history and return its commit.
 
-    :param files: False for commits and trees alone, where the host can leave files out: see :func:`fetch_blobs`.
+    :param files: fetch files too; otherwise :func:`fetch_blobs` gets them later.
     :raises SourceError: if the host doesn't answer, or has no such ref.
     """
     check_ref(ref, "a ref")
     said = ""
     for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         name = f"refs/history/{ref_component(spec)}"
-        said = (
-            _fetch(repository, url, f"+{spec}:{name}") if files else _fetch_partial(repository, url, f"+{spec}:{name}")
-        )
+        fetch = _fetch if files else _fetch_partial
+        said = fetch(repository, url, f"+{spec}:{name}")
         if not said and (found := repository.ref_or_none(name)):
             return found
     raise SourceError(f"{url} doesn't give the history of {ref}: {said}", hint="forecast without --blame: by releases")
 
 
-#: What git calls the host of a history without files. It writes down that there is one, by this name; where it is, is
-#: said each time.
+#: Remote name of a partial clone. git stores the name; patchq passes the URL with each command.
 _PARTIAL = "partial"
 
 
@@ -295,7 +310,7 @@ def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
 
     :raises SourceError: if the host doesn't send them.
     """
-    # A host that is told of a commit assumes that its files are here.
+    # A host assumes that the client has the files of every commit that it offers in negotiation.
     config = ("fetch.negotiationAlgorithm=noop",)
     if said := _fetch_partial(repository, url, *blobs, config=config):
         raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {said}", hint="`patchq fetch`")

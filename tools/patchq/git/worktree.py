@@ -1,4 +1,4 @@
-"""The private worktrees under ``.patchq/trees``: made, moved, looked at, never cleaned by force."""
+"""The private worktrees under ``.patchq/trees``. Edits in them are never discarded."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
 from patchq.system import fsio, runner
 
-#: Seconds that git may look at a worktree before something there is thought to keep it waiting.
+#: Seconds for ``git status``, after which patchq searches for special files that block it.
 PATIENCE_S = 20.0
 _HEAD = re.compile(rb"[0-9a-f]{40}\s*|ref: refs/[^\0\n]+\n?")
 
 
 def branch_of(upstream: str) -> str:
-    """The branch that a worktree has checked out."""
+    """Return the branch of a worktree."""
     return f"refs/heads/{upstream}"
 
 
 def _is_whole_index(data: bytes) -> bool:
-    """Whether an index has its own checksum, or is one that git was told to write without (``index.skipHash``)."""
+    """Return whether an index has a valid checksum, or none because of ``index.skipHash``."""
     body, checksum = data[:-20], data[-20:]
-    # Without one there are 20 zeros, after an entry's padding of at most 8; a power cut leaves zeros by the page.
+    # skipHash writes 20 zeros, after at most 8 of padding. A power cut leaves whole pages of zeros.
     unsigned = checksum == bytes(20) and body.startswith(b"DIRC") and any(body[-9:])
     return len(data) > 20 and (unsigned or hashlib.sha1(body).digest() == checksum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeStatus:
-    """What a worktree holds beside what patchq put there.
+    """State of a worktree.
 
-    ``edited`` are tracked paths that differ from its commit, ``untracked`` the files that
-    nobody committed, ``head`` is None where there is no worktree.
+    :ivar head: the commit checked out; None if there is no worktree.
+    :ivar edited: tracked paths that differ from the commit.
+    :ivar busy: the unfinished git operation; empty for none.
     """
 
     head: CommitId | None
@@ -53,7 +54,10 @@ class TreeStatus:
 
 
 class Worktree:
-    """One worktree; ``nested`` maps the paths in it that belong to other upstreams to those."""
+    """Worktree of one upstream.
+
+    :param nested: names of the other upstreams in this worktree, by path.
+    """
 
     def __init__(self, store: Git, upstream: str, path: Path, nested: Mapping[str, str] | None = None) -> None:
         self.store, self.upstream, self.path = store, upstream, path
@@ -65,20 +69,20 @@ class Worktree:
         return (self.path / ".git").exists()
 
     def git_folder(self) -> Path:
-        """Where git keeps this worktree's index and HEAD.
+        """Return the folder of this worktree's index and HEAD.
 
-        :raises StateError: if that is not in the project's store.
+        :raises StateError: if it is not in the project's store.
         """
         return self.git.git_folder()
 
     def head(self) -> CommitId | None:
-        """The commit that is checked out, or None where there is no worktree."""
+        """Return the commit checked out; None if there is no worktree."""
         return self.git.ref_or_none("HEAD") if self.exists else None
 
     def status(self, *, untracked: bool = True) -> TreeStatus:
-        """Look at the worktree; of its state only git's note of file times is brought up to date.
+        """Return the state of the worktree and refresh file times in the index.
 
-        :param untracked: look for files that nobody committed too, which takes longest.
+        :param untracked: search for untracked files too, which takes longest.
         """
         if not self.exists:
             return TreeStatus(head=None)
@@ -101,10 +105,10 @@ class Worktree:
     def _git_status(self, scan: str) -> bytes:
         """Run ``git status``.
 
-        git waits for a pipe in the place of a ``.gitignore`` or a ``.gitattributes``. To look for one in each folder
-        would cost every command as much as git's own look, so it is done only where git takes long.
+        A pipe named ``.gitignore`` or ``.gitattributes`` blocks git. The search for special files
+        takes as long as ``git status`` itself, so it runs only after a timeout.
 
-        :raises FormatError: if there is a pipe, a socket or a device in the worktree, and git doesn't answer.
+        :raises FormatError: if git times out and the worktree has a pipe, socket or device.
         """
         argv = ("status", "--porcelain=v2", "--branch", "-z", scan, "--ignore-submodules=all", "--no-renames")
         env = {"GIT_OPTIONAL_LOCKS": "1"}
@@ -119,7 +123,7 @@ class Worktree:
         return self.git.run(*argv, env=env)
 
     def _busy(self) -> str:
-        """The git operation that somebody has begun here and not ended, if any."""
+        """Return the unfinished git operation; empty for none."""
         folder = self.git_folder()
         names = {
             "rebase-merge": "rebase",
@@ -128,14 +132,17 @@ class Worktree:
             "MERGE_HEAD": "merge",
             "REVERT_HEAD": "revert",
         }
-        return next((what for name, what in names.items() if (folder / name).exists()), "")
+        for name, operation in names.items():
+            if (folder / name).exists():
+                return operation
+        return ""
 
     def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False) -> TreeStatus:
-        """Check that moving this worktree would lose nothing.
+        """Check that the worktree can be moved without loss.
 
-        :param tip: the commit that patchq put there.
-        :raises EditedTreeError: if it holds edits, commits that aren't exported, or a git
-            operation that isn't over.
+        :param tip: the commit that patchq checked out.
+        :raises EditedTreeError: if there are edits, commits that aren't exported, or an unfinished
+            git operation.
         """
         status = self.status(untracked=untracked)
         if status.head is None:
@@ -147,9 +154,9 @@ class Worktree:
                 hint="finish or abort it there",
             )
         if status.edited:
-            names = ", ".join(status.edited[:5]) + (
-                f" and {len(status.edited) - 5} more" if len(status.edited) > 5 else ""
-            )
+            names = ", ".join(status.edited[:5])
+            if len(status.edited) > 5:
+                names += f" and {len(status.edited) - 5} more"
             raise EditedTreeError(
                 f"{self.upstream}: the worktree was edited: {names}{keep}",
                 hint=f"`patchq new {self.upstream} NAME` makes a patch of the edits, "
@@ -163,7 +170,7 @@ class Worktree:
         return status
 
     def mend(self) -> None:
-        """Write anew what a power cut has left of git's record of this worktree. The files are not looked at."""
+        """Repair git's records of this worktree after a power cut, without reading its files."""
         record = self.store.folder / "worktrees" / self.path.name
         if not self.path.is_dir() or not record.is_dir():
             return
@@ -179,10 +186,10 @@ class Worktree:
             fsio.write_atomic(record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode())
 
     def mend_index(self, aside: Path) -> bool:
-        """Make an index anew whose checksum isn't its own, from the commit; says whether it was one.
+        """Replace an index with a wrong checksum by one of the commit. Return whether it was replaced.
 
-        git itself doesn't look at the checksum, and reads what half an index happens to say. What was there goes to
-        ``aside``: what somebody had staged, and changed again in the file, is in no other place.
+        git doesn't verify the checksum when it reads an index. The old index moves to ``aside``,
+        because it may have the only copy of staged contents.
         """
         index = self.git_folder() / "index"
         data = fsio.read_or_none(index)
@@ -195,7 +202,7 @@ class Worktree:
         return True
 
     def create(self, commit: CommitId) -> None:
-        """Make the folder and git's record of it, files not yet written. Idempotent."""
+        """Create the worktree without writing its files. Idempotent."""
         self._forget_unfinished()
         if not self.exists:
             self._refuse_others()
@@ -205,7 +212,7 @@ class Worktree:
         self._hide_nested()
 
     def _forget_unfinished(self) -> None:
-        """Take away what a killed ``git worktree add`` began: git locks its record until it is whole."""
+        """Remove the rest of an interrupted ``git worktree add``, which leaves its record locked."""
         record = self.store.folder / "worktrees" / self.path.name
         said = fsio.read_or_none(record / "locked")
         if said is not None and (said.strip() == b"initializing" or not self.exists):
@@ -213,7 +220,10 @@ class Worktree:
             fsio.remove_folder(record)
 
     def _refuse_others(self) -> None:
-        """:raises EditedTreeError: if something that isn't a worktree of patchq's is where it belongs."""
+        """Check that nothing else is at the worktree's path.
+
+        :raises EditedTreeError: if there is.
+        """
         if not self.exists and (self.path.is_symlink() or self.path.exists()):
             if self.path.is_dir() and not self.path.is_symlink() and not any(self.path.iterdir()):
                 return
@@ -223,7 +233,7 @@ class Worktree:
             )
 
     def checkout(self, old: CommitId | None, new: CommitId) -> None:
-        """Move files and index from ``old`` to ``new``; git refuses what would lose an edit."""
+        """Move files and index from ``old`` to ``new``. git refuses to overwrite edits."""
         try:
             if old is None:
                 self.git.run("read-tree", "-m", "-u", new)
@@ -242,7 +252,7 @@ class Worktree:
         )
 
     def can_move(self, old: CommitId, new: CommitId) -> bool:
-        """Return whether :meth:`checkout` would go through as the files are now."""
+        """Return whether :meth:`checkout` would succeed."""
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
         try:
             self.git.run("read-tree", "-n", "-m", "-u", old, new)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from patchq.errors import StateError
 from patchq.git.linked import is_cut
-from patchq.git.owners import refuse_if_special, refuse_special, stranger, trusting
+from patchq.git.owners import foreign_owner, refuse_if_special, refuse_special, trust_hint
 from patchq.git.repository import Foreign
 from patchq.system import fsio
 from patchq.system.paths import Layout
@@ -84,11 +84,11 @@ def check_private(layout: Layout) -> None:
 
 def _check_owner(layout: Layout) -> None:
     """Git's rule, asked before git is: what another user wrote is read where the person's configuration says so."""
-    owner = stranger(layout.private, layout.root)
+    owner = foreign_owner(layout.private, layout.root)
     if owner is not None:
         raise StateError(
             f"{layout.private} belongs to another user (uid {owner}); nothing of it was read",
-            hint=trusting(layout.root),
+            hint=trust_hint(layout.root),
         )
 
 
