@@ -28,6 +28,7 @@ from patchq.project.refs import tag_versions
 from patchq.sources import index
 from patchq.sources.archive import import_release
 from patchq.sources.pins import have_base, is_local_archive
+from patchq.sources.simple import IndexFile
 from patchq.system.allowance import Allowance, Exhausted
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Release:
     label: str
     uploaded: float
     tag: str = ""
-    file: index.IndexFile | None = None
+    file: IndexFile | None = None
 
 
 def search_releases(
