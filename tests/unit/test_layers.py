@@ -19,7 +19,7 @@ PACKAGE = Path(patchq.__file__).parent
 #: docs/explanation/architecture.md shows this table. A package imports those of lower floors, and of its own
 #: floor those that don't import it back.
 FLOORS = [
-    {"errors", "names", "__init__"},
+    {"errors", "extras", "names", "__init__"},
     {"system"},
     {"formats"},
     {"git"},
@@ -31,7 +31,7 @@ FLOORS = [
     {"cli"},
 ]
 #: What stands beside the packages: data that everything may name, and names that are public.
-ALONE = {"__init__", "__main__", "errors", "names", "testing"}
+ALONE = {"__init__", "__main__", "errors", "extras", "names", "testing"}
 #: Names that only one place may import.
 DOORS = {
     "git": {"git.person"},  # GitPython
@@ -43,6 +43,21 @@ DOORS = {
     "jinja2": {"formats.render"},
     "tomllib": {"formats.toml"},
     "tomli": {"formats.toml"},
+    "deflate": {"build.zipped"},
+    "build": {"build.backend"},
+    # Libraries of extras.
+    "dockerfile_parse": {"adopt.shell"},
+    "tree_sitter_bash": {"adopt.shell"},
+    "griffe": {"drift.signatures"},
+    "tree_sitter_cuda": {"drift.bodies"},
+    "libcst": {"mutation.with_libcst"},
+    "cmake_parser": {"mutation.with_cmake_parser"},
+    "tree_sitter": {"adopt.shell", "drift.bodies", "mutation.with_tree_sitter"},
+    "identify": {"contribute.gates"},
+    "yaml": {"contribute.gates", "contribute.bugreport"},
+    "markdown_it": {"contribute.dossier"},
+    "securesystemslib": {"environment.signatures"},
+    "cryptography": {"environment.signatures"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 PACKAGES = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
@@ -152,7 +167,7 @@ def test_one_door_each(path: Path) -> None:
 #: the first one made serves all.
 IMPORT_EACH = """
 import importlib, json, os, sys, traceback
-others = {"click", "griffe", "identify", "jinja2", "markdown_it", "packaging", "pypi_simple", "requests", "rich",
+others = {"click", "griffe", "identify", "jinja2", "markdown_it", "packaging", "requests", "rich",
           "tomlkit", "tree_sitter", "urllib3", "yaml", *sys.stdlib_module_names} - {"__main__"}
 told = {}
 for name in json.load(sys.stdin):

@@ -20,6 +20,7 @@ from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal,
 from patchq.contribute.selection import PROPOSABLE, Plan, alone, place
 from patchq.contribute.trials import Branch, prove, run_brought, run_upstreams
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
+from patchq.extras import need
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header, Ident, mail_safe, with_trailer, without_ours
@@ -56,10 +57,11 @@ def propose(
     :param onto: upstream's ref; by default what is newest there.
     :param every_test: run upstream's own tests of what is touched however many there are.
     :param owner: the person who answers for it; signs its commits off.
-    :raises UserError: if a patch is not to be proposed, or upstream has it.
+    :raises UserError: if a patch is not to be proposed, upstream has it, or the extra ``contribute`` is not installed.
     :raises ConflictError: if one doesn't land there.
     :raises BuildError: if a proof fails with the patch, or passes without it.
     """
+    need("contribute", "patchq pr")
     owner = owner or Owner()
     set_name = project.choose_set(set_name)
     with project.locked("pr"):
