@@ -131,8 +131,8 @@ def _files_on(index: str, project: str) -> list[IndexFile]:
     :raises requests.RequestException: if the index doesn't answer.
     :raises ValueError: if its answer can't be read.
     """
-    with session(index) as own:
-        answer = own.get(simple.project_url(index, project), headers={"Accept": simple.ACCEPT}, timeout=TIMEOUT)
+    url, headers = simple.project_url(index, project), {"Accept": simple.ACCEPT}
+    with session(index) as own, own.get(url, headers=headers, timeout=TIMEOUT) as answer:
         if answer.status_code == 404:
             return []
         answer.raise_for_status()
