@@ -27,7 +27,8 @@ from patchq.project.project import Project
 from patchq.project.refs import tag_versions
 from patchq.sources import index
 from patchq.sources.archive import import_release
-from patchq.sources.pins import have_base, is_local_archive
+from patchq.sources.bases import have_base
+from patchq.sources.pins import is_local_archive
 from patchq.sources.simple import IndexFile
 from patchq.system.allowance import Allowance, Exhausted
 

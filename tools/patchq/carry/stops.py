@@ -36,7 +36,8 @@ from patchq.names import BlobId, CommitId, ProofRequest, TreeId, sh, show_path
 from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
-from patchq.sources.pins import Base, Fetcher
+from patchq.sources.bases import Base
+from patchq.sources.pins import Fetcher
 from patchq.system import fsio
 
 RESOLVED = "resolved"

@@ -34,7 +34,8 @@ from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import find_patch, load_stack
-from patchq.sources.pins import Base, Fetcher, have_base
+from patchq.sources.bases import Base, have_base
+from patchq.sources.pins import Fetcher
 from patchq.sources.rules import read_rules, read_upstream_test, upstream_test
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.check import SELF
