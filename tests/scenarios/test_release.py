@@ -52,6 +52,8 @@ def test_wheel_and_sdist_are_the_same_bytes_everywhere(tmp_path: Path) -> None:
         assert "patchq/kernels/planner.py" in zf.namelist()
         locked = (ROOT / "locks" / "patchq.txt").read_bytes()
         assert zf.read("patchq/templates/project/requirements.txt") == locked
+        every = (ROOT / "locks" / "patchq-all.txt").read_bytes()
+        assert zf.read("patchq/templates/project/requirements-all.txt") == every
         assert first[requirements].startswith(locked)
     with tarfile.open(tmp_path / "one" / f"patchq-{__version__}.tar.gz") as tar:
         assert {(m.uid, m.gid, m.mtime, m.mode) for m in tar} == {(0, 0, 315532800, 0o644)}
@@ -78,14 +80,14 @@ def test_a_release_is_installed_by_hash(tmp_path: Path) -> None:
     subprocess.run([str(python), "-m", "pip", "check"], check=True, capture_output=True)
     new = tmp_path / "new"
     subprocess.run([str(python.with_name("patchq")), "init", str(new)], check=True, capture_output=True)
-    assert (new / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq.txt").read_bytes()
+    assert (new / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq-all.txt").read_bytes()
 
 
 @pytest.mark.index
 def test_the_readmes_first_lines_install_by_hash(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     lines = re.findall(r"^python -m pip install .*$", readme, re.MULTILINE)
-    assert lines[:2] == lines[2:4]
+    assert [line.rpartition(" ")[2] for line in lines[:4]] == ["locks/patchq-all.txt", ".", "locks/patchq.txt", "."]
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     git_files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, git_files.decode().split("\0")):
@@ -93,7 +95,7 @@ def test_the_readmes_first_lines_install_by_hash(tmp_path: Path) -> None:
             (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / "clone" / name)
     env = {**os.environ, "PATH": f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    for line in (*lines[:2], "python -m pip check", "patchq --version"):
+    for line in (*lines[2:4], "python -m pip check", *lines[:2], "python -m pip check", "patchq --version"):
         subprocess.run(["bash", "-c", line], cwd=tmp_path / "clone", env=env, check=True, capture_output=True)
 
 
@@ -157,7 +159,7 @@ def test_the_workflow_takes_no_name_from_an_index(tmp_path: Path, source: str, t
     ]
     wanted = [f"ran {line}" for line in (*ran, "-m pip check")] if taken else []
     assert (done.returncode == 0, [n for n in done.stdout.splitlines() if n.startswith("ran")]) == (taken, wanted)
-    assert (new.root / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq.txt").read_bytes()
+    assert (new.root / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq-all.txt").read_bytes()
 
 
 def test_what_is_shipped_for_others_installs_by_hash_or_from_here() -> None:

@@ -14,8 +14,8 @@ from kit import Patchq
 from test_build import built, pair  # noqa: F401
 from test_image import Made, image, sha  # noqa: F401
 
-pytest.importorskip("securesystemslib", reason="needs the extra signing")
-pytest.importorskip("cryptography", reason="needs the extra signing")
+pytest.importorskip("securesystemslib", reason="needs the extra attest")
+pytest.importorskip("cryptography", reason="needs the extra attest")
 ENVELOPE = "usr/share/patchq/provenance.dsse.json"
 
 

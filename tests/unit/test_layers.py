@@ -21,7 +21,7 @@ PACKAGE = Path(patchq.__file__).parent
 #: docs/explanation/architecture.md shows this table. A package may import packages of lower layers, and those of its
 #: own layer as long as no cycle comes of it.
 LAYERS = [
-    {"errors", "names", "__init__"},
+    {"errors", "extras", "names", "__init__"},
     {"system"},
     {"formats"},
     {"git"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"cli"},
 ]
 #: Modules outside the packages: data that every module may use, and entry points.
-ALONE = {"__init__", "__main__", "errors", "names", "testing"}
+ALONE = {"__init__", "__main__", "errors", "extras", "names", "testing"}
 #: Entry points: they import any layer, and no module imports them.
 ENTRY_POINTS = {"__main__", "testing"}
 #: Libraries that only one module or package may import.
@@ -50,6 +50,21 @@ ONLY_IMPORTERS = {
     "jinja2": {"formats.render"},
     "tomllib": {"formats.toml"},
     "tomli": {"formats.toml"},
+    "deflate": {"build.zipped"},
+    "build": {"build._backend"},
+    # Libraries of extras.
+    "dockerfile_parse": {"adopt._shell"},
+    "tree_sitter_bash": {"adopt._shell"},
+    "griffe": {"drift._signatures"},
+    "tree_sitter_cuda": {"drift.bodies"},
+    "libcst": {"mutation._with_libcst"},
+    "cmake_parser": {"mutation._with_cmake_parser"},
+    "tree_sitter": {"adopt._shell", "drift.bodies", "mutation._with_tree_sitter"},
+    "identify": {"contribute.gates"},
+    "yaml": {"contribute.gates", "contribute.bugreport"},
+    "markdown_it": {"contribute.dossier"},
+    "securesystemslib": {"environment.signatures"},
+    "cryptography": {"environment.signatures"},
 }
 #: Modules of a package, `__init__` apart.
 MOST_MODULES = 12
@@ -215,7 +230,7 @@ def test_the_architecture_page_shows_the_layers() -> None:
 #: has. One interpreter forks them, with the libraries already imported and one bytecode cache for all.
 IMPORT_EACH = """
 import importlib, json, os, sys, traceback
-others = {"click", "griffe", "identify", "jinja2", "markdown_it", "packaging", "pypi_simple", "requests", "rich",
+others = {"click", "griffe", "identify", "jinja2", "markdown_it", "packaging", "requests", "rich",
           "tomlkit", "tree_sitter", "urllib3", "yaml", *sys.stdlib_module_names} - {"__main__"}
 told = {}
 for name in json.load(sys.stdin):

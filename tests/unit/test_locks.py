@@ -11,12 +11,12 @@ from importlib import metadata
 from types import ModuleType
 
 import pytest
-import tomlkit
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from kit import ROOT
+from patchq import extras
 
 LOCKS = sorted((ROOT / "locks").glob("*.txt"))
 #: What the README's test command installs: with the index's torch, or with a build for the CPU.
@@ -51,29 +51,51 @@ def test_each_pin_has_a_hash_and_no_index_is_named(path) -> None:
     assert re.findall(r"^--.*$", path.read_text(), re.MULTILINE) == ["--only-binary :all:"]
 
 
-def test_what_patchq_itself_needs_is_part_of_what_the_tests_have(lock: ModuleType) -> None:
+@pytest.mark.parametrize(("name", "with_extras"), [("patchq", ()), ("patchq-all", ("all",))])
+def test_what_patchq_itself_needs_is_part_of_what_the_tests_have(
+    lock: ModuleType, name: str, with_extras: tuple[str, ...]
+) -> None:
     """The action installs it without asking for dependencies: it must be whole, on each target."""
     pins = lock.parsed((ROOT / "locks" / "tests.txt").read_text())
-    own = lock.parsed((ROOT / "locks" / "patchq.txt").read_text())
-    assert own == lock.own(pins)
+    own = lock.parsed((ROOT / "locks" / f"{name}.txt").read_text())
+    assert own == lock.own(pins, *with_extras)
     names = {canonicalize_name(pin.requirement.name) for pin in own}
-    asked = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()["project"]["dependencies"]
-    assert {canonicalize_name(Requirement(text).name) for text in asked} <= names
+    assert {canonicalize_name(requirement.name) for requirement in lock.requirements(*with_extras)} <= names
     assert "setuptools" in names
     # What of it is installed here asks for nothing that isn't in it.
-    for name in sorted(names):
+    for each in sorted(names):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            needs = [Requirement(text) for text in metadata.requires(name) or ()]
+            needs = [Requirement(text) for text in metadata.requires(each) or ()]
             here = [n for n in needs if n.marker is None or n.marker.evaluate({"extra": ""})]
-            assert {canonicalize_name(n.name) for n in here} <= names, name
+            assert {canonicalize_name(n.name) for n in here} <= names, each
     assert not names & {"torch", "pytest", "ruff"}
+
+
+def test_the_base_is_small(lock: ModuleType) -> None:
+    """Eleven direct dependencies, and with all of theirs and patchq at most 32 distributions on each target."""
+    assert len(lock.requirements()) <= 11
+    own = lock.parsed((ROOT / "locks" / "patchq.txt").read_text())
+    for target in lock.GRID:
+        installed = [pin for pin in own if lock.applies(pin.requirement, target)]
+        assert len(installed) + 1 <= 32, target
+
+
+def test_each_extra_has_the_libraries_that_it_is_asked_for(lock: ModuleType) -> None:
+    """By import name: what `need` looks for is what the extra's requirements and those of the base install."""
+    names = metadata.packages_distributions()
+    for extra, libraries in extras.LIBRARIES.items():
+        asked = {canonicalize_name(requirement.name) for requirement in lock.requirements(extra)}
+        for library in libraries:
+            its = {canonicalize_name(name) for name in names[library]}
+            # griffe is griffelib's; cryptography comes by an extra of securesystemslib's
+            assert its & (asked | {"griffelib", "cryptography"}), library
+    everything = {str(requirement) for requirement in lock.requirements("all")}
+    assert all({str(r) for r in lock.requirements(extra)} <= everything for extra in extras.LIBRARIES)
 
 
 @pytest.mark.parametrize("way", WAYS, ids="+".join)
 def test_what_pyproject_asks_for_is_locked_once(lock: ModuleType, way: tuple[str, ...]) -> None:
-    project = tomlkit.parse((ROOT / "pyproject.toml").read_text()).unwrap()["project"]
-    extras = [r for name in lock.EXTRAS for r in project["optional-dependencies"][name]]
-    asked = [Requirement(text) for text in [*project["dependencies"], *extras]]
+    asked = lock.requirements(*lock.EXTRAS)
     pins = [Requirement(entry.split(" --hash")[0]) for name in way for entry in entries(name)]
     wrong = []
     for target in lock.GRID:

@@ -16,6 +16,7 @@ from patchq.git.repository import Git, scratch
 from patchq.git.transport import default_branch, fetch_ref
 from patchq.names import CommitId
 from patchq.sources import index
+from patchq.sources.simple import IndexFile
 
 _URL = re.compile(
     r"(?P<repository>(?:https?|ssh|git|file)://[^\s?#]+?)/(?:-/)?"
@@ -106,7 +107,7 @@ def mails_of(address: Address) -> bytes:
     :raises SourceError: if it doesn't.
     """
     name = f"{address.number or address.commit}.patch"
-    path = index.download(index.IndexFile(name=name, url=address.patch, sha256=""), "", most=MOST)
+    path = index.download(IndexFile(name=name, url=address.patch, sha256=""), "", most=MOST)
     return read_edited(path)
 
 

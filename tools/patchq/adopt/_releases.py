@@ -25,7 +25,9 @@ from patchq.project.project import Project
 from patchq.project.refs import tag_versions
 from patchq.sources import index
 from patchq.sources.archive import import_release
-from patchq.sources.pins import have_base, is_local_archive
+from patchq.sources.bases import have_base
+from patchq.sources.pins import is_local_archive
+from patchq.sources.simple import IndexFile
 from patchq.system.allowance import Allowance, Exhausted
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class Release:
     label: str
     uploaded: float = 0.0
     commit: CommitId | None = None
-    file: index.IndexFile | None = None
+    file: IndexFile | None = None
 
 
 def search_releases(

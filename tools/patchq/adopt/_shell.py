@@ -11,6 +11,7 @@ from typing import Any
 
 from patchq.adopt.limits import MOST_COMMANDS, MOST_DOCKERFILE, too_large
 from patchq.errors import FormatError
+from patchq.extras import need
 from patchq.system.sandbox import BESIDE
 
 #: Commands that change nothing but what the next ones see.
@@ -71,6 +72,7 @@ def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
 
 
 def _parser() -> Any:
+    need("adopt", "reading shell commands")
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
@@ -202,6 +204,7 @@ def _names_one(text: str, known: Collection[str]) -> bool:
 
 def _instructions(data: bytes, where: str) -> Iterator[tuple[str, str, int]]:
     """Each instruction, its value and its line; here-documents are part of it."""
+    need("adopt", "reading a Dockerfile")
     from dockerfile_parse import DockerfileParser
 
     try:

@@ -1,102 +1,111 @@
-"""CycloneDX: the built wheels, what they descend from, and the patches in between (``pedigree``)."""
+"""CycloneDX: the built wheels, their upstreams, and the patches in between (``pedigree``).
+
+The document has the order of fields and list items of the CycloneDX project's own library: keys by name, components by
+name and version, patches by content. https://cyclonedx.org/docs/1.6/json/
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
 
 from patchq import __version__
 from patchq.errors import without_secrets
 from patchq.project.project import Project
 from patchq.project.stack import Stack
 
-if TYPE_CHECKING:
-    from cyclonedx.model.bom import Bom
+#: A date of today would give the same stack other bytes every day.
+TIMESTAMP = "2000-01-01T00:00:00+00:00"
+#: Characters that an address may hold and a URI may not.
+_ESCAPES = str.maketrans({character: quote(character) for character in " \"'[]<>{}"})
+
+#: A wheel's distribution, version, file name, SHA-256, and the patches left out of it.
+Wheel = tuple[str, str, str, str, Sequence[str]]
 
 
-def render(
-    project: Project, stacks: Sequence[Stack], wheels: Sequence[tuple[str, str, str, str, Sequence[str]]], stack_id: str
-) -> bytes:
-    """A CycloneDX 1.6 document, the same bytes for the same input.
-
-    ``wheels`` are ``(distribution, version, file name, sha256, patches left out)``.
-    """
-    from cyclonedx.model import AttachedText, ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
-    from cyclonedx.model.bom import Bom
-    from cyclonedx.model.component import Component, ComponentType, Diff, Patch, PatchClassification, Pedigree
-    from cyclonedx.output import make_outputter
-    from cyclonedx.schema import OutputFormat, SchemaVersion
-    from packageurl import PackageURL
-
-    def hashes(sha256: str) -> list[HashType]:
-        return [HashType(alg=HashAlgorithm.SHA_256, content=sha256)] if sha256 else []
-
-    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"patchq:{stack_id}"))
-    # A date would make the same stack give other bytes every day.
-    bom.metadata.timestamp = datetime(2000, 1, 1, tzinfo=timezone.utc)
-    tool = Component(name="patchq", version=__version__, type=ComponentType.APPLICATION, bom_ref="tool-patchq")
-    bom.metadata.tools.components.add(tool)
+def render(project: Project, stacks: Sequence[Stack], wheels: Sequence[Wheel], stack_id: str) -> bytes:
+    """Return a CycloneDX 1.6 document; the same input gives the same bytes."""
+    components: list[dict[str, Any]] = []
+    statements: dict[str, dict[str, Any]] = {}
     for stack in stacks:
         pin = stack.pin
         config = project.lock.upstreams[pin.upstream].build
         mine = [w for w in wheels if config and w[0] == config.distribution] or [(pin.upstream, pin.ref, "", "", ())]
-        references = (
-            [ExternalReference(type=ExternalReferenceType.VCS, url=XsUri(without_secrets(pin.url)))] if pin.url else []
-        )
         for distribution, version, file, sha256, left_out in mine:
             ref = f"{pin.upstream}-{file or version}"
-            ancestor = Component(
-                name=pin.upstream,
-                version=pin.ref,
-                type=ComponentType.LIBRARY,
-                bom_ref=f"{ref}-upstream",
-                external_references=references,
-                hashes=hashes(pin.sha256),
-            )
-            patches = [
-                Patch(
-                    type=PatchClassification.UNOFFICIAL,
-                    diff=Diff(
-                        text=AttachedText(
-                            content=stack.read(name).decode("utf-8", "replace"), content_type="text/x-diff"
-                        )
-                    ),
-                )
-                for name in stack.names
-                if name not in left_out
-            ]
-            _add_vex(bom, ref, stack, left_out)
-            bom.components.add(
-                Component(
-                    name=distribution,
-                    version=version,
-                    type=ComponentType.LIBRARY,
-                    bom_ref=ref,
-                    hashes=hashes(sha256),
-                    purl=PackageURL("pypi", name=distribution, version=version) if file else None,
-                    pedigree=Pedigree(ancestors=[ancestor], patches=patches),
-                )
-            )
-    text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1)
-    return (text + "\n").encode()
+            component = _component(distribution, version, ref, sha256)
+            component["pedigree"] = _pedigree(stack, ref, left_out)
+            if file:
+                component["purl"] = _purl(distribution, version)
+            components.append(component)
+            for statement in _statements(ref, stack, left_out):
+                # Two patches may name one vulnerability; each statement needs a reference of its own.
+                statement["bom-ref"] += f"-{len(statements)}" if statement["bom-ref"] in statements else ""
+                statements[statement["bom-ref"]] = statement
+    components.sort(key=lambda c: (c["name"], c["version"], c["bom-ref"]))
+    tool = {**_component("patchq", __version__, "tool-patchq"), "type": "application"}
+    document = {
+        "components": components,
+        "dependencies": [{"ref": ref} for ref in sorted(c["bom-ref"] for c in components)],
+        "metadata": {"timestamp": TIMESTAMP, "tools": {"components": [tool]}},
+        "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, f"patchq:{stack_id}").urn,
+        "version": 1,
+        "vulnerabilities": sorted(statements.values(), key=lambda v: (v["id"], v["bom-ref"])),
+    }
+    ordered = json.loads(json.dumps(_filled(document), sort_keys=True))
+    ordered |= {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+    }
+    return (json.dumps(ordered, indent=1) + "\n").encode()
 
 
-def _add_vex(bom: Bom, ref: str, stack: Stack, left_out: Sequence[str]) -> None:
-    """What the patches of a component say that they mend (``CVE:``), as CycloneDX's exploitability statements."""
-    from cyclonedx.model.impact_analysis import ImpactAnalysisState
-    from cyclonedx.model.vulnerability import BomTarget, Vulnerability, VulnerabilityAnalysis
+def _component(name: str, version: str, ref: str, sha256: str = "") -> dict[str, Any]:
+    hashes = [{"alg": "SHA-256", "content": sha256}] if sha256 else []
+    return {"bom-ref": ref, "hashes": hashes, "name": name, "type": "library", "version": version}
 
+
+def _pedigree(stack: Stack, ref: str, left_out: Sequence[str]) -> dict[str, Any]:
+    """Return the upstream that a component descends from, and the patches between the two."""
+    pin = stack.pin
+    ancestor = _component(pin.upstream, pin.ref, f"{ref}-upstream", pin.sha256)
+    url = without_secrets(pin.url).translate(_ESCAPES)
+    ancestor["externalReferences"] = [{"type": "vcs", "url": url}] if url else []
+    texts = {stack.read(name).decode("utf-8", "replace") for name in stack.names if name not in left_out}
+    patches = [
+        {"diff": {"text": {"content": text, "contentType": "text/x-diff"}}, "type": "unofficial"}
+        for text in sorted(texts)
+    ]
+    return {"ancestors": [ancestor], "patches": patches}
+
+
+def _purl(distribution: str, version: str) -> str:
+    """Return a package URL: https://github.com/package-url/purl-spec."""
+    name = distribution.lower().replace("_", "-")
+    return f"pkg:pypi/{quote(name, safe='/:')}@{quote(version, safe='/:')}"
+
+
+def _statements(ref: str, stack: Stack, left_out: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield an exploitability statement for each vulnerability that a patch claims to fix (``CVE:``)."""
     for name, header in stack.headers():
         for number in header.values("CVE"):
-            mended = name not in left_out
-            said = f"{name}: {header.subject}" + ("" if mended else "; it takes effect when compiled, and is left out")
-            analysis = VulnerabilityAnalysis(
-                state=ImpactAnalysisState.RESOLVED_WITH_PEDIGREE if mended else ImpactAnalysisState.EXPLOITABLE,
-                detail=said,
-            )
-            known = f"{number}-{ref}"
-            bom.vulnerabilities.add(
-                Vulnerability(bom_ref=known, id=number, affects=[BomTarget(ref=ref)], analysis=analysis)
-            )
+            fixed = name not in left_out
+            detail = f"{name}: {header.subject}" + ("" if fixed else "; it takes effect when compiled, and is left out")
+            state = "resolved_with_pedigree" if fixed else "exploitable"
+            yield {
+                "affects": [{"ref": ref}],
+                "analysis": {"detail": detail, "state": state},
+                "bom-ref": f"{number}-{ref}",
+                "id": number,
+            }
+
+
+def _filled(value: Any) -> Any:
+    """Return a document without its empty lists."""
+    if isinstance(value, dict):
+        return {key: _filled(item) for key, item in value.items() if item != []}
+    return [_filled(item) for item in value] if isinstance(value, list) else value

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
+from patchq import __version__
 from patchq.cli.terminal import echo, echo_json, meter
 from patchq.errors import PatchqError, without_secrets
-from patchq.project import own
 from patchq.project.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,8 +28,11 @@ def open_project(as_json: bool = False) -> Project:
 
     project = Project.find(Path(ctx.obj["project"]), say, ctx.obj["wait"])
     with contextlib.suppress(PatchqError):  # a lock that can't be read is told by what needs it
-        if note := own.differs(project.lock.patchq):
-            say(f"note: {note}")
+        if project.lock.patchq not in ("", __version__):
+            from patchq.project import own
+
+            if note := own.differs(project.lock.patchq):
+                say(f"note: {note}")
     if sys.stderr.isatty() and not as_json:
         project.progress = meter()
     return project

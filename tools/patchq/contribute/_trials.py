@@ -17,7 +17,7 @@ from patchq.proofs.plan import Proof, planning
 from patchq.proofs.prove import prove_trees
 from patchq.proofs.run import checkout, run_pytest, trees_lock
 from patchq.proofs.upstream_tests import FileResult, compare, select
-from patchq.sources.pins import Base
+from patchq.sources.bases import Base
 
 #: Of upstream's own tests, so many files are run without being asked; a file has so many seconds on each side.
 MOST_TEST_FILES, TEST_SECONDS = 4, 120.0

@@ -17,6 +17,7 @@ from patchq.contribute.dossier import OWNER, read_owner
 from patchq.contribute.proposal import Owner
 from patchq.environment.machine import this_machine
 from patchq.errors import FormatError, UserError
+from patchq.extras import need
 from patchq.formats import toml
 from patchq.formats.header import without_trailers
 from patchq.formats.render import render
@@ -77,8 +78,9 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
 
     :param onto: upstream's ref; by default what is newest there.
     :param run: run the evidence on the bare ref.
-    :raises UserError: if there is no such patch, or no such ref.
+    :raises UserError: if there is no such patch or ref, or if the extra ``contribute`` is not installed.
     """
+    need("contribute", "patchq issue")
     set_name = project.choose_set(set_name)
     with project.locked("issue"):
         plan = place(project, [patch], "", "", onto, set_name)

@@ -15,6 +15,7 @@ from patchq.contribute.duplicates import Duplicates, Searched, find_duplicates
 from patchq.contribute.gates import Gate, run_gates
 from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref, repository_of
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
+from patchq.extras import need
 from patchq.forecast.overlap import Touch, by_commits, by_releases
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import REGULAR
@@ -32,7 +33,8 @@ from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import find_patch, load_stack
-from patchq.sources.pins import Base, Fetcher, have_base
+from patchq.sources.bases import Base, have_base
+from patchq.sources.pins import Fetcher
 from patchq.sources.rules import read_rules, read_upstream_test, upstream_test
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.check import SELF
@@ -66,10 +68,11 @@ def propose(
     :param onto: upstream's ref; by default what is newest there.
     :param every_test: run upstream's own tests of what is touched however many there are.
     :param owner: the person who answers for it; signs its commits off.
-    :raises UserError: if a patch is not to be proposed, or upstream has it.
+    :raises UserError: if a patch is not to be proposed, upstream has it, or the extra ``contribute`` is not installed.
     :raises ConflictError: if one doesn't land there.
     :raises BuildError: if a proof fails with the patch, or passes without it.
     """
+    need("contribute", "patchq pr")
     owner = owner or Owner()
     set_name = project.choose_set(set_name)
     with project.locked("pr"):

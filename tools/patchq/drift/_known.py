@@ -30,9 +30,16 @@ class Known:
     def __init__(self, layout: Layout) -> None:
         from importlib import metadata  # it brings the email package
 
+        def version(name: str) -> str:
+            """Return a parser's version; nothing is found in its languages without it."""
+            try:
+                return metadata.version(name)
+            except metadata.PackageNotFoundError:
+                return ""
+
         self._path = layout.private / "check" / "one-definition.json"
         readers = [fsio.sha256_file(Path(__file__).with_name(f"{name}.py")) for name in _READERS]
-        self._by = [__version__, readers, sys.version_info[:3], [metadata.version(name) for name in _PARSERS]]
+        self._by = [__version__, readers, sys.version_info[:3], [version(name) for name in _PARSERS]]
         self._sets: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
         self._new = False

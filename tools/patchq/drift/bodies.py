@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from patchq.drift._outline import lines_of, places
+from patchq.extras import missing
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")
 _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_specifier", "class_specifier"}
@@ -31,6 +32,12 @@ def language_of(path: bytes) -> str:
     if path.endswith(b".py"):
         return "python"
     return "c++" if path.endswith(_CPP) else ""
+
+
+@functools.cache
+def reads_cpp() -> bool:
+    """Return whether the parser for C++ and CUDA is installed; that for Python always is."""
+    return not {"tree_sitter", "tree_sitter_cuda"} & set(missing("drift"))
 
 
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:

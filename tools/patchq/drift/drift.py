@@ -17,6 +17,7 @@ from patchq.drift._signatures import Api, Change, changes, load_api
 from patchq.drift._touched import touched_alarms
 from patchq.drift.alarms import Alarm
 from patchq.errors import UserError
+from patchq.extras import need
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, copy_tree
 from patchq.names import CommitId, sh, show_path
@@ -30,8 +31,9 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
     """What moving ``upstream`` from ``old_ref`` to ``new_ref`` changes for the others in a set, and
     for its own stack.
 
-    :raises UserError: for a ref that isn't pinned.
+    :raises UserError: for a ref that isn't pinned, or if the extra ``drift`` is not installed.
     """
+    need("drift", "patchq drift")
     with project.locked("drift"), tempfile.TemporaryDirectory(prefix="patchq-") as text:
         set_name = project.choose_set(set_name)
         pins = [_pin(project, upstream, ref) for ref in (old_ref, new_ref)]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import astuple
 
 from patchq.drift._known import Known
-from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of
+from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of, report_unread
 from patchq.errors import PatchqError
 from patchq.git.repository import Git
 from patchq.project.project import Project
@@ -31,6 +31,7 @@ def shared_in_sets(
     :param plans: what applying stacks leads to, by upstream and ref, as far as that is known.
     """
     found: dict[Shared, None] = {}
+    report_unread(project, (stack for name in project.lock.sets for stack in project.stacks(name)))
     with project.locked("check"):
         applied: dict[_At, Plan | None] = dict(plans or {})
         stacks: dict[_At, Stacked] = {}

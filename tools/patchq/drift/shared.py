@@ -16,12 +16,14 @@ from dataclasses import dataclass
 
 from patchq.drift import bodies
 from patchq.drift._outline import inner, parse
+from patchq.extras import install_command
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import parse_trailers
 from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
 from patchq.names import BlobId, show_path
 from patchq.project.project import Project
+from patchq.project.stack import Stack
 from patchq.stacks.apply import Carried, carried_stacks
 
 _Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
@@ -164,7 +166,17 @@ def _of_carried(store: Git, carried: Carried) -> Stacked:
 def is_source(change: PathChange) -> bool:
     """Whether a path is a file that definitions are looked for in."""
     links = any(entry and entry.mode == GITLINK for entry in (change.old, change.new))
-    return bool(bodies.language_of(change.path)) and not links
+    language = bodies.language_of(change.path)
+    return bool(language) and (language != "c++" or bodies.reads_cpp()) and not links
+
+
+def report_unread(project: Project, stacks: Iterable[Stack]) -> None:
+    """Print a note if patches change C++ or CUDA files and their parser is not installed."""
+    if bodies.reads_cpp():
+        return
+    lines = (line for stack in stacks for name in stack.names for line in stack.read(name).splitlines())
+    if any(line.startswith(b"+++ ") and bodies.language_of(line.rstrip()) == "c++" for line in lines):
+        project.say(f"note: definitions in C++ and CUDA files are not compared without {install_command('drift')}")
 
 
 def _lines(version: bodies.Version, name: str) -> Counter[str]:
@@ -179,6 +191,7 @@ def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) ->
 
     :param stacks: one upstream's, on as many refs.
     """
+    report_unread(project, project.stacks(set_name))
     found: list[Shared] = []
     beside: list[Stacked] | None = None
     for stack in stacks:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patchq.errors import UserError
+from patchq.extras import need
 from patchq.formats.signing import Signing
 from patchq.system import fsio, project_files, runner
 
@@ -121,11 +122,10 @@ def _fault_of_envelope(signing: Signing, root: Path, statement: bytes, data: byt
 
 
 def _public(signing: Signing, root: Path) -> SSlibKey:
-    try:
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-        from securesystemslib.signer import SSlibKey
-    except ImportError:
-        raise UserError("signatures need a library", hint="python -m pip install 'securesystemslib[crypto]'") from None
+    need("attest", "a signature by a key")
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.signer import SSlibKey
+
     try:
         return SSlibKey.from_crypto(load_pem_public_key(project_files.read(root, root / signing.key) or b""))
     except (OSError, ValueError) as error:

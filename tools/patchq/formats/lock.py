@@ -8,13 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
-from patchq.formats import _mergers, signing, toml, verification
+from patchq.formats import toml, verification
 from patchq.formats._checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref, find_twins
+
+if TYPE_CHECKING:
+    from patchq.formats.signing import Signing
 
 VERSION = 1
 #: Bytes of a lock.
@@ -143,7 +146,7 @@ class Lock:
     mergers: Mapping[str, str] = field(default_factory=dict)
     mismatches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     patchq: str = ""
-    signing: signing.Signing | None = None
+    signing: Signing | None = None
     verify: verification.Verification = field(default_factory=verification.Verification)
 
     def pins_of(self, set_name: str) -> list[Pin]:
@@ -207,19 +210,34 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         name: reader.mismatches(name, table, sets) for name, table in reader.table(raw, "mismatches", "").items()
     }
     made_with = reader.text(raw, "patchq", "patchq")
-    who = signing.read(raw, where)
     rules = verification.read(raw, where)
+    programs, who = _rare_tables(raw, where)
     return Lock(
         default_set=default,
         upstreams=upstreams,
         sets=sets,
         environments=environments,
-        mergers=_mergers.read(raw, where),
+        mergers=programs,
         mismatches=mismatches,
         patchq=made_with,
         signing=who,
         verify=rules,
     )
+
+
+def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str], Signing | None]:
+    """Read ``mergers`` and ``signing``; import their modules only for a lock that has them."""
+    programs: Mapping[str, str] = {}
+    who: Signing | None = None
+    if "mergers" in raw:
+        from patchq.formats._mergers import read as read_mergers
+
+        programs = read_mergers(raw, where)
+    if "signing" in raw:
+        from patchq.formats.signing import read as read_signing
+
+        who = read_signing(raw, where)
+    return programs, who
 
 
 class _Reader:

@@ -16,6 +16,7 @@ from patchq.build.build import build, job_of
 from patchq.build.dist import Built, keep, write_beside
 from patchq.build.job import Made
 from patchq.errors import BuildError, FormatError, UserError
+from patchq.extras import install_command
 from patchq.formats.lock import BuildConfig
 from patchq.kernels import _compiling, _linking, _packing
 from patchq.kernels._cache import Cache
@@ -139,7 +140,7 @@ def _plan(wanted: Wanted, arch: str, ref: str, root: Path, tools: Toolchain) -> 
         missing = "torch" in last or "tvm_ffi" in last
         raise BuildError(
             f"upstream's generators can't be asked: {last}",
-            hint="python -m pip install 'patchq[proofs]'" if missing else "is it in kernels/*.toml as upstream has it?",
+            hint=install_command("kernels") if missing else "is it in kernels/*.toml as upstream has it?",
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"upstream's generators gave no plan: {error}", hint="report it") from None

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq.environment.machine import Machine, this_machine
+from patchq.extras import need
 from patchq.mutation._mutants import Mutant, mutants_of
 from patchq.mutation.known import remember
 from patchq.project.project import Project
@@ -132,8 +133,9 @@ def mutate(
 
     :param run_cells: what runs the cells; processes of this machine by default, one that has torch for many mutants.
     :param progress: gets a patch and what became of one of its mutants.
-    :raises UserError: for a patch that isn't in the set.
+    :raises UserError: for a patch that isn't in the set, or if the extra ``mutate`` is not installed.
     """
+    need("mutate", "patchq test --mutate")
     budget = budget or Budget()
     set_name, machine = project.choose_set(set_name), this_machine()
     end = time.monotonic() + budget.seconds if budget.seconds else None

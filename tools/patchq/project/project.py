@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from patchq.errors import UserError, nearest
 from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
@@ -17,7 +18,9 @@ from patchq.project.journal import Journal
 from patchq.project.stack import Stack, load_stack
 from patchq.system import fsio, leftovers, project_files
 from patchq.system.paths import Layout, find_project
-from patchq.system.progress import Progress
+
+if TYPE_CHECKING:
+    from patchq.system.progress import Progress
 
 
 def quiet(_: str) -> None:

@@ -26,7 +26,7 @@ _ACTIONS = {
     "@UPLOAD@": "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0",
     "@DOWNLOAD@": "actions/download-artifact@3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c # v8.0.1",
 }
-#: What patchq needs, for the workflows.
+#: Requirements of patchq with its extras, for the workflows: `check` compares definitions in C++, too.
 REQUIREMENTS_NAME = ".github/patchq.txt"
 #: Install patchq by commit or by hash, and what it needs by hash: on an index, a bare name is whoever's takes it first.
 _INSTALL = f"""\
@@ -170,9 +170,13 @@ def _filled(workflow: str) -> bytes:
     return "\n".join([*lines, ""]).replace("@PATCHQ@", own.source() or "${{ vars.PATCHQ }}").encode()
 
 
-def requirements() -> bytes:
-    """Return what this patchq needs, each file by its hash (``locks/patchq.txt``)."""
-    return (Path(__file__).parents[1] / "templates" / "project" / "requirements.txt").read_bytes()
+def requirements(*, every_extra: bool = False) -> bytes:
+    """Return the requirements of this patchq, each file by its hash.
+
+    :param every_extra: with those of the extra ``all`` (``locks/patchq-all.txt``, not ``locks/patchq.txt``).
+    """
+    name = "requirements-all.txt" if every_extra else "requirements.txt"
+    return (Path(__file__).parents[1] / "templates" / "project" / name).read_bytes()
 
 
 def init(folder: Path) -> list[str]:
@@ -188,7 +192,7 @@ def init(folder: Path) -> list[str]:
         (".github/workflows/patches.yml", _filled(_WORKFLOW)),
         (".github/workflows/rebases.yml", _filled(_REBASES)),
         (".github/actions/follow/action.yml", _filled(_ACTION)),
-        (REQUIREMENTS_NAME, requirements()),
+        (REQUIREMENTS_NAME, requirements(every_extra=True)),
         ("patches/.gitkeep", b""),
         ("tests/stacks/.gitkeep", b""),
     ):

@@ -17,6 +17,7 @@ from typing import Any
 
 from patchq.environment.machine import this_machine
 from patchq.errors import EnvironmentFault, UserError
+from patchq.extras import need
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, NO_RESULT, CellResult
 from patchq.proofs.plan import Cell, variant_of
@@ -35,13 +36,13 @@ def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, S
     :raises UserError: if Dask isn't installed or the scheduler doesn't answer.
     """
 
+    need("cluster", "--scheduler")
+
     def run(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
         if not cells:
             return
-        try:
-            from distributed import Client
-        except ImportError:
-            raise UserError("--scheduler needs Dask", hint="python -m pip install 'patchq[cluster]'") from None
+        from distributed import Client
+
         try:
             client = Client(address, timeout=ANSWER_S, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:

@@ -30,7 +30,8 @@ from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase.state import Progress, Step, Stop, save, stop_worktree
-from patchq.sources.pins import Base, Fetcher
+from patchq.sources.bases import Base
+from patchq.sources.pins import Fetcher
 from patchq.system import fsio
 from patchq.upstream.commits import Landed
 from patchq.upstream.history import at_hand

@@ -1,6 +1,6 @@
 """Files from the package index that pip is configured with, checked by SHA-256.
 
-pip itself can't be asked for a source distribution without running its build; pypi-simple can.
+pip itself can't be asked for a source distribution without running its build.
 Which indexes and folders to ask comes from ``pip config``, so that a mirror, a proxy or an
 air-gapped folder works as it does for pip.
 """
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from patchq.errors import SourceError
+from patchq.sources import simple
+from patchq.sources.simple import IndexFile
 from patchq.system import fsio, runner
 from patchq.system.allowance import Allowance
 from patchq.system.progress import Progress
@@ -39,20 +41,6 @@ RESUMED = 8
 _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexFile:
-    """A file that an index offers.
-
-    :ivar sha256: empty where the index doesn't say.
-    :ivar uploaded: seconds since 1970; 0 where the index doesn't say.
-    """
-
-    name: str
-    url: str
-    sha256: str
-    uploaded: float = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Release:
     """A release as its source distribution."""
@@ -68,10 +56,13 @@ class Release:
 
 def cache_folder() -> Path:
     """Where downloads are kept for all projects of this user."""
-    from platformdirs import user_cache_path
-
-    override = os.environ.get("PATCHQ_CACHE")
-    return Path(override) if override else user_cache_path("patchq")
+    if override := os.environ.get("PATCHQ_CACHE"):
+        return Path(override)
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/patchq").expanduser()
+    # The specification ignores relative paths: https://specifications.freedesktop.org/basedir-spec/latest/
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if named.startswith("/") else Path("~/.cache").expanduser()) / "patchq"
 
 
 @functools.cache
@@ -103,7 +94,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     """
     with ThreadPoolExecutor(1) as pool:  # pip takes as long to answer as these take to be read
         asked = pool.submit(pip_settings)
-        from pypi_simple import PYPI_SIMPLE_ENDPOINT, NoSuchProjectError, PyPISimple
+        from packaging.utils import canonicalize_name
         from requests import RequestException
 
         settings = asked.result()
@@ -111,34 +102,41 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     for path in _linked_files(settings.get("find-links", [])):
         if wanted(path.name):
             found.setdefault(path.name, IndexFile(name=path.name, url=path.as_uri(), sha256=fsio.sha256_file(path)))
-    urls = [*settings.get("index-url", [PYPI_SIMPLE_ENDPOINT]), *settings.get("extra-index-url", [])]
+    urls = [*settings.get("index-url", [simple.DEFAULT_INDEX]), *settings.get("extra-index-url", [])]
     if settings.get("no-index"):
         urls = []
     trouble = []
     for url in urls:
         try:
-            with session(url) as own, PyPISimple(url, session=own) as client:
-                packages = client.get_project_page(project, timeout=TIMEOUT).packages
-        except NoSuchProjectError:
-            continue
+            files = _files_on(url, canonicalize_name(project))
         except (RequestException, ValueError) as error:
             trouble.append(type(error).__name__)
             continue
-        for package in packages:
-            if wanted(package.filename):
-                if _is_here(package.url) and not _is_here(url):
+        for file in files:
+            if wanted(file.name):
+                if _is_here(file.url) and not _is_here(url):
                     raise SourceError(
-                        f"the package index {url} names a file of this machine: {package.url}",
+                        f"the package index {url} names a file of this machine: {file.url}",
                         hint="don't use this index before you know why",
                     )
-                sha256 = package.digests.get("sha256", "")
-                when = package.upload_time.timestamp() if package.upload_time else 0.0
-                found.setdefault(
-                    package.filename, IndexFile(name=package.filename, url=package.url, sha256=sha256, uploaded=when)
-                )
+                found.setdefault(file.name, file)
     if not found and trouble:
         raise SourceError(f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT)
     return list(found.values())
+
+
+def _files_on(index: str, project: str) -> list[IndexFile]:
+    """Return the files of a project on one index; none if it doesn't have the project.
+
+    :raises requests.RequestException: if the index doesn't answer.
+    :raises ValueError: if its answer can't be read.
+    """
+    url, headers = simple.project_url(index, project), {"Accept": simple.ACCEPT}
+    with session(index) as own, own.get(url, headers=headers, timeout=TIMEOUT) as answer:
+        if answer.status_code == 404:
+            return []
+        answer.raise_for_status()
+        return simple.parse_page(answer.content, answer.headers.get("Content-Type", ""), answer.url)
 
 
 def _sdist_version(project: str, name: str) -> Version | None:
@@ -322,18 +320,37 @@ def _is_here(url: str) -> bool:
 
 def session(url: str) -> Any:
     """A requests session; one that begins at a ``file:`` URL reads those, as pip does, and is led to no other one."""
-    import requests
-    from requests_file import FileAdapter
+    import io
 
-    class FolderAdapter(FileAdapter):
+    import requests
+    from requests.adapters import BaseAdapter
+
+    class OpenFile(io.FileIO):
+        def release_conn(self) -> None:
+            """Close the file; requests calls this once it has read everything."""
+            self.close()
+
+    class FolderAdapter(BaseAdapter):
         def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
             path = Path(unquote(urlsplit(request.url or "").path))
-            if path.is_dir():
-                request.url = (path / "index.html").as_uri()
-            response: Response = super().send(request, *args, **kwargs)
-            if path.is_dir() or path.suffix == ".html":
+            path = path / "index.html" if path.is_dir() else path
+            response = requests.Response()
+            response.request, response.url = request, path.as_uri()
+            try:
+                response.raw = OpenFile(path)
+            except FileNotFoundError:
+                response.status_code, response.raw = 404, io.BytesIO()
+                return response
+            except OSError as error:
+                raise requests.ConnectionError(error, request=request) from None
+            response.status_code = 200
+            response.headers["Content-Length"] = str(os.fstat(response.raw.fileno()).st_size)
+            if path.suffix == ".html":
                 response.headers["Content-Type"] = "text/html"
             return response
+
+        def close(self) -> None:
+            """Do nothing: no connection outlives its response."""
 
     found = requests.Session()
     if cert := pip_settings().get("cert"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.errors import SourceError, UserError
@@ -26,6 +25,7 @@ from patchq.git.transport import (
     remote_refs,
 )
 from patchq.names import CommitId, sh
+from patchq.sources.bases import Base, base_ref, hash_ref, have_base
 from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder, local_path
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_ref, ref_component
@@ -33,40 +33,6 @@ from patchq.system.progress import Progress
 
 Say = Callable[[str], None]
 REACH_TIMEOUT = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A pin in the store. ``source`` is ``git`` or ``archive``."""
-
-    pin: Pin
-    commit: CommitId
-    source: str
-
-
-def base_ref(pin: Pin, source: str) -> str:
-    """Where the store keeps a pin: per source, since an archive may lack files that git has."""
-    return f"refs/patchq/base/{source}/{pin.upstream}/{ref_component(pin.ref)}"
-
-
-def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
-    """The pin as the store has it, or None. ``refs`` are the store's refs.
-
-    A base that was fetched for another commit or archive hash than the lock has now isn't it.
-    """
-    for source in ("git", "archive"):
-        if pin.source in ("", source):
-            found = refs.get(base_ref(pin, source))
-            if found and (source == "git" and found == pin.commit):
-                return Base(pin, CommitId(found), source)
-            if found and source == "archive" and refs.get(_hash_ref(pin)) == found:
-                return Base(pin, CommitId(found), source)
-    return None
-
-
-def _hash_ref(pin: Pin) -> str:
-    """Says which archive a base was imported from, so that a re-pinned one is fetched again."""
-    return f"refs/patchq/archive/{pin.sha256}/{pin.upstream}"
 
 
 class Fetcher:
@@ -234,7 +200,7 @@ class Fetcher:
         self.store.update_refs(
             [
                 (base_ref(pin, "archive"), self.store.ref_or_none(base_ref(pin, "archive")), commit),
-                (_hash_ref(pin), self.store.ref_or_none(_hash_ref(pin)), commit),
+                (hash_ref(pin), self.store.ref_or_none(hash_ref(pin)), commit),
             ]
         )
         return Base(pin, commit, "archive")

@@ -15,8 +15,7 @@ from patchq.names import AppliedPatch, CommitId, StackResult, TreeId
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import Remembered, Stack, State, find_patch, load_stack, load_state, pin_key
-from patchq.sources.pins import Base, Fetcher
-from patchq.stacks.engine import Engine, Incoming
+from patchq.sources.bases import Base
 from patchq.system import fsio
 
 
@@ -106,6 +105,8 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
             known[stack.pin.upstream] = Base(stack.pin, state.base, state.source)
     rest = [s.pin for s in stacks if s.pin.upstream not in known]
     if rest:
+        from patchq.sources.pins import Fetcher
+
         fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
         known.update((b.pin.upstream, b) for b in fetcher.fetch(rest))
     return [known[s.pin.upstream] for s in stacks]
@@ -122,23 +123,35 @@ def plan(
     names = stack.names[:count]
     reused = _reuse(stack, names, base, before)
     fresh: list[Remembered] = []
+    tip = reused[-1].applied.commit if reused else base.commit
+    if len(reused) < len(names):
+        fresh = _commit(project, stack, names[len(reused) :], tip)
+        tip = fresh[-1].applied.commit
+    tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
+    after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
+    return Plan(stack=stack, before=before, after=after, reused=len(reused), total=len(stack.names))
+
+
+def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId) -> list[Remembered]:
+    """Make commits of patches on top of ``tip``.
+
+    :raises ConflictError: for the first patch that doesn't apply.
+    """
+    # Most runs of `apply` have nothing to commit.
+    from patchq.stacks.engine import Engine, Incoming
+
+    fresh: list[Remembered] = []
     incoming: list[Incoming] = []
-    for name in names[len(reused) :]:
+    for name in names:
         path = stack.path(name)
         data = stack.read(name)
         header, text = parse_mail(data, str(path))
         incoming.append(Incoming(name=name, header=header, diff=text, where=str(path)))
         placeholder = AppliedPatch(name, CommitId(""), empty=not text.strip())
         fresh.append(Remembered(placeholder, fsio.stat_key(path), hashlib.sha256(data).hexdigest()))
-    tip = reused[-1].applied.commit if reused else base.commit
-    if incoming:
-        engine = Engine(project.store, stack.pin.upstream, project.lock.nested_in(stack.pin.upstream))
-        done = engine.apply(tip, incoming)
-        fresh = [replace(r, applied=replace(a, empty=r.applied.empty)) for a, r in zip(done, fresh, strict=True)]
-        tip = done[-1].commit
-    tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
-    after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
-    return Plan(stack=stack, before=before, after=after, reused=len(reused), total=len(stack.names))
+    engine = Engine(project.store, stack.pin.upstream, project.lock.nested_in(stack.pin.upstream))
+    done = engine.apply(tip, incoming)
+    return [replace(r, applied=replace(a, empty=r.applied.empty)) for a, r in zip(done, fresh, strict=True)]
 
 
 def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None) -> list[Remembered]:

@@ -18,7 +18,7 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, sh
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, pin_key
-from patchq.sources.pins import Base
+from patchq.sources.bases import Base
 from patchq.stacks.apply import plan
 
 

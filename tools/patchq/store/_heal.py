@@ -18,7 +18,7 @@ from patchq.git.worktree import branch_of
 from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.stack import load_stack, load_state
-from patchq.sources.pins import Base
+from patchq.sources.bases import Base
 from patchq.stacks.apply import plan
 from patchq.system import fsio, runner
 

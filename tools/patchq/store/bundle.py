@@ -29,7 +29,8 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, StackResult
 from patchq.project.project import Project
 from patchq.sources import index
-from patchq.sources.pins import Base, Fetcher, base_ref, is_local_archive, tag_ref
+from patchq.sources.bases import Base, base_ref
+from patchq.sources.pins import Fetcher, is_local_archive, tag_ref
 from patchq.stacks.apply import apply, carried_stacks
 from patchq.system import fsio, project_files
 from patchq.system.paths import KERNELS, LOCK_NAME, Layout, check_inside

@@ -15,7 +15,8 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
-from patchq.sources.pins import Base, Fetcher, archive_file, check_signature, is_local_archive, pin_git
+from patchq.sources.bases import Base
+from patchq.sources.pins import Fetcher, archive_file, check_signature, is_local_archive, pin_git
 from patchq.store._heal import heal, mend_records
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name

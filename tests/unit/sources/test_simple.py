@@ -1,0 +1,112 @@
+"""Pages of package indexes: JSON and HTML, as the specification of the simple repository API has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from patchq.errors import SourceError
+from patchq.sources import index
+from patchq.sources.simple import IndexFile, parse_page, project_url
+
+URL = "https://host/simple/lib/"
+JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html; charset=utf-8"
+
+
+def page(*files: dict[str, object], version: str = "1.1") -> bytes:
+    return json.dumps({"meta": {"api-version": version}, "name": "lib", "files": files}).encode()
+
+
+def test_json() -> None:
+    data = page(
+        {"filename": "lib-1.tar.gz", "url": "../../f/lib-1.tar.gz", "hashes": {"sha256": "ab", "md5": "x"}},
+        {"filename": "lib-2.whl", "url": "https://cdn/lib-2.whl", "hashes": {}, "upload-time": "2026-01-02T03:04:05.678901Z"},
+        {"filename": "lib-3.whl", "url": "lib-3.whl", "hashes": {}, "upload-time": "1970-01-01T00:01:40Z", "yanked": True},
+    )  # fmt: skip
+    assert parse_page(data, JSON, URL) == [
+        IndexFile("lib-1.tar.gz", "https://host/f/lib-1.tar.gz", "ab"),
+        IndexFile("lib-2.whl", "https://cdn/lib-2.whl", "", 1767323045.0),
+        IndexFile("lib-3.whl", "https://host/simple/lib/lib-3.whl", "", 100.0),
+    ]
+
+
+def test_html() -> None:
+    data = b"""<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.3">
+        <base href="/files/"></head><body><h1>Links</h1><!-- <a href="no-1.whl">no</a> -->
+        <a href="lib-1%2Bcpu.whl#sha256=ab" data-requires-python="&gt;=3">lib-1+cpu.whl</a>
+        <A HREF=" https://cdn/a/lib-2.tar.gz?x=1&amp;y=2#md5=00 ">lib-2.tar.gz</A><a name="top">none</a>
+        <a href="../">up</a>"""
+    assert parse_page(data, HTML, URL) == [
+        IndexFile("lib-1+cpu.whl", "https://host/files/lib-1%2Bcpu.whl", "ab"),
+        IndexFile("lib-2.tar.gz", "https://cdn/a/lib-2.tar.gz?x=1&y=2", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (page(version="2.0"), JSON),
+        (b"[" * 100_000, JSON),
+        (b"[]", JSON),
+        (b"{", JSON),
+        (b"\xff", JSON),
+        (page({"filename": "lib-1.whl", "url": "lib-1.whl"}), JSON),
+        (page({"filename": "lib-1.whl", "url": "lib-1.whl", "hashes": {}, "upload-time": "now"}), JSON),
+        (page({"filename": "lib-1.whl", "url": "lib-1.whl", "hashes": {}, "upload-time": 7}), JSON),
+        (page({"filename": "lib-1.whl", "url": "https://[", "hashes": {}}), JSON),
+        (b'<meta name="pypi:repository-version" content="2.0">', HTML),
+        (b'<a href="https://[/lib-1.whl">', HTML),
+        (b"lib", "text/plain"),
+        (b"lib", ""),
+    ],
+)
+def test_what_is_no_page_is_refused(data: bytes, kind: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse_page(data, kind, URL)
+
+
+def test_a_projects_address() -> None:
+    assert project_url("https://host/simple", "lib") == project_url("https://host/simple/", "lib") == URL
+
+
+def test_a_folder_is_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my index" / "my-lib"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text('<a href="my_lib-1.tar.gz#sha256=">x</a>')
+    (folder / "my_lib-1.tar.gz").write_bytes(b"content" * 100_000)
+    settings = {"index-url": [(tmp_path / "my index").as_uri()]}
+    monkeypatch.setattr(index, "pip_settings", lambda: settings)
+    monkeypatch.setenv("PATCHQ_CACHE", str(tmp_path / "cache"))
+    (file,) = index.find_files("My.Lib", lambda name: name.endswith(".tar.gz"))
+    assert index.download(file, "").read_bytes() == b"content" * 100_000
+    assert index.find_files("other", lambda name: True) == []
+    (folder / "my_lib-1.tar.gz").unlink()
+    with pytest.raises(SourceError, match="404"):
+        index.download(file, "")
+
+
+def test_an_index_elsewhere_names_no_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": ["https://host/simple"]})
+    monkeypatch.setattr(index, "_files_on", lambda url, project: [IndexFile("lib-1.whl", "file:///etc/passwd", "")])
+    with pytest.raises(SourceError, match="names a file of this machine"):
+        index.find_files("lib", lambda name: True)
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"PATCHQ_CACHE": "/a"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/patchq"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/home/ann"}, "/home/ann/.cache/patchq"),
+        ({"HOME": "/home/ann"}, "/home/ann/.cache/patchq"),
+    ],
+)
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], folder: str) -> None:
+    for name in ("PATCHQ_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert index.cache_folder() == Path(folder)

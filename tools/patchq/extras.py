@@ -1,0 +1,47 @@
+"""Optional dependencies: the libraries of each extra of pyproject.toml, and the error if they are not installed.
+
+Call :func:`need` before the first import of such a library. The import stays in the module that uses it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from patchq.errors import UserError
+
+#: Import names of the libraries that each extra installs.
+LIBRARIES = {
+    "adopt": ("dockerfile_parse", "tree_sitter", "tree_sitter_bash"),
+    "attest": ("securesystemslib", "cryptography"),
+    "cluster": ("distributed",),
+    "contribute": ("identify", "markdown_it", "pre_commit", "yaml"),
+    "drift": ("griffe", "tree_sitter", "tree_sitter_cuda"),
+    "mutate": ("libcst", "cmake_parser", "tree_sitter", "tree_sitter_cuda", "tree_sitter_jinja"),
+}
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    >>> install_command("drift")
+    "python -m pip install 'patchq[drift]'"
+    """
+    return f"python -m pip install 'patchq[{extra}]'"
+
+
+def missing(extra: str) -> list[str]:
+    """Return the libraries of an extra that are not installed, by import name; import none of them."""
+    return [name for name in LIBRARIES[extra] if find_spec(name) is None]
+
+
+def need(extra: str, purpose: str) -> None:
+    """Raise an error unless all libraries of an extra are installed.
+
+    :param purpose: the operation that needs them, as the subject of "needs".
+    :raises UserError: with the ``pip install`` command as its hint.
+    """
+    if lacking := missing(extra):
+        verb = "is" if len(lacking) == 1 else "are"
+        raise UserError(
+            f"{purpose} needs {', '.join(lacking)}, which {verb} not installed", hint=install_command(extra)
+        )

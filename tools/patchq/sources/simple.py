@@ -1,0 +1,100 @@
+"""Simple repository API: the files of a project on a package index, from a JSON or an HTML page.
+
+https://packaging.python.org/en/latest/specifications/simple-repository-api/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+DEFAULT_INDEX = "https://pypi.org/simple/"
+_JSON = "application/vnd.pypi.simple.v1+json"
+ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html; q=0.2, text/html; q=0.01"
+#: Versions of the API that this module reads.
+_MAJOR = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """A file that an index offers.
+
+    :ivar sha256: empty if the index gives none.
+    :ivar uploaded: seconds since 1970; 0 if the index gives no time.
+    """
+
+    name: str
+    url: str
+    sha256: str
+    uploaded: float = 0.0
+
+
+def project_url(index: str, project: str) -> str:
+    """Return the address of a project's page; ``project`` is a normalized name."""
+    return f"{index.rstrip('/')}/{project}/"
+
+
+def parse_page(data: bytes, content_type: str, url: str) -> list[IndexFile]:
+    """Return the files on a project's page.
+
+    :param url: address of the page, after redirects: relative links start there.
+    :raises ValueError: if the page is not of a known type, version or structure.
+    """
+    if content_type.partition(";")[0].strip().lower() in (_JSON, "application/json"):
+        return _parse_json(data, url)
+    if content_type.partition(";")[0].strip().lower() in ("text/html", "application/vnd.pypi.simple.v1+html"):
+        page = _Page(url)
+        page.feed(data.decode("utf-8", "replace"))
+        page.close()
+        return page.files
+    raise ValueError(f"a page of type {content_type or 'unknown'}")
+
+
+def _check_version(version: str) -> None:
+    if version.partition(".")[0] != _MAJOR:
+        raise ValueError(f"version {version} of the repository API")
+
+
+def _parse_json(data: bytes, url: str) -> list[IndexFile]:
+    try:
+        raw = json.loads(data)
+        _check_version(str(raw["meta"]["api-version"]))
+        return list(_json_files(raw["files"], url))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no project page: {error!r}") from None
+
+
+def _json_files(files: Any, url: str) -> Iterator[IndexFile]:
+    for file in files:
+        when = file.get("upload-time")
+        # Python 3.10 reads no Z and no more than six digits of a second.
+        uploaded = datetime.fromisoformat(f"{when[:19]}+00:00").timestamp() if when else 0.0
+        sha256 = str(file["hashes"].get("sha256", ""))
+        yield IndexFile(str(file["filename"]), urljoin(url, str(file["url"])), sha256, uploaded)
+
+
+class _Page(HTMLParser):
+    """Collect the links of an HTML page, relative to its ``base``."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.files: list[IndexFile] = []
+        self._base = url
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "meta" and found.get("name") == "pypi:repository-version":
+            _check_version(found.get("content") or "")
+        elif tag == "base" and found.get("href"):
+            self._base = urljoin(self._base, found["href"] or "")
+        elif tag == "a" and found.get("href"):
+            url, fragment = urldefrag(urljoin(self._base, (found["href"] or "").strip()))
+            name = unquote(urlsplit(url).path).rpartition("/")[2]
+            kind, _, digest = fragment.partition("=")
+            if name:
+                self.files.append(IndexFile(name, url, digest if kind == "sha256" else ""))
