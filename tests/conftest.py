@@ -28,13 +28,31 @@ LONG = (
     "test_moe_build_profile.py", "test_grouped_gemm_pdl.py", "test_array_smem_capacity.py", "test_parsers.py",
 )  # fmt: skip
 
+TESTS = Path(__file__).resolve().parent
+
 # A busy machine is no fault of a test.
 settings.register_profile("patchq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patchq")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files first; in each, and among the others, the order stays."""
+#: Folders whose tests are fast unless a marker of SLOW is on them.
+FAST_FOLDERS = ("unit", "git", "cli", "scenarios", "benchmarks")
+SLOW = ("slow", "index", "nvcc", "chromium", "mutants")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the fast tests, and start the long files first.
+
+    Plain ``pytest`` runs the fast tests alone. Name a file, a folder or a marker to run others.
+    """
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in FAST_FOLDERS and not any(item.get_closest_marker(name) for name in SLOW):
+            item.add_marker("fast")
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
+        slow = [item for item in items if not item.get_closest_marker("fast")]
+        items[:] = [item for item in items if item.get_closest_marker("fast")]
+        config.hook.pytest_deselected(items=slow)
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
