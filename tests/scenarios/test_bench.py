@@ -33,7 +33,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> N
 
 
 def package(state: str = "patched", *problems: Code, patches: tuple[str, ...] = ("up/first",)) -> verify.Package:
-    found = tuple(Difference(code, Level.PROBLEM) for code in problems)
+    found = tuple(Difference(code=code, level=Level.PROBLEM) for code in problems)
     return verify.Package(
         distribution="up", state=state, version="1+patchq.aaaaaaaa", origin="/env/up", stack_id="a" * 40,
         patches=patches, differences=found,

@@ -216,7 +216,7 @@ def test_the_wheel_pins_its_parent_and_says_what_it_holds(flashinfer: Patchq) ->
 
 def test_what_is_missing_is_told(flashinfer: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
     args = ("build", "flashinfer", "--no-isolation", "--kernels")
-    assert "is no architecture" in flashinfer.fails(1, *args, "gb10")
+    assert "is not an architecture" in flashinfer.fails(1, *args, "gb10")
     out = flashinfer.fails(5, *args, "sm_90a")
     assert "upstream's generators can't be asked" in out
     other = "riscv64" if platforms.here() in platforms.KNOWN else "x86_64"

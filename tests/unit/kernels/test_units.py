@@ -217,7 +217,7 @@ def test_this_projects_own() -> None:
     assert not any("gen_cutlass_fused_moe_sm90_module" in found for found in names.values())
     assert {ref for ref in refs if "gen_xqa_module" in names[ref]} == {"v0.7.2.post1"}
     assert arch_list("sm_121f") == "12.1f"
-    with pytest.raises(UserError, match="is no architecture"):
+    with pytest.raises(UserError, match="is not an architecture"):
         arch_list("gb10")
 
 

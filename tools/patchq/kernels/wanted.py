@@ -141,7 +141,7 @@ def arch_list(arch: str) -> str:
     """
     found = _ARCH.fullmatch(arch)
     if not found:
-        raise UserError(f"{arch!r} is no architecture", hint="--kernels sm_121f")
+        raise UserError(f"{arch!r} is not an architecture", hint="--kernels sm_121f")
     return f"{found[1]}.{found[2]}{found[3]}"
 
 
