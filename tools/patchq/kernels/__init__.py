@@ -1,3 +1,13 @@
-"""Kernels compiled ahead: which modules a model needs, their units, and the wheel that upstream looks for."""
+"""Ahead-of-time compilation of an upstream's kernels into a wheel."""
 
-__all__ = ["ahead", "cache", "compiling", "left", "linking", "packing", "planner", "toolchain", "wanted"]
+__all__ = [
+    "ahead",
+    "cache",
+    "compiling",
+    "left",
+    "linking",
+    "packing",
+    "planner",
+    "toolchain",
+    "wanted",
+]

@@ -1,4 +1,4 @@
-"""Kernel modules that an environment would compile at first use, because no kernels wheel has them."""
+"""Kernel modules that an environment would compile at first use, for lack of a kernels wheel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from patchq.kernels.wanted import Wanted
 def judge_left(upstream: str, wanted: Wanted, packages: tuple[Package, ...], cache: str) -> Diagnosis:
     """Report the kernels that an environment compiles at first use, with their cost and location.
 
-    :param packages: Packages found in the environment, including the kernels' package if it is installed.
+    :param packages: Packages found in the environment, including the kernels' package if it is
+        installed.
     :param cache: Folder in which the environment keeps compiled kernels.
     """
     topic = f"kernels of {upstream}"
