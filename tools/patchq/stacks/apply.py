@@ -130,7 +130,16 @@ def plan(
         fresh = [replace(r, applied=replace(a, empty=r.applied.empty)) for a, r in zip(done, fresh, strict=True)]
         tip = done[-1].commit
     tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
-    after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
+    after = State(
+        set_name=set_name,
+        ref=stack.pin.ref,
+        pin_key=pin_key(stack.pin),
+        base=base.commit,
+        source=base.source,
+        tip=tip,
+        tree=tree,
+        patches=(*reused, *fresh),
+    )
     return Plan(stack, before, after, len(reused), len(stack.names))
 
 
