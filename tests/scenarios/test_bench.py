@@ -28,12 +28,12 @@ def table(tmp_path: Path) -> Path:
 def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> None:
     """What a look at the environment finds; the look itself is tested with real wheels elsewhere."""
     monkeypatch.setattr(
-        "patchq.report.bench.verify", lambda python, wanted, expected: verify.Verdict(python=python, packages=packages)
+        "patchq.report.bench.verify", lambda python, wanted, expected: verify.InstallVerdict(python=python, packages=packages)
     )
 
 
 def package(state: str = "patched", *problems: Code, patches: tuple[str, ...] = ("up/first",)) -> verify.Package:
-    found = tuple(Difference(code, Level.PROBLEM) for code in problems)
+    found = tuple(Difference(code=code, level=Level.PROBLEM) for code in problems)
     return verify.Package(
         distribution="up", state=state, version="1+patchq.aaaaaaaa", origin="/env/up", stack_id="a" * 40,
         patches=patches, differences=found,

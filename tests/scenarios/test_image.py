@@ -278,7 +278,7 @@ def test_a_blob_that_is_not_its_digest_is_refused(image: Made, tmp_path: Path) -
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             path.write_bytes(gzip.compress(gzip.decompress(data) + b"\0" * 512, mtime=0))
-    assert "isn't what its digest says" in image.patchq.fails(1, "verify-image", str(folder))
+    assert "doesn't match its digest" in image.patchq.fails(1, "verify-image", str(folder))
 
 
 def test_what_is_no_image_is_told(image: Made, tmp_path: Path) -> None:

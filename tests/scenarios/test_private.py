@@ -301,7 +301,7 @@ def test_a_kept_content_that_was_changed_is_not_written(stack: Patchq) -> None:
     for path in objects.rglob("*"):
         if path.is_file():
             path.write_bytes(b"evil")
-    assert "not what the journal kept" in stack.fails(1, "undo")
+    assert "doesn't match its name" in stack.fails(1, "undo")
 
 
 def test_a_worktree_that_leads_elsewhere_is_refused(stack: Patchq, tmp_path: Path) -> None:

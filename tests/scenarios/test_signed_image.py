@@ -100,11 +100,11 @@ def test_what_is_not_signed_by_the_locks_key_is_refused(
     image.layers[2][ENVELOPE] = envelope.read_bytes()
     beside = "usr/share/patchq/provenance.json"
     image.layers[2][beside] += b"\n"
-    assert "isn't what is signed beside it" in image.refused(tmp_path)
+    assert "isn't the statement in its envelope" in image.refused(tmp_path)
     (image.patchq.root / "keys" / "release.pem").write_bytes(its_public.read_bytes())
     assert "isn't signed by keys/release.pem" in image.refused(tmp_path)
     (image.patchq.root / "keys" / "release.pem").write_text("no key")
-    assert "is no public key" in image.refused(tmp_path)
+    assert "is not a public key" in image.refused(tmp_path)
 
 
 def test_sigstores_program_is_asked_by_identity_and_issuer(

@@ -13,8 +13,8 @@ from patchq.environment.installed import Package
 from patchq.errors import BuildError, FormatError, UserError
 from patchq.formats import toml
 from patchq.kernels import _linking
-from patchq.kernels._cache import Cache, headers_in
-from patchq.kernels._compiling import Budget, Tally, Unit, compile_units
+from patchq.kernels._cache import UnitCache, headers_in
+from patchq.kernels._compiling import Compiled, MemoryBudget, Unit, compile_units
 from patchq.kernels._toolchain import Toolchain
 from patchq.kernels.left import judge_left
 from patchq.kernels.wanted import arch_list, parse_wanted
@@ -51,13 +51,20 @@ class Bench:
         nvcc.write_text(COMPILER)
         nvcc.chmod(0o755)
         cache.mkdir(exist_ok=True)
-        self.tools = Toolchain("aarch64", str(nvcc), "g++", folder / "cuda", "13.0", "nvcc V13; g++ 12")
+        self.tools = Toolchain(
+            platform="aarch64",
+            nvcc=str(nvcc),
+            cxx="g++",
+            cuda=folder / "cuda",
+            release="13.0",
+            identity="nvcc V13; g++ 12",
+        )
         self.cache_folder = cache
 
-    def compile(self, flags: tuple[str, ...] = ("-O3",), tools: Toolchain | None = None) -> Tally:
-        units = [Unit("m", f"{name}.cu", flags, 1.0) for name in ("one", "two")]
+    def compile(self, flags: tuple[str, ...] = ("-O3",), tools: Toolchain | None = None) -> Compiled:
+        units = [Unit(module="m", source=f"{name}.cu", flags=flags, gib=1.0) for name in ("one", "two")]
         tools = tools or self.tools
-        cache = Cache(self.cache_folder, self.root, tools.places)
+        cache = UnitCache(self.cache_folder, self.root, tools.places)
         return compile_units(units, self.root, tools, cache, jobs=1, gib=4.0, say=lambda _: None)
 
     @property
@@ -110,11 +117,11 @@ def test_what_an_input_is(bench: Bench) -> None:
 def test_a_header_of_a_folder_of_system_headers_is_an_input(bench: Bench) -> None:
     """Upstream names folders of its own as such; a C++ compiler leaves them out of what it says it has read."""
     (bench.root / "three.cpp").write_text("#include <a.h>\nint three = A;\n")
-    unit = Unit("m", "three.cpp", ("-isystem", "include"), 1.0)
+    unit = Unit(module="m", source="three.cpp", flags=("-isystem", "include"), gib=1.0)
 
     def compiled(value: int) -> int:
         (bench.root / "include" / "a.h").write_text(f"#define A {value}\n")
-        cache = Cache(bench.cache_folder, bench.root, bench.tools.places)
+        cache = UnitCache(bench.cache_folder, bench.root, bench.tools.places)
         return compile_units([unit], bench.root, bench.tools, cache, jobs=1, gib=4.0, say=lambda _: None).compiled
 
     assert [compiled(value) for value in (1, 1, 2, 1)] == [1, 0, 1, 0]
@@ -151,7 +158,7 @@ def test_what_was_done_before_one_failed_is_kept(bench: Bench) -> None:
 
 
 def test_compilers_wait_for_memory() -> None:
-    budget = Budget(10)
+    budget = MemoryBudget(10)
     assert budget.take(6) == 6
     second = threading.Event()
 
@@ -177,15 +184,15 @@ def test_depfiles() -> None:
     ("text", "why"),
     [
         ("version = 2", "version is not 1"),
-        ("version = 1\ndistribution = '../x'\npackage = 'x'", "distribution is no name"),
+        ("version = 1\ndistribution = '../x'\npackage = 'x'", "distribution is not a name"),
         ("version = 1\ndistribution = 'x'\npackage = 'x'", "names no modules"),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'os.system'", "is no generator"),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.os.system'", "is no generator"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'os.system'", "is not a generator"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.os.system'", "is not a generator"),
         (
             "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nargs = ['$(id)']",
-            "is no argument",
+            "is not an allowed argument",
         ),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {LD_PRELOAD = 'x'}", "more than FLASHINFER_"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {LD_PRELOAD = 'x'}", "env may only have FLASHINFER_"),
         (
             "version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_EXTRA_CFLAGS = '-fplugin=x.so'}",
             "compiler",
@@ -193,11 +200,11 @@ def test_depfiles() -> None:
         ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_NVCC = './x'}", "for a compiler"),
         (
             "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nrefs = 'v1'",
-            "are no refs",
+            "are not refs",
         ),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'\nminutes = -1", "is no time"),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'\nminutes = true", "is no time"),
-        ("version = 1\nmore = 1", "more means nothing"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nminutes = -1", "is not a time"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'\nminutes = true", "is not a time"),
+        ("version = 1\nmore = 1", "more is not a known key"),
         ("[", "kernels/x.toml"),
     ],
 )
@@ -217,7 +224,7 @@ def test_this_projects_own() -> None:
     assert not any("gen_cutlass_fused_moe_sm90_module" in found for found in names.values())
     assert {ref for ref in refs if "gen_xqa_module" in names[ref]} == {"v0.7.2.post1"}
     assert arch_list("sm_121f") == "12.1f"
-    with pytest.raises(UserError, match="is no architecture"):
+    with pytest.raises(UserError, match="is not an architecture"):
         arch_list("gb10")
 
 
@@ -262,7 +269,7 @@ def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> N
     os.system(f"gcc -fPIC -c {tmp_path}/x.c -o {tmp_path}/x.o")
     from patchq.build import platforms
 
-    tools = Toolchain(platforms.here(), "nvcc", "g++", tmp_path, "13.0", "")
+    tools = Toolchain(platform=platforms.here(), nvcc="nvcc", cxx="g++", cuda=tmp_path, release="13.0", identity="")
     target = tmp_path / "m.so"
     _linking.link([tmp_path / "x.o"], ["-lnvrtc"], target, tools)
     data = target.read_bytes()
@@ -270,6 +277,6 @@ def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> N
     assert _linking.targets(data) == set()
     for name in (b"libcudart.so.13\0", b"libcuda.so.1\0", b"libnvrtc.so.13\0", b"cudaFree\0"):
         assert name in data
-    with pytest.raises(BuildError, match="isn't known here"):
-        _linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
-    assert _linking.machine(b"PK") == "nothing that runs"
+    with pytest.raises(BuildError, match="isn't supported"):
+        linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
+    assert linking.machine(b"PK") == "no machine"

@@ -49,7 +49,15 @@ def wheels_in(
             sums = {name: hashlib.sha256(data).hexdigest() for name, data in info.read(other).items()}
             files = {_installed_at(n): sums.get(n, digest) for n, (kind, digest) in info.record.items() if kind}
             files.pop("", None)
-            found.append(Reference(f"{shown}/{path.name}", info.name, info.version, files, changed))
+            found.append(
+                Reference(
+                    name=f"{shown}/{path.name}",
+                    distribution=info.name,
+                    version=info.version,
+                    files=files,
+                    changed=changed,
+                )
+            )
         except (PatchqError, OSError) as error:
             wrong.append(f"{shown}/{path.name} can't be compared with: {getattr(error, 'message', error)}")
     return found, wrong

@@ -15,7 +15,7 @@ from patchq.project.project import Project
 
 if TYPE_CHECKING:
     from patchq.environment.installed import Reference
-    from patchq.environment.verify import Verdict
+    from patchq.environment.verify import InstallVerdict
 
 
 def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dict[str, str], str, set[str]]:
@@ -62,7 +62,7 @@ def kernel_packages() -> dict[str, str]:
 
 def look(
     python: str, distributions: Sequence[str] = (), set_name: str = "", expected: str = "", folder: Path | None = None
-) -> Verdict:
+) -> InstallVerdict:
     """What ``verify-installed`` finds: against the wheels in ``folder``, else those of the project's ``dist/SET``.
 
     :param expected: the stack id or its beginning; empty for the project's, if there is one and it is applied.
@@ -87,13 +87,8 @@ def look(
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)
     verdict = verify(
-        python,
-        packages,
-        expected or wanted,
-        wheels,
-        optional={} if distributions else kernel_packages(),
-        unpatched=unpatched,
-        rules=rules,
-    )
-    unread = tuple(Difference(Code.WHEEL_UNREADABLE, Level.NOTE, (), (one,)) for one in wrong)
+        python, packages, expected or wanted, wheels, optional={} if distributions else kernel_packages(),
+        unpatched=unpatched, rules=rules,
+    )  # fmt: skip
+    unread = tuple(Difference(code=Code.WHEEL_UNREADABLE, level=Level.NOTE, paths=(), words=(one,)) for one in wrong)
     return replace(verdict, differences=(*verdict.differences, *unread))

@@ -1,7 +1,8 @@
 """Compiled caches (``.pyc``), which Python loads in place of their sources.
 
-They are compared by an interpreter of the version that wrote them. Where there is none, a cache is not judged, and
-that is reported; one that Python would load whatever its source holds is refused in any case.
+An interpreter of the version that wrote a cache compares it with its source. Without such an
+interpreter the cache is reported as not checked. An unchecked hash-based cache, which Python loads
+whatever its source holds, is always refused.
 """
 
 from __future__ import annotations
@@ -10,20 +11,20 @@ import json
 import posixpath
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.environment._files import Kind
+from patchq.environment._files import Files, Kind
 from patchq.environment._imports import Interpreter, cache_paths
 from patchq.environment.differences import Code, Findings, Level
 from patchq.system import runner
 
-#: Bytes of a source or a cache. No real one has more.
+#: Largest source or cache to compare, in bytes. No real one has more.
 _MAX_SOURCE = 64 << 20
-#: Seconds for the comparing.
-_PATIENCE = 1800.0
-_SCRIPT = Path(__file__).with_name("_compiled.py")
+#: Time limit of the comparison, in seconds.
+_TIMEOUT = 1800.0
+_SCRIPT = Path(__file__).with_name("compiled.py")
 _CODES = {
     "forged": (Code.CACHE_FORGED, Level.PROBLEM),
     "unchecked": (Code.CACHE_UNCHECKED, Level.PROBLEM),
@@ -34,74 +35,109 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class _Cache:
+    """A cache to compare. ``level`` is its optimisation level."""
+
     source: str
     path: str
     level: int
 
 
 def judge_caches(
-    interpreter: Interpreter, sources: Iterable[str], findings: Findings, *, root: str = "", python: str = ""
+    interpreter: Interpreter,
+    sources: Iterable[str],
+    findings: Findings,
+    *,
+    root: str = "",
+    python: str = "",
 ) -> None:
-    """Judge each cache that the interpreter would look at for these sources.
+    """Report each cache of these sources that the interpreter would load and that differs from its
+    source.
 
-    :param root: the folder that reported paths are relative to; empty for absolute ones.
-    :param python: the program of that interpreter; without it, one of the same version on this machine is taken.
+    :param root: Folder to which reported paths are relative; empty for absolute paths.
+    :param python: Program of that interpreter. By default, one of the same version on this machine.
     """
     files = interpreter.files
-    wrong: dict[str, list[str]] = {kind: [] for kind in _CODES}
-    caches: list[_Cache] = []
-
-    def shown(path: str) -> str:
-        return posixpath.relpath(path, root) if root else path
-
-    for name in sources:
-        source = files.resolve(name)
-        for path, level in cache_paths(name, interpreter.tag, interpreter.caches):
-            kind = files.kind(path) if files.is_folder(posixpath.dirname(path)) else None
-            if kind is None:
-                continue
-            if kind is not Kind.FILE or files.kind(source) is not Kind.FILE:
-                wrong["unreadable"].append(f"{shown(path)} (is no plain file)")
-            elif files.size(path) > _MAX_SOURCE or files.size(source) > _MAX_SOURCE:
-                wrong["unreadable"].append(f"{shown(path)} (is too large)")
-            else:
-                caches.append(_Cache(source, path, level))
+    wrong: dict[str, list[str]] = {fault: [] for fault in _CODES}
+    caches = []
+    for cache in _existing(interpreter, sources):
+        fault = _unreadable(files, cache)
+        if fault:
+            wrong["unreadable"].append(f"{_shown(cache, root)} ({fault})")
+        else:
+            caches.append(cache)
     chosen = python or _same_version(interpreter)
-    unjudged: list[str] = []
+    skipped = 0
     if chosen:
-        jobs = [[files.span(c.source), files.mtime(c.source), files.span(c.path), c.level] for c in caches]
-        for cache, (fault, word) in zip(caches, _compare(chosen, jobs), strict=True):
+        for cache, (fault, detail) in zip(caches, _compare(chosen, files, caches), strict=True):
             if fault:
-                wrong[fault].append(shown(cache.path) + (f" ({word})" if word else ""))
+                suffix = f" ({detail})" if detail else ""
+                wrong[fault].append(_shown(cache, root) + suffix)
     else:
         for cache in caches:
             if _is_unchecked(files.read(cache.path, _MAX_SOURCE)):
-                wrong["unchecked"].append(shown(cache.path))
+                wrong["unchecked"].append(_shown(cache, root))
             else:
-                unjudged.append(shown(cache.path))
-    for word, (code, severity) in _CODES.items():
-        findings.add_any(code, wrong[word], level=severity)
-    if unjudged:
-        findings.note(Code.CACHE_UNJUDGED, (), str(len(unjudged)), "{}.{}".format(*interpreter.version))
+                skipped += 1
+    for fault, (code, level) in _CODES.items():
+        findings.add_any(code, wrong[fault], level=level)
+    if skipped:
+        findings.note(Code.CACHE_UNJUDGED, (), str(skipped), _version(interpreter))
+
+
+def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_Cache]:
+    """Yield the caches of the sources that exist."""
+    files = interpreter.files
+    for name in sources:
+        source = files.resolve(name)
+        for path, level in cache_paths(name, interpreter.tag, interpreter.caches):
+            if files.is_folder(posixpath.dirname(path)) and files.kind(path) is not None:
+                yield _Cache(source, path, level)
+
+
+def _unreadable(files: Files, cache: _Cache) -> str:
+    """Return why a cache can't be compared, or empty."""
+    paths = (cache.path, cache.source)
+    if any(files.kind(path) is not Kind.FILE for path in paths):
+        return "is no plain file"
+    if any(files.size(path) > _MAX_SOURCE for path in paths):
+        return "is too large"
+    return ""
+
+
+def _shown(cache: _Cache, root: str) -> str:
+    return posixpath.relpath(cache.path, root) if root else cache.path
 
 
 def _is_unchecked(data: bytes) -> bool:
+    """Return whether a cache is hash-based and not checked when it is loaded (PEP 552)."""
     return int.from_bytes(data[4:8], "little") == 1
+
+
+def _version(interpreter: Interpreter) -> str:
+    return "{}.{}".format(*interpreter.version)
 
 
 def _same_version(interpreter: Interpreter) -> str:
     """Return a program of the interpreter's version on this machine, or empty."""
     if interpreter.version == sys.version_info[:2]:
         return sys.executable
-    return shutil.which("python{}.{}".format(*interpreter.version)) or ""
+    return shutil.which(f"python{_version(interpreter)}") or ""
 
 
-def _compare(python: str, jobs: Sequence[object]) -> list[tuple[str, str]]:
-    """Return what ``_compiled.py`` finds."""
-    if not jobs:
+def _compare(python: str, files: Files, caches: Sequence[_Cache]) -> list[tuple[str, str]]:
+    """Run ``compiled.py`` and return the fault of each cache, empty for none, and its detail."""
+    if not caches:
         return []
-    argv = [python, "-I", "-S", "-c", _SCRIPT.read_text()]
-    data = json.dumps(jobs).encode()
-    done = runner.run(argv, data=data, cwd=Path("/"), timeout=_PATIENCE, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    jobs = []
+    for cache in caches:
+        source = files.span(cache.source)
+        jobs.append([source, files.mtime(cache.source), files.span(cache.path), cache.level])
+    done = runner.run(
+        [python, "-I", "-S", "-c", _SCRIPT.read_text()],
+        data=json.dumps(jobs).encode(),
+        cwd=Path("/"),
+        timeout=_TIMEOUT,
+        env={"PYTHONDONTWRITEBYTECODE": "1"},
+    )
     answers = json.loads(done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2])
-    return [(str(kind), str(word)) for kind, word in answers]
+    return [(str(fault), str(detail)) for fault, detail in answers]

@@ -1,8 +1,8 @@
-"""Run by an interpreter of the version that the caches are of: compiled caches, compared with their sources.
+"""Comparison of compiled caches with their sources, run by an interpreter of the caches' version.
 
-Standard library only, any Python from 3.8. A cache is what Python loads in a source's place, so each that it would
-load is compared with what this interpreter makes of the source. Nothing is executed; the comparing happens in
-children, for bytes that are no code can take an interpreter down.
+Standard library only, any Python from 3.8. Each source is compiled and compared with the code in
+its cache. No code is executed. The comparison runs in child processes, because a damaged cache can
+crash the interpreter.
 """
 
 from __future__ import annotations
@@ -15,35 +15,42 @@ import sys
 import warnings
 from typing import Any, List, Tuple
 
-#: Memory of a child.
+#: Memory limit of a child process, in bytes.
 MAX_MEMORY = 8 << 30
 #: A file on this machine, an offset in it and a size.
 Span = Tuple[str, int, int]
-#: The source, its time of change, the cache, and its level of optimisation.
+#: Source, its modification time, cache, optimisation level.
 Job = Tuple[Span, int, Span, int]
 
 
 def judge_all(jobs: List[Job]) -> List[Tuple[str, str]]:
-    """Return for each job what is wrong with its cache: a kind, or nothing, and a word of it."""
+    """Return the fault of each job's cache, empty for none, and a detail of it."""
     answers = [("unreadable", "crashes the interpreter")] * len(jobs)
     share = -(-len(jobs) // (os.cpu_count() or 1)) or 1
-    running = [start(jobs, range(at, min(at + share, len(jobs)))) for at in range(0, len(jobs), share)]
+    running = []
+    for first in range(0, len(jobs), share):
+        running.append(start(jobs, range(first, min(first + share, len(jobs)))))
     while running:
         pipe, child, numbers = running.pop(0)
         done = -1
         with os.fdopen(pipe, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                number, kind, said = json.loads(line)
-                answers[number], done = (kind, said), number
+                number, fault, detail = json.loads(line)
+                answers[number] = (fault, detail)
+                done = number
         status = os.waitpid(child, 0)[1]
+        # Skip the cache that crashed the child.
         rest = range(max(done + 1, numbers.start) + 1, numbers.stop)
-        if status and rest:  # the one that it was at stays "crashes the interpreter"
+        if status and rest:
             running.append(start(jobs, rest))
     return answers
 
 
 def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
-    """A child that judges some of the caches, a line of JSON each."""
+    """Fork a child that compares some of the caches and writes a line of JSON for each.
+
+    Return the pipe to read from, the child's process id and ``numbers``.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -55,29 +62,32 @@ def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
             os.dup2(nothing.fileno(), 2)
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, hard_limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         warnings.simplefilter("ignore")
         for number in numbers:
             try:
-                kind, said = judge(*jobs[number])
+                fault, detail = judge(*jobs[number])
             except Exception as error:
-                kind, said = "unreadable", type(error).__name__
-            os.write(writing, (json.dumps([number, kind, said]) + "\n").encode())
+                fault, detail = "unreadable", type(error).__name__
+            os.write(writing, (json.dumps([number, fault, detail]) + "\n").encode())
         os._exit(0)
     finally:
         os._exit(1)
 
 
 def judge(source_span: Span, mtime: int, cache_span: Span, level: int) -> Tuple[str, str]:
-    """Return what is wrong with a cache: a kind, or nothing, and a word of it."""
+    """Return the fault of a cache, empty for none, and a detail of it."""
     data, source = content(cache_span), content(source_span)
+    # Header of a cache (PEP 552): magic number, flags, then a hash or time and size.
     flags = int.from_bytes(data[4:8], "little")
     if data[:4] != importlib.util.MAGIC_NUMBER or len(data) < 16 or flags & ~3:
         return "stale", ""
-    stamp = (mtime & 0xFFFFFFFF).to_bytes(4, "little") + (len(source) & 0xFFFFFFFF).to_bytes(4, "little")
     if flags & 1:
         stamp = importlib.util.source_hash(source)
+    else:
+        stamp = little_endian(mtime) + little_endian(len(source))
     checked = flags != 1
     if checked and data[8:16] != stamp:
         return "stale", ""
@@ -88,10 +98,15 @@ def judge(source_span: Span, mtime: int, cache_span: Span, level: int) -> Tuple[
         return "forged", "its source doesn't even compile"
     if not same(code, fresh):
         return "forged", ""
-    return ("", "") if checked else ("unchecked", "")
+    return "" if checked else "unchecked", ""
+
+
+def little_endian(number: int) -> bytes:
+    return (number & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def content(span: Span) -> bytes:
+    """Return the bytes of a span."""
     path, offset, size = span
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         file.seek(offset)
@@ -99,22 +114,25 @@ def content(span: Span) -> bytes:
 
 
 FIELDS = """
-    co_code co_consts co_names co_varnames co_freevars co_cellvars co_argcount co_posonlyargcount co_kwonlyargcount
-    co_nlocals co_stacksize co_flags co_firstlineno co_name co_qualname co_exceptiontable co_linetable
+    co_code co_consts co_names co_varnames co_freevars co_cellvars co_argcount
+    co_posonlyargcount co_kwonlyargcount co_nlocals co_stacksize co_flags co_firstlineno co_name
+    co_qualname co_exceptiontable co_linetable
 """.split()  # noqa: SIM905
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two constants, code among them, are the same but for the name of the file."""
+    """Return whether two constants, including code objects, are equal except for the file name."""
     if type(one) is not type(other):
         return False
     if isinstance(one, type(same.__code__)):
-        return all(same(getattr(one, f, None), getattr(other, f, None)) for f in FIELDS)
+        return all(same(getattr(one, name, None), getattr(other, name, None)) for name in FIELDS)
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, frozenset):
         return sorted(map(repr, one)) == sorted(map(repr, other))
-    return one == other if isinstance(one, (str, bytes, int)) else repr(one) == repr(other)
+    if isinstance(one, (str, bytes, int)):
+        return bool(one == other)
+    return repr(one) == repr(other)  # equal floats differ in sign: 0.0 and -0.0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The distributions that an interpreter finds on its path: metadata, RECORD and entry points."""
+"""Distributions on an interpreter's path: metadata, RECORD and entry points."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from functools import cached_property
 
 from patchq.environment._files import MAX_TEXT, Files, Kind
 from patchq.environment._imports import Place
-from patchq.formats.distinfo import EntryPoint, Row, canonical, read_entry_points, read_metadata, read_record
+from patchq.formats.distinfo import (
+    EntryPoint,
+    Metadata,
+    Row,
+    canonical,
+    read_entry_points,
+    read_metadata,
+    read_record,
+)
 
 _SUFFIXES = (".dist-info", ".egg-info", ".egg-link")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Distribution:
-    """A metadata folder (or file) on the path.
+    """An installed distribution.
 
-    :ivar root: the folder that its RECORD's paths start from, links resolved.
-    :ivar info: the metadata's path.
+    :ivar root: Folder to which the paths in RECORD are relative, links resolved.
+    :ivar info: Path of the metadata folder or file.
     """
 
     files: Files
@@ -30,52 +38,60 @@ class Distribution:
 
     @property
     def label(self) -> str:
-        """The metadata's name without its suffix."""
+        """Name of the metadata folder or file, without its suffix."""
         return posixpath.basename(self.info).rpartition(".")[0]
 
     def _text(self, name: str) -> str:
         below = posixpath.relpath(self.info, self.place.path)
         return self.place.text(f"{below}/{name}")
 
+    @property
+    def _metadata_name(self) -> str:
+        return "METADATA" if self.info.endswith(".dist-info") else "PKG-INFO"
+
+    @cached_property
+    def _metadata(self) -> Metadata:
+        if self.info.endswith(".egg-info") and self.files.is_file(self.info):
+            return read_metadata(self.files.text(self.info))
+        return read_metadata(self._text(self._metadata_name))
+
     @cached_property
     def metadata_error(self) -> str:
-        """What is wrong with METADATA, or empty."""
+        """Fault of METADATA, or empty."""
         if self.info.endswith(".egg-link"):
             return ""
-        fields = read_metadata(self._metadata_text)
-        if fields.name and fields.version and canonical(fields.name) == canonical(self.label.split("-")[0]):
+        found = self._metadata
+        if found.name and found.version and canonical(found.name) == self.name:
             return ""
-        name = "METADATA" if self.info.endswith(".dist-info") else "PKG-INFO"
-        path = f"{self.info}/{name}" if self.files.is_folder(self.info) else self.info
+        path = self.info
+        if self.files.is_folder(self.info):
+            path = f"{self.info}/{self._metadata_name}"
         try:
             self.files.read(path)
         except OSError as error:
-            return f"{name} {error.strerror or 'cannot be read'}"
-        return f"{name} doesn't name it and its version"
-
-    @cached_property
-    def _metadata_text(self) -> str:
-        if self.info.endswith(".egg-info") and self.files.is_file(self.info):
-            return self.files.text(self.info)
-        return self._text("METADATA" if self.info.endswith(".dist-info") else "PKG-INFO")
+            return f"{self._metadata_name} {error.strerror or 'cannot be read'}"
+        return f"{self._metadata_name} doesn't name it and its version"
 
     @cached_property
     def name(self) -> str:
+        """Canonical name."""
         return canonical(self.label.split("-")[0])
 
     @cached_property
     def version(self) -> str:
+        if self._metadata.version:
+            return self._metadata.version
         parts = self.label.split("-")
-        return read_metadata(self._metadata_text).version or (parts[1] if len(parts) > 1 else "")
+        return parts[1] if len(parts) > 1 else ""
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
-        """The canonical names of what it requires, markers and extras ignored."""
-        return read_metadata(self._metadata_text).requires
+        """Canonical names of its requirements. Markers and extras are ignored."""
+        return self._metadata.requires
 
     @cached_property
     def editable(self) -> str:
-        """Where an editable install has its sources, or empty."""
+        """Source folder of an editable install, or empty."""
         if self.info.endswith(".egg-link"):
             return self.files.text(self.info, 1 << 16).strip().partition("\n")[0] or "?"
         try:
@@ -86,14 +102,15 @@ class Distribution:
 
     @cached_property
     def is_link(self) -> bool:
-        return self.files.kind(f"{self.files.resolve(self.place.path)}/{posixpath.basename(self.info)}") is Kind.LINK
+        folder = self.files.resolve(self.place.path)
+        return self.files.kind(f"{folder}/{posixpath.basename(self.info)}") is Kind.LINK
 
     @cached_property
     def _record(self) -> tuple[list[Row], str]:
         rows: list[Row] = []
         try:
-            text = self.files.read(f"{self.info}/RECORD", MAX_TEXT).decode("utf-8", "surrogateescape")
-            for row in read_record(text):
+            data = self.files.read(f"{self.info}/RECORD", MAX_TEXT)
+            for row in read_record(data.decode("utf-8", "surrogateescape")):
                 rows.append(row)
         except OSError as error:
             return [], error.strerror or "can't be read"
@@ -103,24 +120,28 @@ class Distribution:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of RECORD, up to the first damaged one."""
+        """Rows of RECORD, up to the first damaged row."""
         return self._record[0]
 
     @property
     def record_error(self) -> str:
-        """What is wrong with RECORD, or empty."""
+        """Fault of RECORD, or empty."""
         return self._record[1]
 
     @cached_property
     def recorded(self) -> dict[str, Row]:
-        """The rows of RECORD by absolute path."""
+        """Rows of RECORD by absolute path."""
         return {posixpath.normpath(posixpath.join(self.root, row.path)): row for row in self.rows}
 
     @cached_property
     def modules(self) -> set[str]:
-        """The top-level modules that RECORD names."""
-        tops = {row.path.split("/")[0] for row in self.rows if not row.path.startswith((".", "/"))}
-        return {top.partition(".")[0] for top in tops if not top.endswith((".dist-info", ".pth"))} - {"__pycache__", ""}
+        """Top-level modules that RECORD names."""
+        found = set()
+        for row in self.rows:
+            top = row.path.split("/")[0]
+            if not top.startswith(".") and not top.endswith((".dist-info", ".pth")):
+                found.add(top.partition(".")[0])
+        return found - {"__pycache__", ""}
 
     @cached_property
     def entry_points(self) -> list[EntryPoint]:
@@ -128,22 +149,24 @@ class Distribution:
 
 
 def installed(places: Iterable[Place]) -> list[Distribution]:
-    """Return each distribution on the path once, in its order."""
+    """Return the distributions on the path, each once, in the order of the path."""
     found: dict[str, Distribution] = {}
     for place in places:
         files = place.files
+        root = files.resolve(place.path)
         for name in place.names:
             info = f"{place.path}/{name}"
             real = files.resolve(info)
             if name.endswith(_SUFFIXES) and real not in found:
-                found[real] = Distribution(files, place, files.resolve(place.path), info)
+                found[real] = Distribution(files=files, place=place, root=root, info=info)
         if place.path.endswith(".egg") and "EGG-INFO" in place.names:
-            found[f"{place.path}/EGG-INFO"] = Distribution(files, place, place.path, f"{place.path}/EGG-INFO")
+            info = f"{place.path}/EGG-INFO"
+            found[info] = Distribution(files=files, place=place, root=place.path, info=info)
     return list(found.values())
 
 
 def intact(files: Files, distributions: Iterable[Distribution], path: str, owner: str) -> bool:
-    """Return whether ``owner``'s RECORD has the file ``path`` as it is."""
+    """Return whether the file ``path`` has the hash that ``owner``'s RECORD gives for it."""
     real = files.resolve(path)
     for distribution in distributions:
         row = distribution.recorded.get(real)
@@ -156,7 +179,7 @@ def intact(files: Files, distributions: Iterable[Distribution], path: str, owner
 
 
 def closure(distributions: Iterable[Distribution], names: Iterable[str]) -> set[str]:
-    """Return the canonical names of distributions and all that they require."""
+    """Return the canonical names of the named distributions and of all their requirements."""
     requires: dict[str, set[str]] = {}
     for distribution in distributions:
         requires.setdefault(distribution.name, set()).update(distribution.requires)

@@ -1,6 +1,6 @@
-"""A file tree to judge: a real folder, or the layers of an image. Nothing in it is run.
+"""Read access to a file tree: a real folder or the layers of an image. Nothing in it is run.
 
-Paths are absolute within the tree. Symbolic links lead where they would lead if the tree were a system's root.
+Paths are absolute within the tree. Symbolic links resolve as if the tree were the root file system.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-#: Symbolic links that one path may lead through, as in Linux.
+#: Most symbolic links in the resolution of one path, as in Linux.
 MAX_LINKS = 40
-#: Bytes of a file that is read whole, and files of one package. No real one has more.
+#: Largest file that is read whole, in bytes, and most files of one package. No real one has more.
 MAX_TEXT, MAX_FILES = 64 << 20, 500_000
 
 
 class Kind(Enum):
-    """Kind of a file, its links not followed."""
+    """Kind of a file. Links are not followed."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -32,7 +32,7 @@ class Kind(Enum):
 
 
 class Span(NamedTuple):
-    """Bytes of a file on this machine that hold the content of a file of the tree."""
+    """Part of a file on this machine with the content of a file in the tree."""
 
     path: str
     offset: int
@@ -47,7 +47,7 @@ class Files(ABC):
 
     @abstractmethod
     def kind(self, path: str) -> Kind | None:
-        """Return the kind of ``path``, whose parents are no links; None if nothing is there."""
+        """Return the kind of ``path``, whose parents are not links; None if it doesn't exist."""
 
     @abstractmethod
     def target(self, path: str) -> str:
@@ -63,53 +63,53 @@ class Files(ABC):
 
     @abstractmethod
     def mtime(self, path: str) -> int:
-        """Return the time of the last change of a plain file, in seconds."""
+        """Return the modification time of a plain file, in seconds."""
 
     @abstractmethod
     def span(self, path: str) -> Span:
-        """Return where the content of a plain file is on this machine.
+        """Return the location of a plain file's content on this machine.
 
-        :raises OSError: if it wasn't kept.
+        :raises OSError: if the content wasn't kept.
         """
 
     @abstractmethod
     def digest(self, path: str, kinds: Iterable[str]) -> dict[str, str]:
-        """Return the hexadecimal digests of a plain file by their names.
+        """Return hexadecimal digests of a plain file by the names of their algorithms.
 
         :raises OSError: if it can't be read.
         """
 
     def resolve(self, path: str) -> str:
-        """Return ``path`` with all links resolved; empty for a circle of links."""
+        """Return ``path`` with all links resolved; empty for a loop of links."""
         try:
             return self._resolve(posixpath.normpath(posixpath.join("/", path)), MAX_LINKS)
         except RecursionError:
             return ""
 
-    def _resolve(self, path: str, left: int) -> str:
+    def _resolve(self, path: str, links_left: int) -> str:
         if path == "/" or path in self._real:
             return self._real.get(path, "/")
         folder, name = posixpath.split(path)
-        at = posixpath.join(self._resolve(folder, left), name)
-        if self.kind(at) is Kind.LINK:
-            if not left:
+        real = posixpath.join(self._resolve(folder, links_left), name)
+        if self.kind(real) is Kind.LINK:
+            if not links_left:
                 raise RecursionError
-            # ".." in a link is of the folder that the link is in, after links are resolved.
-            at = self._follow(posixpath.dirname(at), self.target(at), left - 1)
-        self._real[path] = at
-        return at
+            # A link's target is relative to the link's resolved folder.
+            real = self._follow(posixpath.dirname(real), self.target(real), links_left - 1)
+        self._real[path] = real
+        return real
 
-    def _follow(self, folder: str, target: str, left: int) -> str:
-        at = "/" if target.startswith("/") else folder
+    def _follow(self, folder: str, target: str, links_left: int) -> str:
+        real = "/" if target.startswith("/") else folder
         for part in target.split("/"):
             if part == "..":
-                at = posixpath.dirname(at)
+                real = posixpath.dirname(real)
             elif part not in ("", "."):
-                at = self._resolve(posixpath.join(at, part), left)
-        return at
+                real = self._resolve(posixpath.join(real, part), links_left)
+        return real
 
     def real_kind(self, path: str) -> Kind | None:
-        """Return the kind of what ``path`` leads to, links followed."""
+        """Return the kind of ``path``, links followed; None if it doesn't exist."""
         real = self.resolve(path)
         return self.kind(real) if real else None
 
@@ -126,10 +126,10 @@ class Files(ABC):
     def read(self, path: str, most: int = MAX_TEXT) -> bytes:
         """Return the content of a plain file, links followed.
 
-        :raises OSError: if it is none, has more than ``most`` bytes, or can't be read.
+        :raises OSError: if it is not a plain file, has more than ``most`` bytes, or can't be read.
         """
         real = self.resolve(path)
-        kind = self.kind(real) if real else None
+        kind = self.real_kind(path)
         if kind is None:
             raise FileNotFoundError(2, "No such file or directory")
         if kind is not Kind.FILE:
@@ -146,16 +146,17 @@ class Files(ABC):
             return file.read(span.size)
 
     def text(self, path: str, most: int = MAX_TEXT) -> str:
-        """Return a file's text; bytes that are no UTF-8 are kept as surrogates. Empty if it can't be read."""
+        """Return a file's text, with invalid UTF-8 as surrogates; empty if it can't be read."""
         try:
             return self.read(path, most).decode("utf-8", "surrogateescape")
         except OSError:
             return ""
 
     def walk(self, top: str) -> Iterator[tuple[str, Kind]]:
-        """Yield each file below ``top`` that is no folder; links are not followed.
+        """Yield the path and kind of each file below ``top``, except folders. Links are not
+        followed.
 
-        A folder that can't be listed, and the rest of one with too many files, is ``UNREADABLE``.
+        A folder that can't be listed is ``UNREADABLE``, and so is ``top`` if it has too many files.
         """
         todo = [top]
         count = 0
@@ -175,7 +176,7 @@ class Files(ABC):
 
 
 class Folder(Files):
-    """The file system of this machine, or what lies below one of its folders."""
+    """File system of this machine, or the tree below one of its folders."""
 
     def __init__(self, root: Path | str = "/") -> None:
         super().__init__()
@@ -215,10 +216,13 @@ class Folder(Files):
         return Span(self.root + path, 0, self.size(path))
 
     def digest(self, path: str, kinds: Iterable[str]) -> dict[str, str]:
-        fd = os.open(self.root + path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        fd = os.open(
+            self.root + path,
+            os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0),
+        )
         with os.fdopen(fd, "rb") as file:
-            sums = {kind: hashlib.new(kind) for kind in kinds}
+            hashes = {kind: hashlib.new(kind) for kind in kinds}
             while chunk := file.read(1 << 20):
-                for one in sums.values():
+                for one in hashes.values():
                     one.update(chunk)
-        return {kind: one.hexdigest() for kind, one in sums.items()}
+        return {kind: one.hexdigest() for kind, one in hashes.items()}

@@ -1,7 +1,8 @@
-"""Where an interpreter finds modules: the folders and zip files on its path, and which file each name means.
+"""Module search on an interpreter's path: folders, zip files and ``.pth`` files.
 
-The order within a folder is that of :class:`importlib.machinery.FileFinder`: a package, then an extension, a source, a
-sourceless cache; and a folder without ``__init__`` only if nothing on the whole path has the name.
+The order within a folder is that of :class:`importlib.machinery.FileFinder`: package, extension,
+source, sourceless cache. A folder without ``__init__`` counts only if nothing on the whole path has
+the name.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import NamedTuple
 from patchq.environment._files import Files
 
 _CODE = re.compile(r"\.py|\.pyc|(?:\.(?P<tag>[\w-]+))?\.so")
-#: Bytes of a zip file on the path that is read.
+_METADATA = re.compile(r"[^/]+\.(?:dist|egg)-info/[^/]+")
+#: Largest zip file that is read, in bytes.
 _MAX_ZIP = 256 << 20
 
 
 class Module(NamedTuple):
-    """A file that a name may be imported from. ``path`` is the source, extension or cache that would run."""
+    """A file from which a name may be imported: a source, extension or cache."""
 
     path: str
     place: str
@@ -31,7 +33,7 @@ class Module(NamedTuple):
 
 @dataclass
 class Place:
-    """An entry of ``sys.path``: a folder, or a zip file. What is neither holds nothing."""
+    """An entry of ``sys.path``: a folder or a zip file. Anything else counts as empty."""
 
     files: Files
     path: str
@@ -40,70 +42,85 @@ class Place:
 
     @cached_property
     def archive(self) -> dict[str, bytes | None] | None:
-        """The members of a zip file; content for metadata alone. None for a folder."""
+        """Members of a zip file, with the content of metadata only. None for a folder."""
         if not self.files.is_file(self.path):
             return None
+        members: dict[str, bytes | None] = {}
         try:
             with zipfile.ZipFile(io.BytesIO(self.files.read(self.path, _MAX_ZIP))) as archive:
-                wanted = re.compile(r"[^/]+\.(?:dist|egg)-info/[^/]+")
-                return {n: archive.read(n) if wanted.fullmatch(n) else None for n in archive.namelist()}
-        except Exception:  # zipfile raises whatever its code meets in a damaged file; Python imports nothing from one
+                for name in archive.namelist():
+                    members[name] = archive.read(name) if _METADATA.fullmatch(name) else None
+        except Exception:  # zipfile raises many types for a damaged file, and Python ignores such a file
             return {}
+        return members
 
     @cached_property
     def names(self) -> list[str]:
-        """The names in the folder, or at the top of the zip file."""
+        """Names in the folder, or at the top level of the zip file."""
         if self.archive is not None:
             return sorted({name.split("/")[0] for name in self.archive})
         return self.files.listed(self.path)
 
     def text(self, name: str) -> str:
-        """Return the text of a file below, empty if there is none."""
+        """Return the text of a file in this place; empty if it doesn't exist."""
         if self.archive is not None:
             return (self.archive.get(name) or b"").decode("utf-8", "surrogateescape")
         return self.files.text(f"{self.path}/{name}")
 
     @cached_property
     def modules(self) -> dict[str, list[str]]:
-        """The names in the folder by the module that each may be."""
+        """Names in the folder, by the module that each may be."""
         found: dict[str, list[str]] = {}
         for name in self.names:
             found.setdefault(name.partition(".")[0], []).append(name)
         return found
 
     def find(self, module: str) -> list[Module]:
-        """Return each file that a module or package of this name may be, in Python's order."""
-        there = self.modules.get(module, ())
+        """Return the files of a module or package of this name, in Python's order."""
         packages, plain = [], []
-        for name in there:
+        for name in self.modules.get(module, ()):
             path = f"{self.path}/{name}"
             if name == module:
-                inside = Place(self.files, path, self.version)
-                if self.archive is not None:
-                    names = [n.split("/")[1] for n in self.archive if re.fullmatch(rf"{re.escape(module)}/[^/]+", n)]
-                else:
-                    names = inside.names
-                packages = [f"{path}/{n}" for n in self._sorted("__init__", names)]
-            elif self._sorted(module, [name]) and (self.archive is not None or self.files.is_file(path)):
+                for inner in self._sorted("__init__", self._names_in(name)):
+                    packages.append(f"{path}/{inner}")
+            elif self.archive is not None or self.files.is_file(path):
                 plain.append(name)
-        return [Module(p, self.path) for p in (*packages, *(f"{self.path}/{n}" for n in self._sorted(module, plain)))]
+        modules = [f"{self.path}/{name}" for name in self._sorted(module, plain)]
+        return [Module(path, self.path) for path in [*packages, *modules]]
+
+    def _names_in(self, name: str) -> list[str]:
+        """Return the names in a folder of this place."""
+        if self.archive is None:
+            return Place(self.files, f"{self.path}/{name}", self.version).names
+        found = []
+        for member in self.archive:
+            folder, _, inner = member.partition("/")
+            if folder == name and inner and "/" not in inner:
+                found.append(inner)
+        return found
 
     def has_folder(self, module: str) -> bool:
-        """Return whether there is a folder of this name, which is a namespace package if nothing else is found."""
-        return module in self.modules.get(module, ()) and self.files.is_folder(f"{self.path}/{module}")
+        """Return whether a folder has this name: a namespace package, if nothing else is found."""
+        if module not in self.modules.get(module, ()):
+            return False
+        return self.files.is_folder(f"{self.path}/{module}")
 
     def _sorted(self, module: str, names: Iterable[str]) -> list[str]:
-        """Return those of ``names`` that this interpreter imports as ``module``."""
+        """Return the names that this interpreter imports as ``module``, in its order."""
         ranked = []
         for name in names:
-            match = _CODE.fullmatch(name[len(module) :]) if name.startswith(module) else None
+            if not name.startswith(module):
+                continue
+            match = _CODE.fullmatch(name[len(module) :])
             if match and self._loads(match["tag"]):
                 kind = name.rpartition(".")[2]
                 ranked.append((("so", "py", "pyc").index(kind), name))
         return [name for _, name in sorted(ranked)]
 
     def _loads(self, tag: str | None) -> bool:
-        """Return whether this version loads an extension with a tag, such as ``cpython-312-x86_64-linux-gnu``."""
+        """Return whether this version loads extensions with ``tag``
+        (``cpython-312-x86_64-linux-gnu``).
+        """
         if tag is None or tag == "abi3" or self.version == (0, 0):
             return True
         return re.match(r"cpython-{}{}t?(?:-|$)".format(*self.version), tag) is not None
@@ -111,16 +128,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """What decides which modules an interpreter imports, apart from the files.
+    """Settings that decide which modules an interpreter imports.
 
-    :ivar prefix: its environment's folder; ``bin`` in it holds the scripts.
-    :ivar base: the folder of the Python that a virtual environment is of, or that imports what is installed in a folder
-        without a Python; else the prefix.
-    :ivar stdlib: the entries of ``sys.path`` that are the standard library, in order.
-    :ivar path: all entries of ``sys.path`` but the first, which is a script's folder or the working folder.
-    :ivar sites: folders whose ``.pth`` files are read.
-    :ivar working: the folder that a process starts in; empty if it isn't known.
-    :ivar caches: the folder that ``PYTHONPYCACHEPREFIX`` names, or empty.
+    :ivar prefix: Folder of its environment, with the scripts in ``bin``.
+    :ivar base: Folder of a virtual environment's base Python, or of the Python that imports from a
+        folder without a Python; else the prefix.
+    :ivar stdlib: Entries of ``sys.path`` for the standard library, in order.
+    :ivar path: Entries of ``sys.path`` without the first, which is the folder of the script or the
+        working folder.
+    :ivar sites: Folders whose ``.pth`` files are read.
+    :ivar working: Working folder of a process; empty if it isn't known.
+    :ivar caches: Folder that ``PYTHONPYCACHEPREFIX`` names, or empty.
     """
 
     files: Files
@@ -135,12 +153,12 @@ class Interpreter:
 
     @property
     def tag(self) -> str:
-        """The tag of its caches: ``cpython-312``."""
+        """Tag of its caches: ``cpython-312``."""
         return "cpython-{}{}".format(*self.version)
 
     @property
     def is_found(self) -> bool:
-        """Whether it is an interpreter's environment; else it is a site folder that may be none's."""
+        """True for an environment with an interpreter, false for a lone site folder."""
         return self.version != (0, 0)
 
     @property
@@ -155,17 +173,23 @@ class Interpreter:
 
     def starts(self) -> list[str]:
         """Return the folders that may be the first entry of ``sys.path``."""
-        found = [self.scripts, *([self.working] if self.working else [])]
-        return [folder for folder in found if self.files.resolve(folder) not in map(self.files.resolve, self.path)]
+        found = [self.scripts]
+        if self.working:
+            found.append(self.working)
+        known = set(map(self.files.resolve, self.path))
+        return [folder for folder in found if self.files.resolve(folder) not in known]
 
 
 def find_all(places: Sequence[Place], module: str) -> list[Module]:
-    """Return each file that an import of ``module`` may find, the one that it finds first."""
-    return [found for place in places for found in place.find(module)]
+    """Return the files that an import of ``module`` may find, in the order of the search."""
+    found = []
+    for place in places:
+        found += place.find(module)
+    return found
 
 
 def cache_paths(source: str, tag: str, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the caches of a source and their levels of optimisation."""
+    """Yield the caches of a source and their optimisation levels."""
     folder, name = posixpath.split(source)
     folder = f"{prefix}{folder}" if prefix else f"{folder}/__pycache__"
     stem = name.removesuffix(".py")
@@ -176,24 +200,27 @@ def cache_paths(source: str, tag: str, prefix: str = "") -> Iterator[tuple[str, 
 # .pth files
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathFile:
-    """A ``.pth`` file, as any of the supported versions of Python reads it.
+    """A ``.pth`` file, as any supported version of Python may read it.
 
-    :ivar error: why it can't be read, or empty.
+    :ivar code: Lines that Python executes.
+    :ivar folders: Paths that are added to ``sys.path``.
+    :ivar error: Reason why it can't be read, or empty.
     """
 
     path: str
-    code: tuple[str, ...]
-    folders: tuple[str, ...]
+    code: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     error: str = ""
 
 
 def path_files(files: Files, site: str) -> Iterator[PathFile]:
     """Yield the ``.pth`` files of a site folder.
 
-    Python before 3.13 reads them by line in the encoding of the locale, and reads hidden ones too; later versions skip
-    a byte order mark and split at every line boundary of Unicode. A line counts as code if any of them would run it.
+    Python before 3.13 reads lines in the encoding of the locale, also from hidden files. Later
+    versions skip a byte order mark and split at every Unicode line boundary. A line counts as code
+    if any version would run it.
     """
     for name in files.listed(site):
         if not name.endswith(".pth"):
@@ -202,15 +229,22 @@ def path_files(files: Files, site: str) -> Iterator[PathFile]:
         try:
             data = files.read(path, 1 << 20)
         except OSError as error:
-            yield PathFile(path, (), (), error.strerror or "can't be read")
+            yield PathFile(path=path, error=error.strerror or "can't be read")
             continue
-        lines = dict.fromkeys(line for text in _decoded(data) for line in _split(text))
-        code = tuple(line for line in lines if line.startswith(("import ", "import\t")))
-        rest = (line.rstrip() for line in lines if line.strip() and not line.startswith("#") and line not in code)
-        yield PathFile(path, code, tuple(posixpath.normpath(posixpath.join(site, line)) for line in rest))
+        lines: dict[str, None] = {}
+        for text in _decoded(data):
+            lines.update(dict.fromkeys(_split(text)))
+        code, folders = [], []
+        for line in lines:
+            if line.startswith(("import ", "import\t")):
+                code.append(line)
+            elif line.strip() and not line.startswith("#"):
+                folders.append(posixpath.normpath(posixpath.join(site, line.rstrip())))
+        yield PathFile(path=path, code=tuple(code), folders=tuple(folders))
 
 
 def _decoded(data: bytes) -> Iterator[str]:
+    """Yield the texts that Python may read, depending on its version and the locale."""
     try:
         yield data.decode()
     except UnicodeDecodeError:
@@ -219,5 +253,6 @@ def _decoded(data: bytes) -> Iterator[str]:
 
 
 def _split(text: str) -> Iterator[str]:
+    """Yield lines as Python before 3.13 splits them, then as later versions do."""
     yield from text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     yield from text.removeprefix("\ufeff").splitlines()

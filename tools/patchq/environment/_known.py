@@ -1,8 +1,8 @@
-"""Start-up code that ordinary environments have, known by its content, and what it imports.
+"""Known start-up code of common tools, identified by its content, and the modules that it imports.
 
-A file's name, or a row of some RECORD, says nothing about what the file does. So each entry here is a whole line of a
-``.pth`` file, or a whole module by its SHA-256. Sources: the releases of virtualenv, uv, setuptools, coverage and
-pytest-cov that are named, and Debian's and Ubuntu's python3-minimal.
+The name of a file, or its row in a RECORD, doesn't prove what the file does. Each entry is
+therefore a whole line of a ``.pth`` file, or the SHA-256 of a whole module. Sources: releases of
+virtualenv, uv, setuptools, coverage and pytest-cov, and python3-minimal of Debian and Ubuntu.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 
 class KnownLine(NamedTuple):
-    """What a known line of a ``.pth`` file does.
+    """Effects of known start-up code.
 
-    :ivar imports: modules that it runs, if they are there.
-    :ivar owner: the distribution whose RECORD may vouch for them; empty if their content must be known.
-    :ivar claims: names that it puts into ``sys.modules`` or that it finds on its own.
-    :ivar front: whether path lines of this file go to the front of ``sys.path``.
+    :ivar imports: Modules that it imports, if they exist.
+    :ivar owner: Distribution whose RECORD may identify these modules; empty if their content must
+        be known.
+    :ivar claims: Modules that it adds to ``sys.modules`` or finds with its own finder.
+    :ivar front: True if the path lines of the file go to the front of ``sys.path``.
     """
 
     imports: tuple[str, ...] = ()
@@ -30,42 +31,50 @@ class KnownLine(NamedTuple):
 
 
 _COV_CORE = (
-    "import os, sys;exec('if \\'COV_CORE_SOURCE\\' in os.environ:\\n try:\\n  from pytest_cov.embed import init\\n"
-    '  init()\\n except Exception as exc:\\n  sys.stderr.write(\\n   "pytest-cov: Failed to setup subprocess coverage.'
-    ' "\\n   "Environ: {0!r} "\\n   "Exception: {1!r}\\\\n".format(\\n    dict((k, v) for k, v in os.environ.items() if'
+    "import os, sys;exec('if \\'COV_CORE_SOURCE\\' in os.environ:\\n try:\\n"
+    "  from pytest_cov.embed import init\\n"
+    "  init()\\n except Exception as exc:\\n  sys.stderr.write(\\n"
+    '   "pytest-cov: Failed to setup subprocess coverage. "\\n'
+    '   "Environ: {0!r} "\\n   "Exception: {1!r}\\\\n".format(\\n'
+    "    dict((k, v) for k, v in os.environ.items() if"
     " k.startswith(\\'COV_CORE\\')),\\n    exc\\n   )\\n  )\\n')"
 )
 _COVERAGE_SLUG = (
     'import sys; exec(\'import os\\n\\nif os.getenv("COVERAGE_PROCESS_START") or'
-    ' os.getenv("COVERAGE_PROCESS_CONFIG"):\\n try:\\n  import coverage\\n except:\\n  pass\\n else:\\n '
-    ' coverage.process_startup(slug="pth")\')'
+    ' os.getenv("COVERAGE_PROCESS_CONFIG"):\\n try:\\n  import coverage\\n except:\\n  pass\\n'
+    ' else:\\n  coverage.process_startup(slug="pth")\')'
+)
+#: Written by users, as coverage's documentation describes; coverage 7.10 and newer install their
+#: own file.
+_COVERAGE = "import coverage; coverage.process_startup()"
+_COVERAGE_TRY = 'import sys; exec("try: import coverage; coverage.process_startup()\\nexcept ImportError: pass")'
+#: Written by easy_install; the second line moves the paths between the two lines to the front.
+_EASY_START = "import sys; sys.__plen = len(sys.path)"
+_EASY_END = (
+    "import sys; new=sys.path[sys.__plen:]; del sys.path[sys.__plen:]; "
+    "p=getattr(sys,'__egginsert',0); sys.path[p:p]=new; sys.__egginsert = p+len(new)"
 )
 _DISTUTILS = (
     "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, '{}') == 'local'; "
     "enabled and __import__('_distutils_hack').add_shim();"
 )
-#: Lines, without white space at the end.
+#: Lines without trailing white space.
 _LINES = {
     "import _virtualenv": KnownLine(("_virtualenv",)),
     _DISTUTILS.format("local"): KnownLine(("_distutils_hack",), "setuptools"),
     _DISTUTILS.format("stdlib"): KnownLine(("_distutils_hack",), "setuptools"),
-    # Written by users as coverage's documentation says; 7.10 and newer bring one of their own.
-    "import coverage; coverage.process_startup()": KnownLine(("coverage",), "coverage"),
-    'import sys; exec("try: import coverage; coverage.process_startup()\\nexcept ImportError: pass")': KnownLine(
-        ("coverage",), "coverage"
-    ),
+    _COVERAGE: KnownLine(("coverage",), "coverage"),
+    _COVERAGE_TRY: KnownLine(("coverage",), "coverage"),
     _COVERAGE_SLUG: KnownLine(("coverage",), "coverage"),
     _COV_CORE: KnownLine(("pytest_cov",), "pytest-cov"),
-    # easy_install's; the second moves the paths between the two to the front.
-    "import sys; sys.__plen = len(sys.path)": KnownLine(),
-    "import sys; new=sys.path[sys.__plen:]; del sys.path[sys.__plen:]; p=getattr(sys,'__egginsert',0);"
-    " sys.path[p:p]=new; sys.__egginsert = p+len(new)": KnownLine(front=True),
+    _EASY_START: KnownLine(),
+    _EASY_END: KnownLine(front=True),
 }
 
 _EDITABLE = re.compile(r"import (__editable___\w+_finder); \1\.install\(\)")
 _ROOT = r"(?:sys\._getframe\(1\)\.f_locals\['sitedir'\]|'[^'\\]*')"
 _PKG = r"'[\w.]+'"
-#: ``*-nspkg.pth``, as setuptools has written it: through 41 in the first form, then in the two others.
+#: ``*-nspkg.pth`` of setuptools: the first form through 41, the two others since.
 _NAMESPACE = re.compile(
     r"import sys, ?types, ?os;"
     r"(?:has_mfs = sys\.version_info > \(3, 5\);)?"
@@ -85,42 +94,48 @@ _NAMESPACE = re.compile(
     rf"(?:;m and setattr\(sys\.modules\[{_PKG}\], {_PKG}, m\))?"
 )
 
-#: SHA-256 of whole modules that known lines import, or that an interpreter imports by itself.
-_MODULES = frozenset({
-    # _virtualenv.py of virtualenv 20.0 to 21.15.
-    "07584d2a5d13e0811eb567d78ed2aca0fb60e7defff59a01ca7a48d907bdea51",
-    "0aeb86546345c1d0fada097536e35525714d5cdbcc2d8eb3f9912a955044fcff",
-    "0f20351ea7e90039c46d3fabdef991f28b1e3ff33eb13ee6f0d5cd21ea0e8b14",
-    "684b8c07932ba4a84ac2e5ae9afe49ef04e92bac3d8d4191d455cf09d093e5fc",
-    "bec6155ff7bfc88f8e79e481f27fd7ee0a3b40eeca9bfeb41f4c4b997b2f8100",
-    "c9199315871b11b12df226f890a38e66e63191e1adbfb11a66e6861151b33fca",
-    "ce57d5e0d9b5d7356cb42da7450ba8f9359bdf693e335f4c921626943c77e64d",
-    # _virtualenv.py of uv 0.1 to 0.13.
-    "6cf30c56faf2a55228914dbbd17f8088ed371ebb08f5e7fa6fd931f913fcaf1d",
-    "cfb3db86aaa53bb62b5ff764970bec2d71c9228590a0ebec57f6ec926cc0bf1a",
-    "ee52b2e2e720a40885a6b4b90c40e28e5c70e550af74d5efd169eaa5db2a6f6f",
-    # _distutils_hack of setuptools 50 to 84: Debian installs it without a RECORD.
-    "4d27a48545b57dd137ae35376fcf326d2064271084a487960686f8704b94de4a",
-    "46849a60a7cc85189cf6b5ac62b3f135004862ce6a96540a81c95ef6fbc4dc3e",
-    "4bf5b0bc8f8af7ce7096e96f7167cf4f776f2cc0983f5c8f876ca780b3a67781",
-    "1542e30b6d07156f447ab4bcaec4a3a330feb93167d5dcaf548f6d6b2cdb852c",
-    "df81e6bcba34ee3e3952f776551fb669143b9490fdd6c4caeb32609f97e985b4",
-    "4c2531daa12158dcabb8bce3e03386640407dfd866d9f27fc0377dd2894d3a6a",
-    "ced72e54431ecf2d8d7dbd8a1e27724f1b171af3ca1503c304bf11c59a7fe861",
-    "7688a23bb369b867ca503635e94c625981671c1e01adf621da6c59d2d07d5114",
-    "5f7454880e8a04fa0499ca3f0a3002ca5b7241b15119552965101b4a43c6c0cb",
-    "322f93bf23a7b8ccd421cfeeb68129e66dccfc363a40b2d2917aa0e9ef30848f",
-    "c05b8045c9a51ed915db41df44195068c3d8ee1431f93104b670695decac8b02",
-})  # fmt: skip
-#: SHA-256 of setuptools' module for an editable install (65 to 84), its three settings blanked.
-_FINDERS = frozenset({
-    "4a95e26097df28cf17ca22cd9df25c3e85f024e23c3b91eb0c9c369f2de0e2be",
-    "567e9653639bc9567be9a95d33db89bac27d1621d9d42c70a644bf5c0a724873",
-    "73c2612efdd3b493e3fde9247592f68b80bf26d21f160a8a86ba710c4f5b44ce",
-    "a2201fce545214c54c9414e399964a09a18203223a6c8b6c5ceb2b1a16fcba83",
-})  # fmt: skip
+#: SHA-256 of modules that known lines or interpreters import.
+_MODULES = frozenset(
+    {
+        # _virtualenv.py of virtualenv 20.0 to 21.15.
+        "07584d2a5d13e0811eb567d78ed2aca0fb60e7defff59a01ca7a48d907bdea51",
+        "0aeb86546345c1d0fada097536e35525714d5cdbcc2d8eb3f9912a955044fcff",
+        "0f20351ea7e90039c46d3fabdef991f28b1e3ff33eb13ee6f0d5cd21ea0e8b14",
+        "684b8c07932ba4a84ac2e5ae9afe49ef04e92bac3d8d4191d455cf09d093e5fc",
+        "bec6155ff7bfc88f8e79e481f27fd7ee0a3b40eeca9bfeb41f4c4b997b2f8100",
+        "c9199315871b11b12df226f890a38e66e63191e1adbfb11a66e6861151b33fca",
+        "ce57d5e0d9b5d7356cb42da7450ba8f9359bdf693e335f4c921626943c77e64d",
+        # _virtualenv.py of uv 0.1 to 0.13.
+        "6cf30c56faf2a55228914dbbd17f8088ed371ebb08f5e7fa6fd931f913fcaf1d",
+        "cfb3db86aaa53bb62b5ff764970bec2d71c9228590a0ebec57f6ec926cc0bf1a",
+        "ee52b2e2e720a40885a6b4b90c40e28e5c70e550af74d5efd169eaa5db2a6f6f",
+        # _distutils_hack of setuptools 50 to 84: Debian installs it without a RECORD.
+        "4d27a48545b57dd137ae35376fcf326d2064271084a487960686f8704b94de4a",
+        "46849a60a7cc85189cf6b5ac62b3f135004862ce6a96540a81c95ef6fbc4dc3e",
+        "4bf5b0bc8f8af7ce7096e96f7167cf4f776f2cc0983f5c8f876ca780b3a67781",
+        "1542e30b6d07156f447ab4bcaec4a3a330feb93167d5dcaf548f6d6b2cdb852c",
+        "df81e6bcba34ee3e3952f776551fb669143b9490fdd6c4caeb32609f97e985b4",
+        "4c2531daa12158dcabb8bce3e03386640407dfd866d9f27fc0377dd2894d3a6a",
+        "ced72e54431ecf2d8d7dbd8a1e27724f1b171af3ca1503c304bf11c59a7fe861",
+        "7688a23bb369b867ca503635e94c625981671c1e01adf621da6c59d2d07d5114",
+        "5f7454880e8a04fa0499ca3f0a3002ca5b7241b15119552965101b4a43c6c0cb",
+        "322f93bf23a7b8ccd421cfeeb68129e66dccfc363a40b2d2917aa0e9ef30848f",
+        "c05b8045c9a51ed915db41df44195068c3d8ee1431f93104b670695decac8b02",
+    }
+)
+#: SHA-256 of setuptools' module for an editable install (65 to 84), with its three settings
+#: removed.
+_FINDERS = frozenset(
+    {
+        "4a95e26097df28cf17ca22cd9df25c3e85f024e23c3b91eb0c9c369f2de0e2be",
+        "567e9653639bc9567be9a95d33db89bac27d1621d9d42c70a644bf5c0a724873",
+        "73c2612efdd3b493e3fde9247592f68b80bf26d21f160a8a86ba710c4f5b44ce",
+        "a2201fce545214c54c9414e399964a09a18203223a6c8b6c5ceb2b1a16fcba83",
+    }
+)
 _SETTING = re.compile(r"^(MAPPING|NAMESPACES|PATH_PLACEHOLDER)(?:: [\w\[\], ]+)? = (.*)$", re.MULTILINE)
-#: What Ubuntu's and Debian's sitecustomize imports where it is installed.
+_HOOK = re.compile(r"'[\w.+-]+' \+ \"\.__path_hook__\"")
+#: sitecustomize of Ubuntu and Debian.
 _APPORT = """\
 # install the apport exception handler if available
 try:
@@ -133,12 +148,13 @@ else:
 
 
 def known_line(line: str) -> KnownLine | None:
-    """Return what a code line of a ``.pth`` file does; None if it isn't known."""
+    """Return the effects of a code line of a ``.pth`` file; None if the line isn't known."""
     line = line.rstrip()
-    if found := _LINES.get(line):
-        return found
-    if match := _EDITABLE.fullmatch(line):
-        return KnownLine((match[1],))
+    if line in _LINES:
+        return _LINES[line]
+    editable = _EDITABLE.fullmatch(line)
+    if editable:
+        return KnownLine((editable[1],))
     if _NAMESPACE.fullmatch(line):
         named = re.findall(r"'([\w.]+)', ?(?:importlib\.util\.module|types\.ModuleType)", line)
         return KnownLine(claims=tuple(dict.fromkeys(named)))
@@ -146,7 +162,7 @@ def known_line(line: str) -> KnownLine | None:
 
 
 def known_module(source: bytes) -> KnownLine | None:
-    """Return what a start-up module does when it is imported; None if its content isn't known."""
+    """Return the effects of importing a start-up module; None if its content isn't known."""
     if hashlib.sha256(source).hexdigest() in _MODULES or _is_empty(source):
         return KnownLine()
     if source.decode("latin-1") == _APPORT:
@@ -161,24 +177,27 @@ def known_module(source: bytes) -> KnownLine | None:
     if hashlib.sha256(template.encode()).hexdigest() not in _FINDERS or len(settings) != 3:
         return None
     try:
-        mapping, namespaces = (ast.literal_eval(settings[name]) for name in ("MAPPING", "NAMESPACES"))
+        mapping = ast.literal_eval(settings["MAPPING"])
+        namespaces = ast.literal_eval(settings["NAMESPACES"])
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    name = settings["PATH_PLACEHOLDER"]
-    if not re.fullmatch(r"'[\w.+-]+' \+ \"\.__path_hook__\"", name) or not _are_tables(mapping, namespaces):
+    if not (_is_table(mapping) and _is_table(namespaces)):
+        return None
+    if not _HOOK.fullmatch(settings["PATH_PLACEHOLDER"]):
         return None
     return KnownLine(claims=(*mapping, *namespaces))
 
 
-def _are_tables(*values: object) -> bool:
-    return all(isinstance(value, Mapping) and all(isinstance(key, str) for key in value) for value in values)
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
 
 
 def _is_empty(source: bytes) -> bool:
-    """Return whether a module holds comments and white space alone."""
+    """Return whether a module contains only comments and white space."""
     try:
         text = source.decode("ascii")
     except UnicodeDecodeError:
         return False
-    # In an encoding such as UTF-7 a comment may hold the end of its line.
-    return "coding" not in text and all(not line.strip() or line.startswith("#") for line in text.splitlines())
+    if "coding" in text:
+        return False  # in an encoding such as UTF-7, a comment may contain a line end
+    return all(not line.strip() or line.startswith("#") for line in text.splitlines())

@@ -1,7 +1,7 @@
-"""Variables and files that make the system's loader, a shell or Python load something else than it would.
+"""Variables and files that make the dynamic loader, a shell or Python load other code.
 
-A variable is judged by what it leads to: a folder that isn't there, or that holds nothing in place of anything, is no
-problem.
+A variable is a problem only if it has an effect. A folder that doesn't exist, or that replaces
+nothing, has none.
 """
 
 from __future__ import annotations
@@ -15,40 +15,72 @@ from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings
 from patchq.environment.installed import Environment
 
-#: Variables whose value is a file that a process runs or loads by itself.
+#: Variables with a file that a process runs or loads at its start.
 _RUN = ("PYTHONSTARTUP", "BASH_ENV", "ENV")
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
-#: Variables that name code: Python imports their module.
+#: Variables with a module that Python imports.
 _NAMED = ("PYTHONBREAKPOINT", "PYTHONWARNINGS", "PYTHON_PRESITE")
 #: Modules of the standard library that start a program when they are imported.
 _ACTING = frozenset({"antigravity"})
 VARIABLES = (*_RUN, *_PRELOADS, *_NAMED, "LD_LIBRARY_PATH")
-#: Libraries of the system and of Python, which a process has whatever it runs.
+#: Libraries of the system and of Python, which any process may load.
 _CRITICAL = re.compile(
-    r"(?:ld-linux.*|ld-musl.*|lib(?:c|m|dl|pthread|rt|util|resolv|nsl|nss_\w+|crypt|anl|mvec|thread_db|BrokenLocale|"
-    r"python3[\w.]*|stdc\+\+|gcc_s|z|crypto|ssl|ffi|expat|bz2|lzma|sqlite3|readline|ncursesw?|tinfo|uuid|gdbm\w*|db-[\d.]+|"
-    r"mpdec|musl.*|gomp|atomic|c\.musl.*))(?:[-.][\d.]+)?\.so(?:\.[\d.]+)?"
+    r"(?:ld-linux.*|ld-musl.*|"
+    r"lib(?:c|m|dl|pthread|rt|util|resolv|nsl|nss_\w+|crypt|anl|mvec|thread_db|BrokenLocale|"
+    r"python3[\w.]*|stdc\+\+|gcc_s|z|crypto|ssl|ffi|expat|bz2|lzma|sqlite3|readline|ncursesw?|"
+    r"tinfo|uuid|gdbm\w*|db-[\d.]+|mpdec|musl.*|gomp|atomic|c\.musl.*))"
+    r"(?:[-.][\d.]+)?\.so(?:\.[\d.]+)?"
 )
 _SYSTEM = re.compile(r"(?:ld-linux.*|ld-musl.*|lib(?:c|m|dl|pthread|rt|resolv|nss_\w+))\.so(?:\.[\d.]+)?")
+#: Libraries of torch and of the patched packages.
+_PACKAGED = re.compile(r"lib(?:torch|c10|vllm|flashinfer|tvm)\w*\.so")
+#: Nested ``include`` lines of ``ld.so.conf`` that are followed.
+_MOST_INCLUDES = 8
 #: Folders that the loader searches by default.
 _DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]+-linux-(?:gnu|musl)\w*)?")
 
 
 def judge_variables(
-    env: Mapping[str, str], environments: list[Environment], files: Files, findings: Findings, *, working: str = ""
+    env: Mapping[str, str],
+    environments: list[Environment],
+    files: Files,
+    findings: Findings,
+    *,
+    working: str = "",
 ) -> None:
-    """Judge the variables that a process starts with, and the loader's own settings.
+    """Report variables of a process, and loader settings, that load other code.
 
-    :param working: the folder that it starts in; empty if it isn't known.
+    :param working: Working folder of the process; empty if it isn't known.
     """
+    _judge_run(env, files, findings)
+    _judge_python(env, environments, files, findings)
+    interpreters = [environment.interpreter for environment in environments]
+    folders = _library_path(env, working)
+    for folder in folders:
+        _judge_libraries(files, folder, interpreters, findings, source="LD_LIBRARY_PATH")
+    for entry in re.split(r"[\s:]+", files.text("/etc/ld.so.preload", 1 << 20)):
+        if entry and not entry.startswith("#") and _may_exist(files, entry):
+            findings.judge("ld.so.preload", Code.LIBRARY, [entry], "/etc/ld.so.preload")
+    for folder in _configured(files, "/etc/ld.so.conf", _MOST_INCLUDES):
+        _judge_libraries(files, folder, interpreters, findings, source="/etc/ld.so.conf")
+    for environment in environments:
+        _judge_site_libraries(environment, folders, findings)
+
+
+def _judge_run(env: Mapping[str, str], files: Files, findings: Findings) -> None:
+    """Report files that a process loads or runs at its start."""
     for name in _PRELOADS:
         for entry in re.split(r"[ :]+", env.get(name, "")):
-            if entry and _exists(files, entry):
+            if entry and _may_exist(files, entry):
                 findings.judge(name, Code.VARIABLE, [entry], name, entry)
     for name in _RUN:
         value = env.get(name, "")
         if value.startswith("/") and files.real_kind(value) is not None:
             findings.judge(name, Code.VARIABLE, [value], name, value)
+
+
+def _judge_python(env: Mapping[str, str], environments: list[Environment], files: Files, findings: Findings) -> None:
+    """Report variables that make Python import other modules."""
     for name in _NAMED:
         for module in _modules_named(name, env.get(name, "")):
             if not all(_is_owned(environment, module) for environment in environments):
@@ -57,36 +89,28 @@ def judge_variables(
     bases = {files.resolve(environment.interpreter.base) for environment in environments}
     if home and bases != {files.resolve(home)}:
         findings.judge("PYTHONHOME", Code.VARIABLE, [home], "PYTHONHOME", home)
-    if env.get("PYTHONPLATLIBDIR", "lib") not in ("lib", "lib64"):
-        findings.judge("PYTHONPLATLIBDIR", Code.VARIABLE, (), "PYTHONPLATLIBDIR", env["PYTHONPLATLIBDIR"])
-    judged = [environment.interpreter for environment in environments]
-    folders = _library_path(env, working)
-    for folder in folders:
-        _judge_libraries(files, folder, judged, "LD_LIBRARY_PATH", findings)
-    for entry in re.split(r"[\s:]+", files.text("/etc/ld.so.preload", 1 << 20)):
-        if entry and not entry.startswith("#") and _exists(files, entry):
-            findings.judge("ld.so.preload", Code.LIBRARY, [entry], "/etc/ld.so.preload")
-    for folder in _configured(files, "/etc/ld.so.conf", 8):
-        _judge_libraries(files, folder, judged, "/etc/ld.so.conf", findings)
-    for environment in environments:
-        _judge_site_libraries(environment, folders, findings)
+    lib = env.get("PYTHONPLATLIBDIR", "lib")
+    if lib not in ("lib", "lib64"):
+        findings.judge("PYTHONPLATLIBDIR", Code.VARIABLE, (), "PYTHONPLATLIBDIR", lib)
 
 
 def _library_path(env: Mapping[str, str], working: str) -> list[str]:
-    """Return the folders of ``LD_LIBRARY_PATH``. An empty or relative one is of the working folder."""
+    """Return the folders of ``LD_LIBRARY_PATH``. Empty and relative ones are below ``working``."""
     value = env.get("LD_LIBRARY_PATH", "")
     entries = re.split(r"[:;]", value) if value else []
     return [posixpath.join(working, entry) for entry in entries if working or entry.startswith("/")]
 
 
 def _judge_site_libraries(environment: Environment, folders: Iterable[str], findings: Findings) -> None:
-    """Judge folders that the loader searches for libraries of torch and of the patched packages."""
+    """Report libraries in ``folders`` that replace recorded libraries of torch or a patched
+    package.
+    """
     files = environment.files
     recorded: dict[str, set[str]] = {}
     for distribution in environment.distributions:
         for path in distribution.recorded:
             name = posixpath.basename(path)
-            if re.match(r"lib(?:torch|c10|vllm|flashinfer|tvm)\w*\.so", name):
+            if _PACKAGED.match(name):
                 recorded.setdefault(name, set()).add(path)
     for folder in folders:
         for name in set(files.listed(folder)) & set(recorded):
@@ -96,14 +120,22 @@ def _judge_site_libraries(environment: Environment, folders: Iterable[str], find
 
 
 def _judge_libraries(
-    files: Files, folder: str, interpreters: Iterable[Interpreter], source: str, findings: Findings
+    files: Files,
+    folder: str,
+    interpreters: Iterable[Interpreter],
+    findings: Findings,
+    *,
+    source: str,
 ) -> None:
-    """Judge a folder that the loader searches before its own ones."""
+    """Report system libraries in a folder that the loader searches before the default folders."""
     real = files.resolve(folder)
     if _DEFAULT.fullmatch(real):
         return
-    own = {files.resolve(f"{one.base.rstrip('/')}/{lib}") for one in interpreters for lib in ("lib", "lib64")}
-    # An interpreter's own folder has the libraries that it was built with, but not the C library.
+    own = set()
+    for interpreter in interpreters:
+        base = interpreter.base.rstrip("/")
+        own |= {files.resolve(f"{base}/lib"), files.resolve(f"{base}/lib64")}
+    # An interpreter's folder has the libraries it was built with, but not the C library.
     shape = _SYSTEM if real in own else _CRITICAL
     for name in files.listed(real):
         if shape.fullmatch(name):
@@ -111,46 +143,52 @@ def _judge_libraries(
 
 
 def _configured(files: Files, path: str, depth: int) -> list[str]:
-    """Return the folders that ``ld.so.conf`` and what it includes name."""
+    """Return the folders that ``ld.so.conf`` and the files that it includes name."""
     found: list[str] = []
     for line in files.text(path, 1 << 20).splitlines():
         line = line.partition("#")[0].strip()
         if line.startswith("include") and depth:
             for pattern in line.split()[1:]:
-                folder, _, name = posixpath.join(posixpath.dirname(path), pattern).rpartition("/")
-                shape = re.compile(re.escape(name).replace(r"\*", ".*").replace(r"\?", "."))
-                for inner in files.listed(folder):
-                    if shape.fullmatch(inner):
-                        found += _configured(files, f"{folder}/{inner}", depth - 1)
+                for included in _matching(files, posixpath.join(posixpath.dirname(path), pattern)):
+                    found += _configured(files, included, depth - 1)
         elif line.startswith("/"):
             found.append(line.split("=")[0].split()[0].rstrip("/") or "/")
     return found
 
 
-def _exists(files: Files, entry: str) -> bool:
-    """Return whether a library is there: by its path, or by its name in a folder that the loader may search."""
-    if "/" in entry:
-        # $LIB and such stand for several folders.
-        return "$" in entry or files.real_kind(entry) is not None
-    return True
+def _matching(files: Files, pattern: str) -> list[str]:
+    """Return the files that match a pattern with wildcards in its last part."""
+    folder, _, name = pattern.rpartition("/")
+    shape = re.compile(re.escape(name).replace(r"\*", ".*").replace(r"\?", "."))
+    return [f"{folder}/{inner}" for inner in files.listed(folder) if shape.fullmatch(inner)]
+
+
+def _may_exist(files: Files, entry: str) -> bool:
+    """Return whether the loader may find a library."""
+    if "/" not in entry or "$" in entry:
+        return True  # searched in several folders, which also $LIB and $ORIGIN stand for
+    return files.real_kind(entry) is not None
 
 
 def _modules_named(variable: str, value: str) -> list[str]:
-    """Return the modules that the value of a variable makes Python import."""
-    if variable == "PYTHONBREAKPOINT":
-        return [value.rpartition(".")[0]] if value not in ("", "0") and "." in value else []
+    """Return the modules that Python imports because of a variable's value."""
     if variable == "PYTHON_PRESITE":
         return [value] if value else []
-    categories = [part.split(":")[2].strip() for part in value.split(",") if part.count(":") >= 2]
-    return [category.rpartition(".")[0] for category in categories if "." in category]
+    if variable == "PYTHONBREAKPOINT":
+        names = [value]
+    else:
+        # action:message:category:module:line, separated by commas
+        names = [rule.split(":")[2].strip() for rule in value.split(",") if rule.count(":") >= 2]
+    return [name.rpartition(".")[0] for name in names if "." in name]
 
 
 def _is_owned(environment: Environment, module: str) -> bool:
-    """Return whether a module is the standard library's, or one that an installed distribution recorded."""
+    """Return whether the standard library or an installed distribution has a module."""
     top = module.split(".")[0]
     if top in _ACTING:
         return False
-    if any(environment.interpreter.place(path).find(top) for path in environment.interpreter.stdlib):
+    interpreter = environment.interpreter
+    if any(interpreter.place(path).find(top) for path in interpreter.stdlib):
         return True
     for place in environment.places:
         for found in place.find(top)[:1]:

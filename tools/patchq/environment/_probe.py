@@ -1,10 +1,10 @@
-"""Run by the Python environment that is looked at, not by patchq's: standard library only, any Python from 3.8.
+"""Settings of an interpreter, printed as JSON by that interpreter: standard library only, any
+Python from 3.8.
 
-It tells how the interpreter is set up; patchq reads the files and judges them. It imports nothing of the environment,
-and runs twice:
-- ``{"look": "start"}``, started as anyone would: what that start leaves behind (the path, the finders) and where an
-  import would find each package. What runs at the start can lie here.
-- ``{"look": "settings"}``, started with ``-I -S``, so that nothing of the environment has run before it.
+It imports nothing of the environment; patchq reads and checks the files. It runs twice:
+- ``{"look": "start"}``, in a normal start: prints the path, the finders, and where an import would
+  find each package. Code that runs at the start can falsify this answer.
+- ``{"look": "settings"}``, started with ``-I -S``: nothing of the environment has run before it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ VARIABLE = re.compile("PYTHON|LD_|(BASH_ENV|ENV|FLASHINFER_WORKSPACE_BASE)$")
 
 
 def spec_of(name: str, finders: List[Any], places: Any = None) -> Any:
-    """Return what an import of ``name`` would find, asking each finder without importing a parent."""
+    """Return the spec that an import of ``name`` would find, without importing a parent package."""
     spec: Any = None
-    for part in range(name.count(".") + 1):
-        full = ".".join(name.split(".")[: part + 1])
+    full = ""
+    for part in name.split("."):
+        full = full + "." + part if full else part
         spec = None
         for finder in finders:
             try:
@@ -40,35 +41,54 @@ def spec_of(name: str, finders: List[Any], places: Any = None) -> Any:
 
 
 def found(spec: Any) -> Facts:
-    """Return a spec's folder or file, and all the folders that its submodules are looked for in."""
+    """Return a spec's folder or file, and the folders in which its submodules are searched."""
     if spec is None:
         return {"origin": "", "places": []}
-    places = [os.path.realpath(p) for p in spec.submodule_search_locations or []]
-    own = os.path.realpath(spec.origin) if spec.has_location and spec.origin else ""
-    return {"origin": places[0] if places else own, "places": places}
+    places = [os.path.realpath(place) for place in spec.submodule_search_locations or []]
+    origin = ""
+    if places:
+        origin = places[0]
+    elif spec.has_location and spec.origin:
+        origin = os.path.realpath(spec.origin)
+    return {"origin": origin, "places": places}
 
 
 def at_start(packages: List[str]) -> Facts:
+    """Return the state after a normal start, with the location of each package."""
     loaded = set(sys.modules)
-    path = [os.path.abspath(entry) for entry in sys.path if entry]  # not the folder that this runs in
+    # The empty entry is the folder that this runs in.
+    path = [os.path.abspath(entry) for entry in sys.path if entry]
     sys.path[:] = path
-    asked = set(packages)
+    wanted = set(packages)
     for entry in path:
         with contextlib.suppress(OSError):
-            names = os.listdir(entry)
-            asked.update(name for name in names if os.path.lexists(os.path.join(entry, name, "_patchq.json")))
-    finders = [f if isinstance(f, type) else type(f) for f in sys.meta_path]
+            for name in os.listdir(entry):
+                if os.path.lexists(os.path.join(entry, name, "_patchq.json")):
+                    wanted.add(name)
     return {
         "path": path,
         "cache_prefix": sys.pycache_prefix or "",
-        "finders": [f.__module__ + "." + f.__qualname__ for f in finders if not f.__module__.startswith("_frozen_")],
-        "specs": {name: found(spec_of(name, list(sys.meta_path))) for name in sorted(asked)},
-        "loaded": sorted(asked & loaded),
+        "finders": added_finders(),
+        "specs": {name: found(spec_of(name, list(sys.meta_path))) for name in sorted(wanted)},
+        "loaded": sorted(wanted & loaded),
     }
 
 
+def added_finders() -> List[str]:
+    """Return the names of the finders that aren't Python's own."""
+    names = []
+    for finder in sys.meta_path:
+        kind = finder if isinstance(finder, type) else type(finder)
+        if not kind.__module__.startswith("_frozen_"):
+            names.append(kind.__module__ + "." + kind.__qualname__)
+    return names
+
+
 def site_folders(prefix: str, isolated: bool) -> List[str]:
-    """Return the folders whose .pth files an ordinary start reads, without such a start, which can hide them."""
+    """Return the folders whose .pth files a normal start reads.
+
+    They are computed without such a start, because code that runs there can hide them.
+    """
     import site
 
     if isolated:
@@ -80,6 +100,7 @@ def site_folders(prefix: str, isolated: bool) -> List[str]:
 
 
 def settings() -> Facts:
+    """Return the interpreter's settings. The prefix is that of its virtual environment, if any."""
     prefix, isolated = sys.prefix, False
     program = os.path.dirname(os.path.abspath(sys.executable))
     for folder in (program, os.path.dirname(program)):
@@ -95,7 +116,7 @@ def settings() -> Facts:
         "base": sys.base_prefix,
         "stdlib": sys.path,
         "sites": site_folders(prefix, isolated),
-        "variables": {k: v for k, v in os.environ.items() if VARIABLE.match(k)},
+        "variables": {name: value for name, value in os.environ.items() if VARIABLE.match(name)},
         "home": os.path.expanduser("~"),
     }
 

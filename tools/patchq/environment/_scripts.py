@@ -1,4 +1,4 @@
-"""Console scripts: is a file in ``bin`` what installers make of an entry point, and nothing else."""
+"""Comparison of files in ``bin`` with the console scripts that installers write."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings, Level
 from patchq.formats.distinfo import EntryPoint
 
-#: Bytes of a script.
+#: Largest script, in bytes.
 _MAX_SCRIPT = 64 << 10
-#: ``#!/path/python``; for paths that are long or have spaces, what distlib and uv write in its place; and uv's for
-#: environments that may be moved.
+#: ``#!/path/python``; distlib's and uv's form for long paths and paths with spaces; uv's form for
+#: relocatable environments.
 _SHEBANG = re.compile(
     r"#!/bin/sh\n'''exec' (?:(/[\w./+@-]+)|\"(/[\w./+@ -]+)\") \"\$0\" \"\$@\"\n' '''\n|"
-    r"#!/bin/sh\n'''exec' \"\$\(dirname -- \"\$\(realpath -- \"\$0\"\)\"\)\"/'(python[\d.]*)' \"\$0\" \"\$@\"\n' '''\n|"
+    r"#!/bin/sh\n'''exec' \"\$\(dirname -- \"\$\(realpath -- \"\$0\"\)\"\)\"/'(python[\d.]*)' "
+    r"\"\$0\" \"\$@\"\n' '''\n|"
     r"#!(/[\w./+@-]+)\n"
 )
 _COOKIE = re.compile(r"coding[:=]\s*([-\w.]+)")
-#: Statements besides the import and the call, as pip (distlib), uv, setuptools and installer write them.
+#: Statements besides the import and the call, as written by pip (distlib), uv, setuptools and
+#: installer.
 _ALLOWED = """
 import re
 import sys
@@ -50,36 +52,48 @@ def scripts_of(distribution: Distribution) -> dict[str, EntryPoint]:
 
 
 def judge_scripts(
-    interpreter: Interpreter, distribution: Distribution, found: Findings, search: Iterable[str] = (), python: str = ""
+    interpreter: Interpreter,
+    distribution: Distribution,
+    found: Findings,
+    *,
+    search: Iterable[str] = (),
+    python: str = "",
 ) -> None:
-    """Judge each file that a console script of a distribution may be started from.
+    """Report scripts of a distribution that do anything but call their entry point.
 
-    :param python: the program of the interpreter, where it is known; scripts must start the same.
-    :param search: the folders of ``PATH``, where a process is started by that.
+    :param python: Program of the interpreter, if known. Scripts must start the same program.
+    :param search: Folders of ``PATH``, if known.
     """
     files = interpreter.files
     above = posixpath.dirname(posixpath.dirname(posixpath.dirname(distribution.root)))
-    folders = dict.fromkeys([interpreter.scripts, f"{distribution.root}/bin", f"{above.rstrip('/')}/bin", *search])
+    folders = [interpreter.scripts, f"{distribution.root}/bin", f"{above.rstrip('/')}/bin", *search]
+    folders = list(dict.fromkeys(map(files.resolve, folders)))
     programs = _program_folders(interpreter, distribution.root)
-    for name, point in scripts_of(distribution).items():
+    scripts = scripts_of(distribution)
+    for name, point in scripts.items():
         if not re.fullmatch(r"[\w.-]+", name):
             continue
-        for folder in dict.fromkeys(map(files.resolve, folders)):
+        for folder in folders:
             path = f"{folder}/{name}"
             if files.real_kind(path) is None:
                 continue
-            if wrong := _fault(interpreter, path, point, programs, python):
-                found.add(Code.SCRIPT, [path], wrong)
-    recorded = [path for path in distribution.recorded if posixpath.basename(posixpath.dirname(path)) == "bin"]
-    strange = [path for path in recorded if posixpath.basename(path) not in scripts_of(distribution)]
-    found.add_any(Code.SCRIPT, strange, "no entry point has its name", level=Level.NOTE)
+            fault = _fault(interpreter, path, point, programs=programs, python=python)
+            if fault:
+                found.add(Code.SCRIPT, [path], fault)
+    unknown = []
+    for path in distribution.recorded:
+        folder, name = posixpath.split(path)
+        if posixpath.basename(folder) == "bin" and name not in scripts:
+            unknown.append(path)
+    found.add_any(Code.SCRIPT, unknown, "no entry point has its name", level=Level.NOTE)
 
 
 def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
-    """Return the folders of the Pythons that look for modules in ``root``, links resolved.
+    """Return the folders of the Pythons that import from ``root``, links resolved.
 
-    The Python that a virtual environment is of doesn't look in the virtual environment. It does look in its own site
-    folders and the user's, which a virtual environment with ``--system-site-packages`` has too.
+    The base Python of a virtual environment doesn't import from the virtual environment. It does
+    import from its own site folders and the user's, which a virtual environment with
+    ``--system-site-packages`` also uses.
     """
     resolve = interpreter.files.resolve
     folders = {resolve(interpreter.scripts)}
@@ -92,11 +106,16 @@ def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
 
 
 def _fault(
-    interpreter: Interpreter, path: str, point: EntryPoint, programs: Collection[str], python: str
-) -> str:  # fmt: skip
-    """Return what is wrong with a script, or empty.
+    interpreter: Interpreter,
+    path: str,
+    point: EntryPoint,
+    *,
+    programs: Collection[str],
+    python: str,
+) -> str:
+    """Return the fault of a script, or empty.
 
-    :param programs: the folders of the Pythons that it may start.
+    :param programs: Folders of the Pythons that the script may start.
     """
     files = interpreter.files
     if not files.is_file(path):
@@ -110,8 +129,8 @@ def _fault(
     shebang = _SHEBANG.match(text)
     if not shebang:
         return "it doesn't start an interpreter"
-    absolute, quoted, beside, direct = shebang.groups()
-    program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{beside}"
+    absolute, quoted, relative, direct = shebang.groups()
+    program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{relative}"
     if ".." in program.split("/") or not _is_interpreter(interpreter, program, programs):
         return f"it starts {program}"
     if python and not _are_same(files, program, python):
@@ -120,19 +139,25 @@ def _fault(
     cookie = _COOKIE.search("\n".join(body.split("\n")[:2]))
     if cookie and cookie[1].lower() not in ("utf-8", "utf8"):
         return f"it is in {cookie[1]}"
-    return "" if _calls(body, point) else f"it doesn't just call {point.value}"
+    if not _calls(body, point):
+        return f"it doesn't just call {point.value}"
+    return ""
 
 
 def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[str]) -> bool:
-    """Return whether a program is a Python of the environment's version, by its name, in one of ``folders``."""
+    """Return whether a program in ``folders`` has the name of a Python of the environment's
+    version.
+    """
     files = interpreter.files
-    names = ["python", f"python{interpreter.version[0]}", "python{}.{}".format(*interpreter.version)]
-    is_ours = posixpath.basename(program) in names and files.resolve(posixpath.dirname(program)) in folders
-    return is_ours and not is_script(files, program)
+    major, minor = interpreter.version
+    folder, name = posixpath.split(program)
+    if name not in ("python", f"python{major}", f"python{major}.{minor}"):
+        return False
+    return files.resolve(folder) in folders and not is_script(files, program)
 
 
 def _are_same(files: Files, one: str, other: str) -> bool:
-    """Return whether two paths lead to the same program, or to copies of it."""
+    """Return whether two paths name the same program or copies of it."""
     first, second = files.resolve(one), files.resolve(other)
     if first == second:
         return True
@@ -143,7 +168,7 @@ def _are_same(files: Files, one: str, other: str) -> bool:
 
 
 def is_script(files: Files, program: str) -> bool:
-    """Return whether a program is a text that another program runs."""
+    """Return whether a program is a script with a ``#!`` line."""
     real = files.resolve(program)
     if files.kind(real) is not Kind.FILE or files.size(real) > _MAX_SCRIPT:
         return False
@@ -166,8 +191,9 @@ def _calls(body: str, point: EntryPoint) -> bool:
         return False
     flat: list[ast.stmt] = []
     for statement in statements:
-        if isinstance(statement, ast.If) and ast.dump(statement.test) == _MAIN and not statement.orelse:
-            flat += statement.body
+        if isinstance(statement, ast.If) and not statement.orelse:
+            is_main = ast.dump(statement.test) == _MAIN
+            flat += statement.body if is_main else [statement]
         else:
             flat.append(statement)
     dumps = [ast.dump(statement) for statement in flat]

@@ -1,11 +1,11 @@
-"""What runs, or changes the path, at each start of an interpreter, and what else it imports in place of something."""
+"""Start-up code, shadowed modules and plugins of an environment."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from patchq.environment._distributions import Distribution, closure, intact
 from patchq.environment._files import Kind
@@ -13,37 +13,44 @@ from patchq.environment._imports import Place, find_all, path_files
 from patchq.environment._known import KnownLine, known_line, known_module
 from patchq.environment.differences import Code, Findings
 from patchq.environment.installed import Environment
+from patchq.formats.distinfo import canonical
 
 _CUSTOM = ("sitecustomize", "usercustomize")
-#: Modules of the standard library of Python 3.8 to 3.14 that one version or another of ``stdlib_module_names`` lacks.
+#: Modules of the standard library of Python 3.8 to 3.14 that ``stdlib_module_names`` of some
+#: version lacks.
 _OLD_AND_NEW = """
-    __hello__ __phello__ __phello__foo _android_support _apple_support _ast_unparse _bootlocale _bootsubprocess
-    _colorize _crypt _dummy_thread _hmac _interpchannels _interpqueues _interpreters _ios_support _lsprof _msi
-    _opcode_metadata _py_warnings _pydatetime _pylong _pyrepl _remote_debugging _sha2 _sha256 _sha512 _suggestions
-    _sysconfig _testlimitedcapi _tokenize _types _typing _wmi _zstd aifc annotationlib asynchat asyncore audioop binhex
-    cgi cgitb chunk compression crypt distutils dummy_threading formatter idlelib imghdr imp lib2to3 macpath mailcap
-    msilib nis nntplib ossaudiodev parser pipes smtpd sndhdr spwd sunau symbol telnetlib test tomllib turtledemo uu
-    xdrlib zoneinfo
+    __hello__ __phello__ __phello__foo _android_support _apple_support _ast_unparse _bootlocale
+    _bootsubprocess _colorize _crypt _dummy_thread _hmac _interpchannels _interpqueues
+    _interpreters _ios_support _lsprof _msi _opcode_metadata _py_warnings _pydatetime _pylong
+    _pyrepl _remote_debugging _sha2 _sha256 _sha512 _suggestions _sysconfig _testlimitedcapi
+    _tokenize _types _typing _wmi _zstd aifc annotationlib asynchat asyncore audioop binhex cgi
+    cgitb chunk compression crypt distutils dummy_threading formatter idlelib imghdr imp lib2to3
+    macpath mailcap msilib nis nntplib ossaudiodev parser pipes smtpd sndhdr spwd sunau symbol
+    telnetlib test tomllib turtledemo uu xdrlib zoneinfo
 """.split()  # noqa: SIM905
 #: Modules of other systems that the standard library tries to import.
-_ELSEWHERE = frozenset({"_overlapped", "_scproxy", "_winapi", "java", "msvcrt", "nt", "org", "vms_lib", "winreg"})
+_ELSEWHERE = frozenset(
+    "_overlapped _scproxy _winapi java msvcrt nt org vms_lib winreg".split()  # noqa: SIM905
+)
 _STDLIB = frozenset(sys.stdlib_module_names) | frozenset(_OLD_AND_NEW)
-#: Lines of an ``__init__.py`` that makes a namespace package, as pkgutil's and setuptools' documentation give them.
+#: Lines of a namespace package's ``__init__.py``, from the documentation of pkgutil and setuptools.
 _NAMESPACE = re.compile(
-    r"__import__\(['\"]pkg_resources['\"]\)\.declare_namespace\(__name__\)|(?:try|except ImportError):|"
+    r"__import__\(['\"]pkg_resources['\"]\)\.declare_namespace\(__name__\)|"
+    r"(?:try|except ImportError):|"
     r"import pkg_resources|"
     r"pkg_resources\.declare_namespace\(__name__\)|from pkgutil import extend_path|import pkgutil|"
     r"__path__ = (?:__import__\(['\"]pkgutil['\"]\)\.|pkgutil\.)?extend_path\(__path__, __name__\)"
 )
+#: Modules that a build of Python adds to the standard library.
 _BUILT = re.compile(r"_sysconfigdata\w*|_sysconfig_vars\w*|_test\w*|_xx\w*|xx\w*|_ctypes_test|_distutils_system_mod")
-#: Folders in the standard library's that are no part of it.
+#: Folders inside the standard library's folder that don't belong to it.
 _OTHERS = re.compile(r"(?:site|dist)-packages|lib-dynload|__pycache__|config-.*")
 
 
 def judge_environment(environment: Environment, packages: Mapping[str, str], findings: Findings) -> list[str]:
-    """Judge what an environment runs besides its packages; return the sources whose caches matter too.
+    """Report other code that an environment runs; return the sources of its start-up code.
 
-    :param packages: distribution to import name of the patched packages.
+    :param packages: Import names of the patched packages by distribution.
     """
     sources = judge_startup(environment, findings)
     _judge_stdlib(environment, findings)
@@ -53,11 +60,11 @@ def judge_environment(environment: Environment, packages: Mapping[str, str], fin
     return sources
 
 
-# .pth files and the customising modules
+# .pth files, sitecustomize and usercustomize
 
 
 def judge_startup(environment: Environment, findings: Findings) -> list[str]:
-    """Judge the code that runs at each start; return its sources."""
+    """Report code that runs at each start; return its sources."""
     return _judge_path_files(environment, findings) + _judge_custom(environment, findings)
 
 
@@ -82,7 +89,9 @@ def _judge_path_files(environment: Environment, findings: Findings) -> list[str]
 
 
 def _judge_known(environment: Environment, known: KnownLine, name: str, findings: Findings) -> list[str]:
-    """Judge the modules that known code imports, and the names that it takes."""
+    """Report unknown modules that known code imports, and modules that it shadows; return the
+    sources.
+    """
     taken = [claim for claim in known.claims if _is_needed(environment, claim)]
     if taken:
         findings.judge(name, Code.SHADOWED, [name], ", ".join(taken))
@@ -90,12 +99,16 @@ def _judge_known(environment: Environment, known: KnownLine, name: str, findings
     for module in known.imports:
         for found in find_all(environment.places, module)[:1]:
             sources.append(found.path)
-            _judge_module(environment, found.path, known.owner, name, findings)
+            _judge_module(environment, found.path, findings, owner=known.owner, name=name)
     return sources
 
 
-def _judge_module(environment: Environment, path: str, owner: str, name: str, findings: Findings) -> None:
-    """Judge a module that runs at each start: its content must be known, or ``owner`` must have recorded it."""
+def _judge_module(environment: Environment, path: str, findings: Findings, *, owner: str = "", name: str) -> None:
+    """Report a module that runs at each start, unless its content is known or ``owner`` recorded
+    it.
+
+    :param name: File that imports the module.
+    """
     files = environment.files
     own = posixpath.basename(path)
     if own.startswith("__init__."):
@@ -116,104 +129,136 @@ def _judge_module(environment: Environment, path: str, owner: str, name: str, fi
 
 
 def _is_needed(environment: Environment, module: str) -> bool:
-    """Return whether something else is found under this name, without the code that takes it."""
+    """Return whether an import of this name would find another module."""
     top = module.split(".")[0]
     return top in _STDLIB or bool(find_all(environment.places, top))
 
 
 def _judge_custom(environment: Environment, findings: Findings) -> list[str]:
-    """Judge sitecustomize and usercustomize. The folder of the script isn't on the path yet when they are imported."""
+    """Report sitecustomize and usercustomize; return their sources.
+
+    The folder of the script isn't on the path when Python imports them.
+    """
     sources = []
     for module in _CUSTOM:
         for found in find_all(environment.places, module):
             sources.append(found.path)
-            _judge_module(environment, found.path, "", posixpath.basename(found.path), findings)
+            _judge_module(environment, found.path, findings, name=posixpath.basename(found.path))
     return sources
 
 
-# What stands in place of something else
+# Shadowed modules
 
 
 def _judge_stdlib(environment: Environment, findings: Findings) -> None:
-    """Judge what the standard library's folders hold besides it, and what is in them in two forms."""
+    """Report additional modules in the standard library, and modules with more than one file."""
     interpreter = environment.interpreter
-    places = [interpreter.place(path) for path in interpreter.stdlib]
     forms: dict[str, list[str]] = {}
-    for place in places:
+    for path in interpreter.stdlib:
+        place = interpreter.place(path)
         for module in place.modules:
             if _OTHERS.fullmatch(module) or not module.isidentifier():
                 continue
             paths = [found.path for found in place.find(module)]
             forms.setdefault(module, []).extend(paths)
-            if paths and module not in _STDLIB and module not in _CUSTOM and not _BUILT.fullmatch(module):
+            if paths and not _is_known(module):
                 findings.judge(module, Code.STDLIB, paths, module)
     for module, paths in forms.items():
-        if len(_in_front(paths)) > 1:
-            findings.judge(module, Code.STDLIB, paths, module)
+        _judge_forms(module, paths, findings)
     for path in interpreter.stdlib[1:2]:
         for folder in _packages(interpreter.place(path)):
             for module in folder.modules:
-                inside = [found.path for found in folder.find(module)]
-                if len(_in_front(inside)) > 1:
-                    findings.judge(module, Code.STDLIB, inside, module)
+                _judge_forms(module, [found.path for found in folder.find(module)], findings)
+
+
+def _is_known(module: str) -> bool:
+    return module in _STDLIB or module in _CUSTOM or _BUILT.fullmatch(module) is not None
+
+
+def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
+    """Report a module with several files. Python ignores a sourceless cache after another file."""
+    others = [path for path in paths[1:] if not path.endswith(".pyc")]
+    if others:
+        findings.judge(module, Code.STDLIB, paths, module)
 
 
 def _judge_build_folder(environment: Environment, findings: Findings) -> None:
-    """Judge the file by which an interpreter that lies where it was built finds its extension modules."""
+    """Report ``pybuilddir.txt``, which redirects the extension modules of an interpreter."""
     interpreter, files = environment.interpreter, environment.files
     settings = files.text(f"{interpreter.prefix.rstrip('/')}/pyvenv.cfg", 1 << 20)
     homes = re.findall(r"(?im)^[ \t]*home[ \t]*=[ \t]*(/.*?)[ \t]*$", settings)
-    for folder in dict.fromkeys([interpreter.scripts, f"{interpreter.base.rstrip('/')}/bin", *homes]):
+    folders = [interpreter.scripts, f"{interpreter.base.rstrip('/')}/bin", *homes]
+    for folder in dict.fromkeys(folders):
         path = f"{folder}/pybuilddir.txt"
         if files.real_kind(path) is not None:
             findings.judge("pybuilddir.txt", Code.STDLIB, [path], "pybuilddir.txt")
 
 
-def _in_front(paths: list[str]) -> list[str]:
-    """Return files of one name without sourceless caches that come after another form, which nothing loads."""
-    return [path for number, path in enumerate(paths) if not number or not path.endswith(".pyc")]
-
-
 def _packages(place: Place) -> Iterator[Place]:
-    """Yield each folder below a standard library's folder that may be a package."""
+    """Yield the folders below a standard library's folder that may be packages."""
+    files = place.files
     todo = [name for name in place.names if not _OTHERS.fullmatch(name)]
     while todo:
         name = todo.pop()
         folder = f"{place.path}/{name}"
-        if name.rpartition("/")[2].isidentifier() and place.files.kind(place.files.resolve(folder)) is Kind.FOLDER:
-            below = Place(place.files, folder, place.version)
+        is_name = posixpath.basename(name).isidentifier()
+        if is_name and files.kind(files.resolve(folder)) is Kind.FOLDER:
+            below = Place(files, folder, place.version)
             yield below
             todo += [f"{name}/{inner}" for inner in below.names if inner != "__pycache__"]
 
 
 def _judge_shadows(environment: Environment, packages: Mapping[str, str], findings: Findings) -> None:
-    """Judge modules that are found in place of the standard library's, of a package, or of what it requires."""
+    """Report modules found in place of a module of the standard library, a package or its
+    requirements.
+    """
     interpreter = environment.interpreter
-    library = {name for path in interpreter.stdlib for name in interpreter.place(path).modules if name.isidentifier()}
+    library: set[str] = set()
+    for path in interpreter.stdlib:
+        library.update(filter(str.isidentifier, interpreter.place(path).modules))
     own = {package.split(".")[0] for package in packages.values()}
     needed = _needed(environment, packages)
     for place in environment.places:
-        for module in _ELSEWHERE.intersection(place.modules) - library:
-            for found in place.find(module)[:1]:
-                findings.judge(module, Code.SHADOWED, [found.path], module)
+        _judge_found(place, _ELSEWHERE - library, findings)
     for first in ["", *interpreter.starts()]:
-        places = [*([interpreter.place(first)] if first else []), *environment.places]
+        places = environment.places
+        if first:
+            places = [interpreter.place(first), *places]
         for place in places:
             if place.path in interpreter.stdlib:
                 break
-            for module in library.intersection(place.modules) - set(_CUSTOM):
-                for found in place.find(module)[:1]:
-                    findings.judge(module, Code.SHADOWED, [found.path], module)
+            _judge_found(place, library - set(_CUSTOM), findings)
         for module, owners in needed.items():
-            if module in library or (module in own and not first):
-                continue  # the package's own place is judged with it
-            for winner in find_all(places, module)[:1]:
-                if not _is_rightful(environment, winner.path, owners):
-                    findings.judge(module, Code.SHADOWED, [winner.path], module)
+            # Without a first entry, the packages' own place is judged with them.
+            if module not in library and (first or module not in own):
+                _judge_winner(environment, places, module, owners, findings=findings)
+
+
+def _judge_found(place: Place, modules: frozenset[str] | set[str], findings: Findings) -> None:
+    """Report those modules that a place has."""
+    for module in modules.intersection(place.modules):
+        for found in place.find(module)[:1]:
+            findings.judge(module, Code.SHADOWED, [found.path], module)
+
+
+def _judge_winner(
+    environment: Environment,
+    places: Sequence[Place],
+    module: str,
+    owners: Iterable[Distribution],
+    *,
+    findings: Findings,
+) -> None:
+    """Report the file that an import finds, unless it belongs to the module's owners."""
+    for winner in find_all(places, module)[:1]:
+        if not _is_rightful(environment, winner.path, owners):
+            findings.judge(module, Code.SHADOWED, [winner.path], module)
 
 
 def _needed(environment: Environment, packages: Mapping[str, str]) -> dict[str, list[Distribution]]:
-    """Return the modules of the packages and of all that they require, with the distributions that record them."""
+    """Return the modules of the packages and their requirements, with the distributions that record
+    them.
+    """
     names = closure(environment.distributions, packages)
     found: dict[str, list[Distribution]] = {}
     for distribution in environment.distributions:
@@ -224,51 +269,54 @@ def _needed(environment: Environment, packages: Mapping[str, str]) -> dict[str, 
 
 
 def _is_rightful(environment: Environment, path: str, owners: Iterable[Distribution]) -> bool:
-    """Return whether a module is one that its distributions recorded, or only declares a namespace package."""
+    """Return whether ``owners`` recorded a module, or it only declares a namespace package."""
     real = environment.files.resolve(path)
-    return any(real in owner.recorded for owner in owners) or _is_namespace(environment.files.text(path, 1 << 16))
+    if any(real in owner.recorded for owner in owners):
+        return True
+    return _is_namespace(environment.files.text(path, 1 << 16))
 
 
 def _is_namespace(source: str) -> bool:
-    lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().startswith("#")]
-    return bool(lines) and all(_NAMESPACE.fullmatch(line) for line in lines)
+    lines = [line.strip() for line in source.splitlines()]
+    code = [line for line in lines if line and not line.startswith("#")]
+    return bool(code) and all(map(_NAMESPACE.fullmatch, code))
 
 
 # Plugins
 
 
 def _judge_plugins(environment: Environment, packages: Mapping[str, str], findings: Findings) -> None:
-    """Judge entry points that other distributions provide for a patched package to load."""
-    ours = {re.sub(r"[-_.]+", "-", name).lower() for name in packages}
-    points = [
-        (distribution, point)
-        for distribution in environment.distributions
-        if distribution.name not in ours
-        for point in distribution.entry_points
-        if point.group not in ("console_scripts", "gui_scripts")
-    ]
-    own_names = {name for pair in packages.items() for name in pair}
+    """Report entry points of other distributions that a patched package may load."""
+    ours = set(map(canonical, packages))
+    points = []
+    for distribution in environment.distributions:
+        if distribution.name not in ours:
+            for point in distribution.entry_points:
+                if point.group not in ("console_scripts", "gui_scripts"):
+                    points.append((distribution, point))
+    own_names = {*packages, *packages.values()}
     groups = {point.group for _, point in points}
-    loaded = {group for group in groups if group.split(".")[0] in own_names or group in findings.groups}
+    loaded = groups & findings.groups
+    loaded |= {group for group in groups if group.split(".")[0] in own_names}
     if groups - loaded:
-        quoted = _quoted_by_loaders(environment, packages)
-        loaded |= groups & quoted
+        loaded |= groups & _quoted_by_loaders(environment, packages)
     for distribution, point in points:
         if point.group in loaded:
-            findings.judge(
-                distribution.name, Code.PLUGIN, [f"{distribution.info}/entry_points.txt"],
-                distribution.name, point.name, point.group,
-            )  # fmt: skip
+            path = f"{distribution.info}/entry_points.txt"
+            words = (distribution.name, point.name, point.group)
+            findings.judge(distribution.name, Code.PLUGIN, [path], *words)
 
 
 def _quoted_by_loaders(environment: Environment, packages: Mapping[str, str]) -> set[str]:
-    """Return the quoted names in those sources of the packages that load entry points."""
+    """Return the quoted names in the packages' sources that load entry points."""
     files = environment.files
     found: set[str] = set()
     for package in packages.values():
         for folder in environment.locate(package).places:
             for path, kind in files.walk(folder):
-                text = files.text(path, 4 << 20) if kind is Kind.FILE and path.endswith(".py") else ""
+                if kind is not Kind.FILE or not path.endswith(".py"):
+                    continue
+                text = files.text(path, 4 << 20)
                 if "entry_points" in text:
                     found.update(re.findall(r"[\"']([\w.-]+)[\"']", text))
     return found

@@ -1,4 +1,6 @@
-"""The ways in which an environment or an image is not what was built. ``patchq.cli.differences`` renders them."""
+"""Differences between an environment or image and the build. ``patchq.cli.differences`` renders
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from patchq.names import show_path
 
 
 class Level(str, Enum):
-    """``PROBLEM``: the build that was asked for may not be what runs. ``NOTE``: nothing is wrong."""
+    """Severity of a difference. With a ``PROBLEM``, something else than the build may run."""
 
     PROBLEM = "problem"
     NOTE = "note"
 
 
 class Code(str, Enum):
-    """One kind of difference. docs/reference/json.md describes each."""
+    """Kind of a difference. docs/reference/json.md describes each."""
 
-    # A package: which one an import finds.
+    # Which package an import finds.
     NOT_INSTALLED = "not-installed"
     NOT_PATCHED = "not-patched"
     NO_PATCHES = "no-patches"
@@ -32,7 +34,7 @@ class Code(str, Enum):
     REDIRECTED = "redirected"
     NAMESPACE = "namespace"
     SIBLING = "sibling"
-    # Its metadata and files.
+    # Metadata and files of the package.
     METADATA = "metadata"
     RECORD_MISSING = "record-missing"
     RECORD_MALFORMED = "record-malformed"
@@ -56,7 +58,7 @@ class Code(str, Enum):
     CACHE_UNREADABLE = "cache-unreadable"
     CACHE_STALE = "cache-stale"
     CACHE_UNJUDGED = "cache-unjudged"
-    # What else the interpreter imports and runs.
+    # Other code that the interpreter imports and runs.
     STARTUP_CODE = "startup-code"
     STARTUP_PATH = "startup-path"
     FINDERS = "finders"
@@ -67,7 +69,7 @@ class Code(str, Enum):
     INTERPRETER = "interpreter"
     VARIABLE = "variable"
     LIBRARY = "library"
-    # An image's own.
+    # Images.
     LABEL = "label"
     LABELS_UNJUDGED = "labels-unjudged"
     ATTESTATION_MISSING = "attestation-missing"
@@ -80,12 +82,12 @@ class Code(str, Enum):
     SITE_LINK = "site-link"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """One difference.
 
-    :ivar paths: the files that it is about, made printable.
-    :ivar words: what its sentence names besides.
+    :ivar paths: Files concerned, printable.
+    :ivar words: Other names that the message contains.
     """
 
     code: Code
@@ -96,10 +98,11 @@ class Difference:
 
 @dataclass
 class Findings:
-    """The differences found so far.
+    """Differences found so far.
 
-    :ivar allow: names of files, distributions and variables that the lock allows; what is allowed becomes a note.
-    :ivar groups: groups of entry points that the lock adds to those that the packages load.
+    :ivar allow: Names of files, distributions and variables that the lock allows. A difference with
+        such a name is a note.
+    :ivar groups: Entry point groups, listed in the lock, that the packages load.
     """
 
     allow: frozenset[str] = frozenset()
@@ -107,7 +110,12 @@ class Findings:
     found: list[Difference] = field(default_factory=list)
 
     def add(self, code: Code, paths: Iterable[str] = (), *words: str, level: Level = Level.PROBLEM) -> None:
-        one = Difference(code, level, tuple(map(printable, paths)), tuple(map(printable, words)))
+        one = Difference(
+            code=code,
+            level=level,
+            paths=tuple(map(printable, paths)),
+            words=tuple(map(printable, words)),
+        )
         if one not in self.found:
             self.found.append(one)
 
@@ -115,15 +123,15 @@ class Findings:
         self.add(code, paths, *words, level=Level.NOTE)
 
     def add_any(self, code: Code, paths: Iterable[str], *words: str, level: Level = Level.PROBLEM) -> None:
-        """Add a difference if it is about any path."""
-        some = sorted(set(paths))
-        if some:
-            self.add(code, some, *words, level=level)
+        """Add a difference if there are any paths."""
+        unique = sorted(set(paths))
+        if unique:
+            self.add(code, unique, *words, level=level)
 
     def judge(self, name: str, code: Code, paths: Iterable[str] = (), *words: str) -> None:
         """Add a difference: a note if the lock allows ``name``, else a problem."""
-        allowed = name in self.allow
-        self.add(code, paths, *words, level=Level.NOTE if allowed else Level.PROBLEM)
+        level = Level.NOTE if name in self.allow else Level.PROBLEM
+        self.add(code, paths, *words, level=level)
 
     @property
     def problems(self) -> list[Difference]:
@@ -131,7 +139,7 @@ class Findings:
 
 
 def printable(text: str) -> str:
-    """Return text of an environment for people: paths that are no UTF-8, and control characters, escaped."""
+    """Escape control characters and bytes that aren't UTF-8 in a text from an environment."""
     try:
         return show_path(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:

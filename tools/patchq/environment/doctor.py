@@ -1,4 +1,4 @@
-"""``doctor``: is this machine and this project fit for what the verbs do."""
+"""Checks of this machine and project for ``doctor``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from patchq.environment.machine import nvcc_release
@@ -19,164 +20,186 @@ from patchq.project.stack import load_state
 from patchq.system import fsio, runner
 from patchq.system.paths import LOCK_NAME
 
-#: The first git whose merge-tree merges in memory.
+#: First git whose ``merge-tree`` merges in memory.
 GIT_NEEDED = (2, 38)
-#: Targets that the kernels of the stacks are compiled for.
+#: Targets of the stacks' kernels.
 ARCHS = ("sm_90a", "sm_100f", "sm_120a", "sm_120f", "sm_121a", "sm_121f")
+#: Free space that a build needs, in GB.
+_DISK_GB = 5
+_NVCC_HINT = "install the CUDA toolkit, 12.9 or newer for the f suffix"
+#: Print the file from which a package is imported.
+_FIND_ORIGIN = """\
+import importlib.util, sys
+spec = importlib.util.find_spec(sys.argv[1])
+print(spec.origin if spec else "")
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at. ``level`` is ``ok``, ``note`` or ``problem``."""
+class Health(str, Enum):
+    """Result of one check."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Result of one check, with its message and hint."""
 
     topic: str
-    level: str
+    level: Health
     said: str
     hint: str = ""
 
 
-def examine(project: Project | None) -> list[Finding]:
-    """Look at git, disk, nvcc and, where there is one, the project."""
+def _ok(topic: str, said: str) -> Diagnosis:
+    return Diagnosis(topic=topic, level=Health.OK, said=said)
+
+
+def _note(topic: str, said: str, hint: str = "") -> Diagnosis:
+    return Diagnosis(topic=topic, level=Health.NOTE, said=said, hint=hint)
+
+
+def _problem(topic: str, said: str, hint: str = "") -> Diagnosis:
+    return Diagnosis(topic=topic, level=Health.PROBLEM, said=said, hint=hint)
+
+
+def examine(project: Project | None) -> list[Diagnosis]:
+    """Check git, nvcc and, if given, the project and its disk."""
     found = [_git(), *_nvcc()]
     if project is not None:
         found += _project(project)
     return found
 
 
-def mounted(project: Project, folder: Path, python: str) -> list[Finding]:
-    """Whether what ``python`` imports of each built package is what is mounted at ``folder``, tree by tree."""
+def mounted(project: Project, folder: Path, python: str) -> list[Diagnosis]:
+    """Check that ``python`` imports each built package from its tree mounted below ``folder``."""
     found = []
     for upstream in project.lock.upstreams.values():
-        if not upstream.build:
-            continue
-        package, tree = upstream.build.package, (folder / upstream.name).resolve()
-        script = "import importlib.util, sys; s = importlib.util.find_spec(sys.argv[1]); print(s.origin if s else '')"
-        try:
-            out = runner.run([interpreter(python), "-c", script, package], cwd=Path("/"), timeout=START_S).stdout
-            origin = out.decode("utf-8", "surrogateescape").strip()
-        except PatchqError as error:
-            said = error.said if isinstance(error, runner.CommandError) else error.message
-            found.append(Finding(package, "problem", f"can't be looked for: {said}", "--python PATH"))
-            continue
-        real = Path(origin).resolve() if origin else None
-        if real and tree in real.parents:
-            found.append(Finding(package, "ok", f"imported from {origin}, which is {real}"))
-        else:
-            said = f"imported from {real}" if real else "not installed"
-            found.append(
-                Finding(package, "problem", f"{said}, not from {tree}", "start it by the entry point, `patched`")
-            )
+        if upstream.build:
+            tree = (folder / upstream.name).resolve()
+            found.append(_mounted(upstream.build.package, tree, python))
     return found
 
 
-def _git() -> Finding:
+def _mounted(package: str, tree: Path, python: str) -> Diagnosis:
+    argv = [interpreter(python), "-c", _FIND_ORIGIN, package]
+    try:
+        out = runner.run(argv, cwd=Path("/"), timeout=START_S).stdout
+    except PatchqError as error:
+        said = error.said if isinstance(error, runner.CommandError) else error.message
+        return _problem(package, f"can't be looked up: {said}", "--python PATH")
+    origin = out.decode("utf-8", "surrogateescape").strip()
+    if not origin:
+        said = f"not installed, not from {tree}"
+    else:
+        real = Path(origin).resolve()
+        if tree in real.parents:
+            return _ok(package, f"imported from {origin}, which is {real}")
+        said = f"imported from {real}, not from {tree}"
+    return _problem(package, said, "start it with the entry point, `patched`")
+
+
+def _git() -> Diagnosis:
     try:
         text = runner.run(["git", "--version"]).stdout.decode().strip()
     except runner.CommandError:
-        return Finding("git", "problem", "git is not there", "install git 2.38 or newer")
+        return _problem("git", "git is not there", "install git 2.38 or newer")
     numbers = re.search(r"(\d+)\.(\d+)", text)
     if not numbers or (int(numbers[1]), int(numbers[2])) < GIT_NEEDED:
-        return Finding("git", "problem", text, "git 2.38 or newer is needed")
-    return Finding("git", "ok", text)
+        return _problem("git", text, "git 2.38 or newer is needed")
+    return _ok("git", text)
 
 
 def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
-    """What ``nvcc`` says to each target when it compiles an empty kernel; empty text: it can."""
-    said = {}
-    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        source = Path(text) / "k.cu"
+    """Compile an empty kernel for each target; return the error of each, empty for none."""
+    errors = {}
+    with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+        source, cubin = Path(folder, "k.cu"), Path(folder, "k.cubin")
         source.write_text("__global__ void k() {}\n")
         for arch in archs:
+            argv = [nvcc, "-cubin", f"-arch={arch}", "-o", str(cubin), str(source)]
             try:
-                runner.run(
-                    [nvcc, "-cubin", f"-arch={arch}", "-o", str(Path(text) / "k.cubin"), str(source)], timeout=WORK_S
-                )
-                said[arch] = ""
+                runner.run(argv, timeout=WORK_S)
             except runner.CommandError as error:
-                said[arch] = error.said.splitlines()[-1] if error.code > 0 and error.said else ended(error)
-    return said
+                if error.code > 0 and error.said:
+                    errors[arch] = error.said.splitlines()[-1]
+                else:
+                    errors[arch] = ended(error)
+            else:
+                errors[arch] = ""
+    return errors
 
 
-def _nvcc() -> list[Finding]:
+def _nvcc() -> list[Diagnosis]:
     path, release = shutil.which("nvcc"), nvcc_release()
     if not path:
         said = "nvcc is not there: FlashInfer can't compile kernels here, and nvcc proofs don't run"
-        return [Finding("nvcc", "note", said, "install the CUDA toolkit, 12.9 or newer for the f suffix")]
-    can = targets(path)
-    good = [a for a, said in can.items() if not said]
-    if not good and isinstance(judged := judge(os.path.realpath(path)), Unusable):
-        return [Finding("nvcc", "note", f"nvcc {release} ({path}) can't be used: {judged.said}", judged.hint)]
-    found = [Finding("nvcc", "ok", f"nvcc {release} ({path}) compiles for {', '.join(good) or 'none of the targets'}")]
+        return [_note("nvcc", said, _NVCC_HINT)]
+    errors = targets(path)
+    good = [arch for arch, error in errors.items() if not error]
+    if not good:
+        judged = judge(os.path.realpath(path))
+        if isinstance(judged, Unusable):
+            said = f"nvcc {release} ({path}) can't be used: {judged.said}"
+            return [_note("nvcc", said, judged.hint)]
+    compiled = ", ".join(good) or "none of the targets"
+    found = [_ok("nvcc", f"nvcc {release} ({path}) compiles for {compiled}")]
     for arch in ("sm_120f", "sm_121f"):
-        if can[arch]:
-            found.append(
-                Finding(
-                    "nvcc", "note", f"{arch}: {can[arch]}", "the f suffix needs nvcc 12.9 or newer; a is used instead"
-                )
-            )
+        if errors[arch]:
+            hint = "the f suffix needs nvcc 12.9 or newer; a is used instead"
+            found.append(_note("nvcc", f"{arch}: {errors[arch]}", hint))
     return found
 
 
-def _repository(project: Project) -> list[Finding]:
-    """Whether the project's own repository has what a clone needs, and nothing that is this machine's alone."""
-    root = project.layout.root
+def _repository(project: Project) -> list[Diagnosis]:
+    """Check that git tracks the lock and the patches, and nothing of ``.patchq``."""
+    topic, root = "repository", project.layout.root
     if not person.has_repository(root):
-        said = "the project is in no git repository: its patches have no history, and nobody can clone it"
-        return [Finding("repository", "note", said, "`git init`, and commit it")]
+        said = "the project is not in a git repository: its patches have no history"
+        return [_note(topic, said, "`git init`, and commit it")]
     try:
         private = person.tracked(root, project.layout.private.name)
         missing = person.untracked(root, LOCK_NAME, "patches")
     except PatchqError as error:
-        return [Finding("repository", "problem", error.message, error.hint)]
+        return [_problem(topic, error.message, error.hint)]
     found = []
     if private:
-        said = f"git tracks {len(private)} files of .patchq, which is this machine's alone: {private[0]}"
-        found.append(Finding("repository", "problem", said, "`git rm -r --cached .patchq`, and ignore it"))
+        said = f"git tracks {len(private)} files of .patchq, which is private: {private[0]}"
+        found.append(_problem(topic, said, "`git rm -r --cached .patchq`, and ignore it"))
     if missing:
-        said = f"a clone would lack {', '.join(missing[:3])}" + (", …" if len(missing) > 3 else "")
-        found.append(Finding("repository", "note", said, "`git add` them"))
-    return found or [Finding("repository", "ok", "git has the lock and the patches")]
+        shown = ", ".join(missing[:3])
+        if len(missing) > 3:
+            shown += ", …"
+        found.append(_note(topic, f"a clone would lack {shown}", "`git add` them"))
+    return found or [_ok(topic, "git has the lock and the patches")]
 
 
-def _project(project: Project) -> list[Finding]:
-    found = []
-    free = shutil.disk_usage(project.layout.root).free >> 30
-    level = "ok" if free >= 5 else "problem"
-    found.append(
-        Finding(
-            "disk",
-            level,
-            f"{free} GB free",
-            "" if free >= 5 else "a vLLM wheel and its copy need 2 GB, trees and caches more",
-        )
-    )
-    found += _repository(project)
+def _project(project: Project) -> list[Diagnosis]:
+    found = [_disk(project), *_repository(project)]
     pending = project.layout.private / "journal" / "pending.json"
     if pending.exists():
-        found.append(
-            Finding(
-                "journal",
-                "note",
-                "a command was interrupted",
-                "the next one finishes what it began: `patchq apply`; or `patchq undo --pending` gives it up",
-            )
-        )
+        hint = "`patchq apply` finishes it; `patchq undo --pending` gives it up"
+        found.append(_note("journal", "a command was interrupted", hint))
     for upstream in project.lock.upstreams:
         try:
             state = load_state(project.layout, upstream)
         except PatchqError as error:
-            found.append(Finding(upstream, "problem", error.message, error.hint))
+            found.append(_problem(upstream, error.message, error.hint))
             continue
         if state and project.layout.store.exists() and not project.store.ref_or_none(state.tip):
-            found.append(
-                Finding(
-                    upstream,
-                    "problem",
-                    "the store has lost the applied commits",
-                    "remove .patchq and run `patchq apply`",
-                )
-            )
+            hint = "remove .patchq and run `patchq apply`"
+            found.append(_problem(upstream, "the store has lost the applied commits", hint))
     owner = fsio.read_or_none(project.layout.private / "lock.owner")
     if owner:
-        found.append(Finding("lock", "note", f"last taken by {owner.decode().strip()}"))
+        found.append(_note("lock", f"last taken by {owner.decode().strip()}"))
     return found
+
+
+def _disk(project: Project) -> Diagnosis:
+    free = shutil.disk_usage(project.layout.root).free >> 30
+    said = f"{free} GB free"
+    if free >= _DISK_GB:
+        return _ok("disk", said)
+    return _problem("disk", said, "a vLLM wheel and its copy need 2 GB, trees and caches more")

@@ -1,7 +1,7 @@
-"""An image's files and labels, read from what it is kept in: no daemon, nothing unpacked, nothing of it run.
+"""Files and settings of a container image, read without a daemon. Nothing is unpacked or run.
 
-An OCI layout (a folder, or a tar archive of it), what ``docker save`` writes, or a root file system as a folder: a
-running container's, for one. Every digest that an image gives is checked on the way.
+An image is an OCI layout (a folder, or a tar archive of it), an archive from ``docker save``, or a
+root file system as a folder, such as a running container's. Every digest in an image is checked.
 """
 
 from __future__ import annotations
@@ -27,26 +27,47 @@ from patchq.formats import tar
 from patchq.names import show_path
 from patchq.system import project_files
 
-#: Bytes of a list of what is in an image, its blobs, and files of its layers. No real one has more.
+#: Largest JSON file of an image in bytes, and most blobs and files. No real image has more.
 MOST_JSON, MOST_BLOBS, MOST_FILES = 16 << 20, 100_000, 5_000_000
-_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-#: Characters of a path, as Linux has it.
-_MOST_PATH = 4096
-#: Files whose content may matter: what Python reads when it starts, metadata, and settings.
-_KEPT = re.compile(
-    r"\.(?:pyc?|pth|json|cfg|conf|txt|zip|egg|egg-link|egg-info)$|/(?:METADATA|RECORD|PKG-INFO|ld\.so\.preload|passwd)$"
+_INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-#: What the readers of tar, of JSON and of compressed data raise for what is none.
+#: Longest path in characters, as in Linux.
+_MOST_PATH = 4096
+#: Files whose content is kept: those that Python reads when it starts, metadata, and settings.
+_KEPT = re.compile(
+    r"\.(?:pyc?|pth|json|cfg|conf|txt|zip|egg|egg-link|egg-info)$"
+    r"|/(?:METADATA|RECORD|PKG-INFO|ld\.so\.preload|passwd)$"
+)
+#: Largest program that is kept, in bytes: scripts in ``bin`` folders.
+_MOST_SCRIPT = 64 << 10
+#: Lists that may be nested in an OCI index.
+_MOST_LISTS = 4
+#: Errors that the readers of tar, JSON and compressed data raise for damaged data.
 _DAMAGED = (
-    FormatError, OSError, tarfile.TarError, zlib.error, lzma.LZMAError, RecursionError, ValueError, KeyError, TypeError,
-    AttributeError, EOFError,
-)  # fmt: skip
+    FormatError,
+    OSError,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    RecursionError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+)
 _ARCHS = {"aarch64": "arm64", "x86_64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file of an image: where a link points to; of a plain file its SHA-256, and its content where that is kept."""
+    """A file of an image.
+
+    :ivar target: Target of a link.
+    :ivar offset: Position of a plain file's content in the temporary file; -1 if it isn't kept.
+    """
 
     kind: Kind
     sha256: str = ""
@@ -57,12 +78,13 @@ class Entry:
 
 
 class Layers(Files):
-    """The files of an image's layers. Content that may matter is kept in a temporary file."""
+    """Files of an image's layers. Content that may be read later is kept in a temporary file."""
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: dict[str, Entry] = {}
-        #: Every folder that a file was ever put below; after :meth:`finish`, those that are there.
+        #: Folders of all files so far, including deleted ones; after :meth:`finish`, existing
+        #: folders.
         self.folders: set[str] = {"/"}
         self._below: dict[str, list[str]] | None = None
         self._kept = tempfile.NamedTemporaryFile(prefix="patchq-image-")  # noqa: SIM115
@@ -104,9 +126,9 @@ class Layers(Files):
         return sums | {"sha256": self.entries[path].sha256}
 
     def place_of(self, path: str) -> str:
-        """Return where a member of a layer is put: links of its folders are followed, as by what unpacks the image.
+        """Resolve symlinks in ``path``'s parent directories, as an unpacker would.
 
-        :raises ValueError: for links that go in a circle.
+        :raises ValueError: if the links form a loop.
         """
         folder, name = posixpath.split(posixpath.normpath("/" + path.lstrip("/")))
         real = self.resolve(folder)
@@ -115,51 +137,59 @@ class Layers(Files):
         return posixpath.join(real, name)
 
     def drop(self, path: str) -> None:
-        """Take a file away."""
+        """Remove a file."""
         gone = self.entries.pop(path, None)
         if gone and gone.kind is Kind.LINK:
             self._real.clear()
 
     def put(self, path: str, entry: Entry) -> None:
-        """Put a file at a path."""
+        """Add or replace a file."""
         self.drop(path)
         if entry.kind is Kind.LINK:
             self._real.clear()
         self.entries[path] = entry
+        self._add_parents(path)
+
+    def _add_parents(self, path: str) -> None:
         folder = posixpath.dirname(path)
         while folder not in self.folders:
             self.folders.add(folder)
             folder = posixpath.dirname(folder)
 
     def finish(self) -> None:
-        """Forget the folders of which no file is left."""
+        """Forget folders without files."""
         self.folders = {"/"}
         for path in self.entries:
-            folder = posixpath.dirname(path)
-            while folder not in self.folders:
-                self.folders.add(folder)
-                folder = posixpath.dirname(folder)
+            self._add_parents(path)
 
     def keep(self, file: IO[bytes], member: tarfile.TarInfo, path: str) -> Entry:
-        """Return the entry of a plain file; its content is kept if it may be read later."""
+        """Read a plain file and return its entry. Keep its content if it may be read later."""
         keep = member.size <= MAX_TEXT and _is_kept(path, member.size)
-        digest, offset = hashlib.sha256(), self._kept.seek(0, os.SEEK_END) if keep else -1
+        offset = self._kept.seek(0, os.SEEK_END) if keep else -1
+        digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
             digest.update(chunk)
             if keep:
                 self._kept.write(chunk)
         return Entry(
-            kind=Kind.FILE, sha256=digest.hexdigest(), size=member.size, mtime=int(member.mtime), offset=offset
+            kind=Kind.FILE,
+            sha256=digest.hexdigest(),
+            size=member.size,
+            mtime=int(member.mtime),
+            offset=offset,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What was read.
+    """Files and settings of an image.
 
-    :ivar folders: all folders in it.
-    :ivar labels: None of a mere file system, which has no settings.
-    :ivar env: the variables that a container starts with, and so on.
+    :ivar folders: All folders in it.
+    :ivar labels: None for a root file system, which has no settings.
+    :ivar env: Environment variables of a container.
+    :ivar working: Working folder of a container.
+    :ivar user: User of a container.
+    :ivar command: Entry point and command of a container.
     """
 
     name: str
@@ -175,77 +205,103 @@ class Image:
 def read_image(path: Path, platform: str = "") -> Image:
     """Read an image.
 
-    :param platform: which of several images (``aarch64``); empty where there is one.
-    :raises UserError: if it is no image, is damaged, or holds several and none was chosen.
+    :param platform: Platform of the image to choose (``aarch64``); may be empty if there is only
+        one image.
+    :raises UserError: if it isn't an image, is damaged, or holds several images and none was
+        chosen.
     """
     try:
         if path.is_dir() and not (path / "oci-layout").exists():
             return Image(name=path.name, files=Folder(path), folders=frozenset(_folders(path)))
-        layers = Layers()
-        with _blobs(path) as store:
-            manifest = _manifest(store, platform)
-            config = json.loads(store.read(manifest["config"]))
-            settings = config.get("config") or {}
-            for layer in manifest["layers"]:
-                with store.open(layer) as file:
-                    _layer(file, layers)
-        layers.finish()
-        return Image(
-            name=path.name, files=layers, folders=frozenset(layers.folders),
-            labels={str(k): str(v) for k, v in (settings.get("Labels") or {}).items()},
-            env=dict(str(text).partition("=")[::2] for text in settings.get("Env") or []),
-            working=posixpath.normpath(posixpath.join("/", str(settings.get("WorkingDir") or ""))),
-            user=str(settings.get("User") or "").partition(":")[0],
-            command=tuple(map(str, [*(settings.get("Entrypoint") or []), *(settings.get("Cmd") or [])])),
-        )  # fmt: skip
+        return _read_layers(path, platform)
     except _DAMAGED as error:
-        said = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"lacks {error}"
+        else:
+            reason = str(error) or type(error).__name__
+        shown = show_path(reason.encode("utf-8", "replace"))
         raise UserError(
-            f"{path.name} can't be read as an image: {show_path(said.encode('utf-8', 'replace'))}",
-            hint="an OCI layout or archive, what `docker save` writes, or a root file system as a folder",
+            f"{path.name} can't be read as an image: {shown}",
+            hint="give an OCI layout or archive, a `docker save` archive, or a root file system",
         ) from None
 
 
+def _read_layers(path: Path, platform: str) -> Image:
+    layers = Layers()
+    with _blobs(path) as store:
+        manifest = _manifest(store, platform)
+        settings = json.loads(store.read(manifest["config"])).get("config") or {}
+        for layer in manifest["layers"]:
+            with store.open(layer) as file:
+                _layer(file, layers)
+    layers.finish()
+    labels = settings.get("Labels") or {}
+    command = [*(settings.get("Entrypoint") or []), *(settings.get("Cmd") or [])]
+    env = {}
+    for assignment in settings.get("Env") or []:
+        name, _, value = str(assignment).partition("=")
+        env[name] = value
+    return Image(
+        name=path.name,
+        files=layers,
+        folders=frozenset(layers.folders),
+        labels={str(name): str(value) for name, value in labels.items()},
+        env=env,
+        working=posixpath.normpath(posixpath.join("/", str(settings.get("WorkingDir") or ""))),
+        user=str(settings.get("User") or "").partition(":")[0],
+        command=tuple(map(str, command)),
+    )
+
+
 def _folders(root: Path) -> Iterator[str]:
-    """Yield every folder of a root file system; links are not followed."""
+    """Yield every folder of a root file system. Links are not followed."""
     yield "/"
     for folder, folders, _ in os.walk(root):
         below = folder[len(str(root)) :]
-        yield from (f"{below}/{name}" for name in folders if not os.path.islink(f"{folder}/{name}"))
+        for name in folders:
+            if not os.path.islink(f"{folder}/{name}"):
+                yield f"{below}/{name}"
 
 
 class _Checked:
-    """A blob that is hashed while it is read, and must end with the digest that names it."""
+    """Reader of a blob that checks the blob's digest."""
 
     def __init__(self, file: IO[bytes], digest: str) -> None:
-        self._file, self._digest, self._sum = file, digest, hashlib.sha256()
+        self._file = file
+        self._digest = digest
+        self._hash = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
-        self._sum.update(data)
+        self._hash.update(data)
         return data
 
     def finish(self) -> None:
+        """Read the rest and check the digest.
+
+        :raises ValueError: if the digest differs.
+        """
         while self.read(1 << 20):
             pass
-        if self._digest and self._sum.hexdigest() != self._digest:
-            raise ValueError(f"the blob {self._digest[:12]} isn't what its digest says")
+        if self._digest and self._hash.hexdigest() != self._digest:
+            raise ValueError(f"the blob {self._digest[:12]} doesn't match its digest")
 
 
 class _Store:
-    """The blobs of an image, by name. ``opened`` gives a file of a folder or an archive."""
+    """Blobs of an image by name. ``opened`` opens a file of the folder or archive."""
 
     def __init__(self, opened: Callable[[str], IO[bytes]], names: set[str]) -> None:
-        self._opened, self.names = opened, names
+        self._opened = opened
+        self.names = names
 
     @contextmanager
     def open(self, blob: Any) -> Iterator[_Checked]:
-        """A blob by its descriptor, or a file by its name."""
+        """Open a blob by its descriptor, or a file by its name."""
         name, digest = str(blob), ""
         if isinstance(blob, dict):
             kind, _, digest = str(blob["digest"]).partition(":")
             if kind != "sha256" or len(digest) != 64 or not digest.isalnum():
-                raise ValueError(f"{blob['digest']} is no digest that is known here")
+                raise ValueError(f"{blob['digest']} is not a SHA-256 digest")
             name = f"blobs/sha256/{digest}"
         with self._opened(name) as file:
             checked = _Checked(file, digest)
@@ -256,14 +312,14 @@ class _Store:
         with self.open(blob) as file:
             data = file.read(MOST_JSON + 1)
         if len(data) > MOST_JSON:
-            raise ValueError("says too much")
+            raise ValueError(f"has a JSON file of more than {MOST_JSON} bytes")
         return data
 
 
 @contextmanager
 def _blobs(path: Path) -> Iterator[_Store]:
     if path.is_dir():
-        folder = path.resolve()  # a link to an image is followed, none in it is
+        folder = path.resolve()  # follow a link to the image, but no link in it
         yield _Store(lambda name: _open_below(folder, name), set(os.listdir(folder)))
         return
     with tarfile.open(path, tarinfo=tar.Bounded) as archive:
@@ -276,7 +332,7 @@ def _blobs(path: Path) -> Iterator[_Store]:
         def opened(name: str) -> IO[bytes]:
             found = archive.extractfile(members[name])
             if found is None:
-                raise ValueError(f"{name} is no file")
+                raise ValueError(f"{name} is not a file")
             return found
 
         yield _Store(opened, set(members))
@@ -290,55 +346,61 @@ def _open_below(folder: Path, name: str) -> IO[bytes]:
 
 
 def _manifest(store: _Store, platform: str) -> dict[str, Any]:
-    """The image's list of layers, as descriptors; ``docker save``'s own list where there is no OCI index."""
+    """Return the image's config and layers, from the OCI index or ``docker save``'s list."""
     if "index.json" not in store.names:
         images = json.loads(store.read("manifest.json"))
         if len(images) != 1:
             raise ValueError(f"holds {len(images)} images")
         return {"config": images[0]["Config"], "layers": images[0]["Layers"]}
     found = json.loads(store.read("index.json"))
-    for _ in range(4):
+    for _ in range(_MOST_LISTS):
         if "layers" in found:
             _check_docker_list(store, found)
             return dict(found)
-        chosen = [m for m in found["manifests"] if _fits(m, platform)]
+        chosen = [one for one in found["manifests"] if _fits(one, platform)]
         if len(chosen) != 1:
-            raise ValueError(
-                f"holds {len(chosen)} images{f' for {platform}' if platform else ''}: choose by --platform"
-            )
+            target = f" for {platform}" if platform else ""
+            raise ValueError(f"holds {len(chosen)} images{target}: choose by --platform")
         found = json.loads(store.read(chosen[0]))
-    raise ValueError("its lists don't end")
+    raise ValueError("its lists are nested too deeply")
 
 
 def _check_docker_list(store: _Store, manifest: Mapping[str, Any]) -> None:
-    """Compare an OCI image with ``docker save``'s list beside it, by which older programs load the image.
+    """Compare an OCI image with ``docker save``'s list, which older programs use to load the image.
 
     :raises ValueError: if the list names another image.
     """
     if "manifest.json" not in store.names:
         return
-    config, *layers = (f"blobs/{b['digest'].replace(':', '/')}" for b in (manifest["config"], *manifest["layers"]))
-    if any((one["Config"], one["Layers"]) != (config, layers) for one in json.loads(store.read("manifest.json"))):
-        raise ValueError("manifest.json names another image than index.json")
+    config = _blob_path(manifest["config"])
+    layers = [_blob_path(layer) for layer in manifest["layers"]]
+    for image in json.loads(store.read("manifest.json")):
+        if image["Config"] != config or image["Layers"] != layers:
+            raise ValueError("manifest.json names another image than index.json")
+
+
+def _blob_path(descriptor: Mapping[str, Any]) -> str:
+    return f"blobs/{descriptor['digest'].replace(':', '/')}"
 
 
 def _fits(manifest: Mapping[str, Any], platform: str) -> bool:
     arch = (manifest.get("platform") or {}).get("architecture", "")
     if arch == "unknown":
-        return False  # what builders put beside an image
-    nested = manifest.get("mediaType") in _INDEXES
-    return nested or not platform or not arch or arch == _ARCHS.get(platform, platform)
+        return False  # an attestation that a builder added
+    if manifest.get("mediaType") in _INDEXES or not platform or not arch:
+        return True
+    return bool(arch == _ARCHS.get(platform, platform))
 
 
 def _layer(file: _Checked, image: Layers) -> None:
-    """Put a layer's files over those before it."""
+    """Apply a layer on top of the layers before it."""
     own: set[str] = set()
     with tar.open_stream(file) as layer:
         for member in tar.members(layer):
             if len(image.entries) > MOST_FILES:
                 raise ValueError("has too many files")
             if len(member.name) > _MOST_PATH:
-                raise ValueError("has a path that is longer than any file system takes")
+                raise ValueError(f"has a path of more than {_MOST_PATH} characters")
             path = image.place_of(member.name)
             folder, name = posixpath.split(path)
             if name == ".wh..wh..opq":
@@ -367,16 +429,22 @@ def _entry(layer: tarfile.TarFile, member: tarfile.TarInfo, path: str, image: La
 
 
 def _is_kept(path: str, size: int) -> bool:
-    """Return whether a file's content may be read later, and so is kept."""
-    return _KEPT.search(path) is not None or (size <= 64 << 10 and posixpath.basename(posixpath.dirname(path)) == "bin")
+    """Return whether a file's content may be read later."""
+    if _KEPT.search(path):
+        return True
+    return size <= _MOST_SCRIPT and posixpath.basename(posixpath.dirname(path)) == "bin"
 
 
 def _remove(image: Layers, path: str, own: set[str], below: bool = False) -> None:
-    """Take away what earlier layers have below a path and, unless ``below``, at it."""
+    """Remove files of earlier layers below ``path`` and, unless ``below``, at ``path``.
+
+    :param own: Paths that this layer has added.
+    """
     if not below and path not in own:
         image.drop(path)
     if path not in image.folders:
         return
     start = f"{path.rstrip('/')}/"
-    for name in [p for p in image.entries if p.startswith(start) and p not in own]:
-        image.drop(name)
+    for name in list(image.entries):
+        if name.startswith(start) and name not in own:
+            image.drop(name)

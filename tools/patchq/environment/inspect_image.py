@@ -1,4 +1,4 @@
-"""``verify-image``: is an image what a lock says: its labels, its attestation, and what its interpreters run."""
+"""Comparison of an image with a lock for ``verify-image``: labels, attestation and interpreters."""
 
 from __future__ import annotations
 
@@ -15,37 +15,47 @@ from string import Template
 from patchq.environment import signatures
 from patchq.environment._caches import judge_caches
 from patchq.environment._files import Files
-from patchq.environment._layout import environments
+from patchq.environment._layout import Process, environments
 from patchq.environment._loader import judge_variables
 from patchq.environment._scripts import is_script
 from patchq.environment._startup import judge_environment
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
 from patchq.environment.image import Image
-from patchq.environment.installed import Environment, Package, Reference, judge_package
+from patchq.environment.installed import (
+    Basis,
+    Environment,
+    Package,
+    PackageState,
+    Reference,
+    judge_package,
+)
 from patchq.formats.signing import Signing
 from patchq.formats.verification import Verification
 
 #: Labels that ``compose`` writes: the stack's id, the SHA-256 of upstream.lock, and the set's name.
 LABELS = ("patchq.stack", "patchq.lock", "patchq.set")
-#: Where ``compose`` puts the attestation and the bill of materials.
+#: Folder in which ``compose`` puts the attestation and the bill of materials.
 FOLDER = "/usr/share/patchq"
+#: PATH of a container whose image doesn't set one.
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = re.compile(r"python(?:3(?:\.\d+t?)?)?")
 
-#: What makes Python, the loader or a shell take other files: as a word of its own, and anywhere in a word.
+#: Variables that make Python, the loader or a shell use other files: as a whole word, and inside a
+#: word.
 _NAME = r"(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV|PATH)"
 _ASSIGNMENT = re.compile(_NAME + r"=(.*)", re.DOTALL)
 _STEERING = re.compile(r"(?<![\w-])" + _NAME + r"=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
-#: Options that a text with several words follows: ``sh -c``, ``env -S``.
+#: Options before a text with a whole command: ``sh -c``, ``env -S``.
 _TEXT_OPTION = re.compile(r"-\w*[cS]|--split-string")
-#: Ways to start a program that a command may have; each is judged whole.
+#: Most different sets of variables that are checked.
 _MOST_STARTS = 8
-#: Programs that take a text with several words as a command.
+#: Programs that run a text with a whole command.
 _SPLITTING = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox", "env"})
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """By whom the attestation must be signed; ``root`` is the project's folder, where its key lies."""
+    """Required signer of the attestation. ``root`` is the project's folder, with the key."""
 
     signing: Signing
     root: Path
@@ -53,12 +63,14 @@ class Signer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the lock says.
+    """Properties that an image must have.
 
-    :ivar packages: distribution to import name of what must be there.
-    :ivar statement: the attestation with the wheels; None if there is none.
-    :ivar materials: the bill of materials with the wheels; None if there is none.
-    :ivar signer: None if the lock asks for no signature.
+    :ivar packages: Import names of the required packages by distribution.
+    :ivar references: Wheels that were built here.
+    :ivar statement: Attestation of these wheels, if any.
+    :ivar materials: Bill of materials of these wheels, if any.
+    :ivar signer: Required signer, if any.
+    :ivar rules: Rules of the lock.
     """
 
     stack_id: str
@@ -74,7 +86,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageVerdict:
-    """What was found. ``differences`` are the image's own, beside those of its packages."""
+    """Result of the checks of an image. ``differences`` don't include those of its packages."""
 
     image: str
     packages: tuple[Package, ...]
@@ -82,40 +94,55 @@ class ImageVerdict:
 
     @property
     def ok(self) -> bool:
-        wrong = any(one.level is Level.PROBLEM for one in self.differences)
-        return bool(self.packages) and not wrong and all(package.is_right for package in self.packages)
+        if any(one.level is Level.PROBLEM for one in self.differences):
+            return False
+        return bool(self.packages) and all(package.is_right for package in self.packages)
 
 
 def judge_image(image: Image, expected: Expected) -> ImageVerdict:
-    """Compare an image with what it should be."""
+    """Compare an image with its required properties."""
     findings = Findings(frozenset(expected.rules.allow), frozenset(expected.rules.groups))
     files = image.files
     _judge_labels(image, expected, findings)
     _judge_attestation(files, expected, findings)
     starts = _starts(image)
     if len(starts) > _MOST_STARTS:
-        findings.add(Code.VARIABLE, (), "the command", f"variables in more than {_MOST_STARTS - 1} ways")
-    seen = [_judge_start(image, expected, variables, findings) for variables in starts[:_MOST_STARTS]]
-    packages = (next((one for one in found if not one.is_right), found[0]) for found in zip(*seen, strict=True))
+        ways = f"variables in more than {_MOST_STARTS - 1} ways"
+        findings.add(Code.VARIABLE, (), "the command", ways)
+    packages: dict[str, Package] = {}
+    for variables in starts[:_MOST_STARTS]:
+        for package in _judge_start(image, expected, variables, findings):
+            # Report the first start in which the package is wrong.
+            known = packages.setdefault(package.distribution, package)
+            if known.is_right and not package.is_right:
+                packages[package.distribution] = package
     _judge_site_links(image, findings)
-    return ImageVerdict(image=image.name, packages=tuple(packages), differences=tuple(findings.found))
+    return ImageVerdict(
+        image=image.name,
+        packages=tuple(packages.values()),
+        differences=tuple(findings.found),
+    )
 
 
-def _judge_start(
-    image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings
-) -> list[Package]:  # fmt: skip
-    """Judge what the interpreters of an image import and run where they start with ``variables``."""
+def _judge_start(image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings) -> list[Package]:
+    """Check the interpreters of an image, started with ``variables``; return the packages."""
     files = image.files
     home = image.env.get("HOME") or _home(files, image.user)
-    found = environments(files, set(image.folders), variables, home, image.working)
-    judged = [Environment(interpreter) for interpreter in found]
-    seen = [_judge_package(judged, image, expected, *pair) for pair in expected.packages.items()]
-    for environment in judged:
-        own = {name: package for name, package in expected.packages.items() if environment.named(name)}
+    process = Process(env=variables, home=home, working=image.working)
+    found = [Environment(one) for one in environments(files, set(image.folders), process)]
+    seen = []
+    for name, package in expected.packages.items():
+        seen.append(_judge_package(found, image, expected, distribution=name, package=package))
+    for environment in found:
+        own = {}
+        for name, package in expected.packages.items():
+            if environment.named(name):
+                own[name] = package
         sources = judge_environment(environment, own, findings)
-        judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings)
-    judge_variables(variables, judged, files, findings, working=image.working)
-    _judge_program(image, judged, expected.packages, findings)
+        sources = [source for source in sources if source.endswith(".py")]
+        judge_caches(environment.interpreter, sources, findings)
+    judge_variables(variables, found, files, findings, working=image.working)
+    _judge_program(image, found, expected.packages, findings)
     return seen
 
 
@@ -123,14 +150,15 @@ def _judge_labels(image: Image, expected: Expected, findings: Findings) -> None:
     if image.labels is None:
         findings.note(Code.LABELS_UNJUDGED)
         return
-    for name, right in zip(LABELS, (expected.stack_id, expected.lock_sha256, expected.set_name), strict=True):
-        said = image.labels.get(name, "")
-        if said != right:
-            findings.add(Code.LABEL, (), name, said or "missing", right)
+    required = (expected.stack_id, expected.lock_sha256, expected.set_name)
+    for name, right in zip(LABELS, required, strict=True):
+        value = image.labels.get(name, "")
+        if value != right:
+            findings.add(Code.LABEL, (), name, value or "missing", right)
 
 
 def _judge_attestation(files: Files, expected: Expected, findings: Findings) -> None:
-    """Judge the statement in the image: of this stack and lock, and that of the wheels that are here."""
+    """Check the image's attestation: its signature, stack, lock and wheels."""
     path = f"{FOLDER}/provenance.json"
     try:
         statement = files.read(path)
@@ -145,17 +173,26 @@ def _judge_attestation(files: Files, expected: Expected, findings: Findings) -> 
             signed: bytes | None = files.read(signature)
         except OSError:
             signed = None
-        if wrong := signatures.fault(expected.signer.signing, expected.signer.root, statement, signed):
-            findings.add(Code.SIGNATURE, (), wrong, signature)
+        signer = expected.signer
+        fault = signatures.fault(signer.signing, signer.root, statement, signed)
+        if fault:
+            findings.add(Code.SIGNATURE, (), fault, signature)
     try:
-        told = json.loads(statement)
-        parameters = told["predicate"]["buildDefinition"]["externalParameters"]
-        locks = [d["digest"]["sha256"] for d in told["predicate"]["buildDefinition"]["resolvedDependencies"][:1]]
-        if parameters != {"set": expected.set_name, "stackId": expected.stack_id} or locks != [expected.lock_sha256]:
+        if not _is_of(statement, expected):
             findings.add(Code.ATTESTATION_OTHER)
     except (ValueError, KeyError, TypeError, RecursionError):
         findings.add(Code.ATTESTATION_MALFORMED)
     _judge_materials(files, expected, findings)
+
+
+def _is_of(statement: bytes, expected: Expected) -> bool:
+    """Return whether an attestation names the expected stack and lock."""
+    definition = json.loads(statement)["predicate"]["buildDefinition"]
+    if definition["externalParameters"] != {"set": expected.set_name, "stackId": expected.stack_id}:
+        return False
+    # The lock is the first dependency.
+    locks = [one["digest"]["sha256"] for one in definition["resolvedDependencies"][:1]]
+    return bool(locks == [expected.lock_sha256])
 
 
 def _judge_materials(files: Files, expected: Expected, findings: Findings) -> None:
@@ -170,7 +207,7 @@ def _judge_materials(files: Files, expected: Expected, findings: Findings) -> No
 
 
 def _home(files: Files, user: str) -> str:
-    """Return the home folder of the user that a container starts as."""
+    """Return the home folder of a container's user."""
     for line in files.text("/etc/passwd", 1 << 20).splitlines():
         fields = line.split(":")
         if len(fields) > 5 and (user or "0") in (fields[0], fields[2]):
@@ -179,69 +216,99 @@ def _home(files: Files, user: str) -> str:
 
 
 def _judge_package(
-    judged: Sequence[Environment], image: Image, expected: Expected, distribution: str, package: str
+    candidates: Sequence[Environment],
+    image: Image,
+    expected: Expected,
+    *,
+    distribution: str,
+    package: str,
 ) -> Package:
-    """Judge one package in the environment that has it; it must be the only one."""
-    holders = [one for one in judged if one.interpreter.is_found and one.named(distribution)]
+    """Check a package in the environment that has it. It must be the only one in the image."""
+    holders = [one for one in candidates if one.interpreter.is_found and one.named(distribution)]
     if not holders:
         missing = Findings()
         missing.add(Code.NOT_INSTALLED, (), distribution)
-        return Package(distribution=distribution, state="missing", version="", differences=tuple(missing.found))
+        return Package(
+            distribution=distribution,
+            state=PackageState.MISSING,
+            version="",
+            differences=tuple(missing.found),
+        )
     found = judge_package(
-        holders[0], distribution, package, expected=expected.stack_id, references=expected.references,
+        holders[0],
+        distribution,
+        package,
+        expected=expected.stack_id,
+        references=expected.references,
         search=_search(image),
-    )  # fmt: skip
+    )
     more = Findings(found=list(found.differences))
-    files = image.files
-    infos = sorted({files.resolve(one.info) for environment in holders for one in environment.named(distribution)})
+    infos: set[str] = set()
+    for holder in holders:
+        infos.update(image.files.resolve(one.info) for one in holder.named(distribution))
     if len(infos) > 1 and not any(one.code is Code.INSTALLED_TWICE for one in more.found):
-        more.add(Code.INSTALLED_TWICE, infos, str(len(infos)))
-    copies = {path for environment in judged for path in environment.copies(package)} - {found.origin}
-    named = {path for one in more.found if one.code in (Code.COPIES, Code.NAMESPACE) for path in one.paths}
-    if elsewhere := sorted(set(map(printable, copies)) - named):
-        more.add(Code.COPIES, elsewhere, str(len(elsewhere)))
-    if found.stack_id and expected.references and found.reference != "wheel":
+        more.add(Code.INSTALLED_TWICE, sorted(infos), str(len(infos)))
+    copies: set[str] = set()
+    for environment in candidates:
+        copies.update(map(printable, environment.copies(package)))
+    copies.discard(found.origin)
+    for one in found.differences:
+        if one.code in (Code.COPIES, Code.NAMESPACE):
+            copies -= set(one.paths)
+    if copies:
+        more.add(Code.COPIES, sorted(copies), str(len(copies)))
+    if found.stack_id and expected.references and found.reference is not Basis.WHEEL:
         more.add(Code.WHEEL_UNKNOWN)
     return replace(found, differences=tuple(more.found))
 
 
-def _judge_program(
-    image: Image, judged: Sequence[Environment], packages: Mapping[str, str], findings: Findings
-) -> None:
-    """Judge the programs named ``python`` that a container may start."""
+def _judge_program(image: Image, found: Sequence[Environment], packages: Mapping[str, str], findings: Findings) -> None:
+    """Check the programs named ``python`` that a container may start."""
     files = image.files
-    holders = [one for one in judged if one.interpreter.is_found and any(map(one.named, packages))]
-    for environment in judged:
+    for environment in found:
         folder = environment.interpreter.scripts
         for name in files.listed(folder):
-            if _PYTHON.fullmatch(name) and is_script(files, f"{folder}/{name}"):
-                findings.judge(name, Code.INTERPRETER, [f"{folder}/{name}"], "is a script, no interpreter")
+            path = f"{folder}/{name}"
+            if _PYTHON.fullmatch(name) and is_script(files, path):
+                findings.judge(name, Code.INTERPRETER, [path], "is a script, no interpreter")
+    right: set[str] = set()
+    for environment in found:
+        if environment.interpreter.is_found and any(map(environment.named, packages)):
+            right.update(map(files.resolve, _program_folders(environment)))
     words = _words(image)
-    # Any program may start the one that comes behind it: timeout, nice, tini, an image's own script.
-    for number, program in enumerate(words):
-        if not _PYTHON.fullmatch(posixpath.basename(program)):
+    # Any program may start the program after it: timeout, nice, tini, a script of the image.
+    for number, word in enumerate(words):
+        if not _PYTHON.fullmatch(posixpath.basename(word)):
             continue
-        if "/" not in program:
-            program = next((f"{f}/{program}" for f in _search(image) if files.is_file(f"{f}/{program}")), "")
+        program = word if "/" in word else _which(image, word)
         if not files.is_file(program):
             continue
         if "-c" in words[number + 1 :]:
-            findings.judge("command", Code.INTERPRETER, [program], "runs code that the image's configuration holds")
-        folder = files.resolve(posixpath.dirname(program))
-        owners = [one for one in judged if folder in {files.resolve(p) for p in _program_folders(one)}]
-        if is_script(files, program) or not any(owner in holders for owner in owners):
-            findings.judge(posixpath.basename(program), Code.INTERPRETER, [program], "doesn't find the packages")
+            fault = "runs code that the image's configuration holds"
+            findings.judge("command", Code.INTERPRETER, [program], fault)
+        folder, name = posixpath.split(program)
+        if is_script(files, program) or files.resolve(folder) not in right:
+            findings.judge(name, Code.INTERPRETER, [program], "doesn't find the packages")
+
+
+def _which(image: Image, name: str) -> str:
+    """Return the path of a program on ``PATH``, or empty."""
+    for folder in _search(image):
+        if image.files.is_file(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    return ""
 
 
 def _search(image: Image) -> list[str]:
-    """Return the folders of ``PATH``, the command's own first; runtimes set one where an image doesn't."""
-    path = image.env.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    own = [value for name, value in _assignments(image) if name == "PATH"]
-    folders = ":".join([*own, path]).split(":")
+    """Return the folders of ``PATH``: first those that the command sets, then the image's."""
+    values = [value for name, value in _assignments(image) if name == "PATH"]
+    values.append(image.env.get("PATH") or _DEFAULT_PATH)
+    folders = ":".join(values).split(":")
     return list(dict.fromkeys(folder for folder in folders if folder.startswith("/")))
 
 
 def _program_folders(environment: Environment) -> list[str]:
+    """Return the folders of the programs that start an environment's interpreter."""
     found = [environment.interpreter.scripts]
     if environment.interpreter.prefix == environment.interpreter.base:
         found += [f"{site.rpartition('/lib')[0]}/bin" for site in environment.interpreter.sites]
@@ -249,42 +316,60 @@ def _program_folders(environment: Environment) -> list[str]:
 
 
 def _words(image: Image) -> list[str]:
-    """Return the words of a container's command, with those of a text that a shell or ``env -S`` gets in its place."""
+    """Return the words of a container's command. A command for a shell or ``env -S`` is split into
+    words.
+    """
     words: list[str] = []
     splits = False
     for word in image.command:
-        words += _split(re.sub(r"^(-\w*S|--split-string=)", "", word)) if splits else [word]
+        if splits:
+            words += _split(re.sub(r"^(-\w*S|--split-string=)", "", word))
+        else:
+            words.append(word)
         splits = splits or posixpath.basename(word) in _SPLITTING
     return words
 
 
 def _split(text: str) -> list[str]:
+    """Split a shell command into words, and the words that contain commands again."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
     except ValueError:
         words = text.split()
-    # A text in a text: sh -c 'bash -c "…"'.
-    return words if words == [text] else [inner for word in words for inner in _split(word)]
+    if words == [text]:
+        return words
+    found = []
+    for word in words:
+        found += _split(word)  # sh -c 'bash -c "…"'
+    return found
 
 
 def _assignments(image: Image) -> Iterator[tuple[str, str]]:
-    """Yield the variables that a command sets, whichever program stands in front: by ``env``, or in a shell's text."""
+    """Yield the variables that a command sets, with ``env`` or in a shell command."""
     words = _words(image)
-    words += [word for before, word in pairwise(["", *image.command]) if not _TEXT_OPTION.fullmatch(before)]
-    found = [(match[1], match[2]) for match in map(_ASSIGNMENT.fullmatch, words) if match]
+    for before, word in pairwise(["", *image.command]):
+        if not _TEXT_OPTION.fullmatch(before):
+            words.append(word)
+    found = []
+    for match in map(_ASSIGNMENT.fullmatch, words):
+        if match:
+            found.append((match[1], match[2]))
     known = {name for name, _ in found}
-    hidden = [pair for word in image.command for pair in _STEERING.findall(word)]
-    found += [(name, value.strip("'\"")) for name, value in hidden if name not in known]
+    for word in image.command:
+        for name, value in _STEERING.findall(word):
+            if name not in known:
+                found.append((name, value.strip("'\"")))
     for name, value in found:
         yield name, Template(value).safe_substitute(image.env)
 
 
 def _starts(image: Image) -> list[dict[str, str]]:
-    """Return the variables that programs may start with: the image's own, and with each value that its command sets.
+    """Return the sets of variables with which programs may start.
 
-    Which program of a command a value is for isn't told, and others may be started without it.
+    They are the image's variables, without and with each value that the command sets. The command
+    doesn't show which of its programs gets a value.
     """
     values: dict[str, dict[str, None]] = {}
     for name, value in _assignments(image):
@@ -292,13 +377,16 @@ def _starts(image: Image) -> list[dict[str, str]]:
     starts = [dict(image.env)]
     count = max(map(len, values.values()), default=0)
     for number in range(min(count, _MOST_STARTS)):
-        chosen = {name: list(some)[min(number, len(some) - 1)] for name, some in values.items()}
-        starts.append({**image.env, **chosen})
-    return [start for number, start in enumerate(starts) if start not in starts[:number]]
+        start = dict(image.env)
+        for name, choices in values.items():
+            start[name] = list(choices)[min(number, len(choices) - 1)]
+        if start not in starts:
+            starts.append(start)
+    return starts
 
 
 def _judge_site_links(image: Image, findings: Findings) -> None:
-    """Report links in place of site folders that lead nowhere that can be told."""
+    """Report site folders that are loops of links."""
     files = image.files
     for folder in sorted(image.folders):
         for name in ("site-packages", "dist-packages"):

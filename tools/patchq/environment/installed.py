@@ -1,4 +1,4 @@
-"""One patched package, judged: where an import finds it, and whether its files are those that were built."""
+"""Checks of one patched package: the place where an import finds it, and its files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -23,18 +24,42 @@ from patchq.formats.distinfo import HASHES, Row, canonical
 from patchq.formats.manifest import Manifest, parse_manifest
 
 _CACHE = re.compile(r"(?:.*/)?__pycache__/[^/]+\.\w+-?\w*(?:\.opt-\w+)?\.pyc")
-#: What an installer adds to what the wheel holds.
-_INSTALLERS = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "RECORD.jws", "RECORD.p7s")
+#: Metadata files that an installer adds.
+_INSTALLERS = frozenset(
+    "INSTALLER REQUESTED RECORD direct_url.json uv_cache.json RECORD.jws RECORD.p7s".split()  # noqa: SIM905
+)
 _SCRIPT = re.compile(r"(?:\.\./)+(?:bin|Scripts|share|include)/")
 #: ``PREFIX/lib/pythonX.Y/site-packages``.
 _LIBRARY = re.compile(r"(?P<prefix>/.+)/lib(?:64)?/(?:python|pypy)[\d.]+t?/[^/]+$")
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A wheel to compare an install with: SHA-256 by the path that a file is installed at.
+class PackageState(str, Enum):
+    """State of an installed package."""
 
-    :ivar changed: whether it isn't the wheel that was built here.
+    PATCHED = "patched"
+    #: No manifest, or a manifest without patches.
+    UPSTREAM = "upstream"
+    OTHER_STACK = "other stack"
+    #: Its files differ from the build.
+    ALTERED = "altered"
+    MISSING = "missing"
+
+
+class Basis(str, Enum):
+    """What a package was compared with."""
+
+    WHEEL = "wheel"
+    #: The expected stack id, and the files with their own RECORD.
+    STACK = "stack"
+    ITSELF = "itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A wheel to compare an install with.
+
+    :ivar files: SHA-256 of each file by its installed path.
+    :ivar changed: True if the wheel differs from the wheel that was built here.
     """
 
     name: str
@@ -46,24 +71,20 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What an import of one package gives.
+    """Result of the checks of one package.
 
-    :ivar state: ``patched``, ``upstream`` (no manifest, or one without patches), ``other stack``, ``altered`` (it
-        isn't as it was built), or ``missing``.
-    :ivar reference: what from outside it was compared with: ``wheel``, ``stack`` (the id that it must be of, so the
-        files with their own RECORD), or ``itself``.
-    :ivar against: the wheel, or the beginning of the stack id.
+    :ivar against: Name of the wheel, or the first characters of the stack id.
     """
 
     distribution: str
-    state: str
+    state: PackageState
     version: str
     origin: str = ""
     stack_id: str = ""
     patches: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
-    reference: str = "itself"
+    reference: Basis = Basis.ITSELF
     against: str = ""
 
     @property
@@ -73,10 +94,10 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an ordinary start of the interpreter leaves behind. Code of the environment runs there, and may lie.
+    """State of an interpreter after a normal start. Code of the environment may have falsified it.
 
-    :ivar specs: by package, the folders or the file that an import finds by any means.
-    :ivar loaded: packages that were imported before anything asked for them.
+    :ivar specs: Location of each package, from all finders.
+    :ivar loaded: Packages that start-up code has imported.
     """
 
     specs: Mapping[str, Location] = field(default_factory=dict)
@@ -85,7 +106,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an import finds a package: its folder or file, and all folders of its submodules."""
+    """Location of a package: its folder or file, and all folders of its submodules."""
 
     origin: str = ""
     places: tuple[str, ...] = ()
@@ -93,7 +114,7 @@ class Location:
 
 @dataclass
 class Environment:
-    """What an interpreter finds: its path, and the distributions on it."""
+    """An interpreter's path and the distributions on it."""
 
     interpreter: Interpreter
 
@@ -111,7 +132,7 @@ class Environment:
 
     @cached_property
     def versions(self) -> dict[str, list[str]]:
-        """The installed versions by canonical name."""
+        """Installed versions by canonical name."""
         found: dict[str, list[str]] = {}
         for distribution in self.distributions:
             found.setdefault(distribution.name, []).append(distribution.version)
@@ -122,22 +143,28 @@ class Environment:
 
     @cached_property
     def attested(self) -> dict[str, str]:
-        """The packages that carry a manifest: distribution (or the folder's name) to package."""
-        names: dict[str, str] = {}
+        """Packages with a manifest, by distribution (or by folder name, if the manifest is
+        damaged).
+        """
+        packages: dict[str, str] = {}
         for place in self.places:
-            for name in place.names if place.archive is None else ():
-                folder = self.files.resolve(f"{place.path}/{name}")
-                if self.files.kind(f"{folder}/_patchq.json") is None:
+            if place.archive is not None:
+                continue
+            for name in place.names:
+                manifest = self.files.resolve(f"{place.path}/{name}") + "/_patchq.json"
+                if self.files.kind(manifest) is None:
                     continue
                 try:
-                    said = json.loads(self.files.text(f"{folder}/_patchq.json"))["distribution"]
+                    distribution = json.loads(self.files.text(manifest))["distribution"]
                 except (ValueError, TypeError, KeyError, RecursionError):
-                    said = name
-                names.setdefault(said if isinstance(said, str) and said else name, name)
-        return names
+                    distribution = ""
+                if not isinstance(distribution, str):
+                    distribution = ""
+                packages.setdefault(distribution or name, name)
+        return packages
 
     def locate(self, package: str) -> Location:
-        """Return where the path alone leads to."""
+        """Return the location of a package on the path, without other finders."""
         places = self.places
         origin = ""
         for part in package.split("."):
@@ -155,35 +182,43 @@ class Environment:
         return Location(origin, tuple(self.files.resolve(place.path) for place in places))
 
     def copies(self, package: str) -> list[str]:
-        """Return each file or folder on the path that may be the package."""
+        """Return the files and folders on the path that may be the package."""
         top = package.split(".")[0]
         found: list[str] = []
         for place in self.places:
-            modules = [module.path for module in place.find(top)]
-            packages = [posixpath.dirname(p) for p in modules if posixpath.basename(p).startswith("__init__.")]
-            plain = [p for p in modules if not posixpath.basename(p).startswith("__init__.")]
-            folder = [f"{place.path}/{top}"] if place.has_folder(top) else []
-            found += map(self.files.resolve, [*packages, *folder, *plain])
+            packages, plain = [], []
+            for module in place.find(top):
+                folder, name = posixpath.split(module.path)
+                if name.startswith("__init__."):
+                    packages.append(folder)
+                else:
+                    plain.append(module.path)
+            if place.has_folder(top):
+                packages.append(f"{place.path}/{top}")
+            found += map(self.files.resolve, [*packages, *plain])
         return list(dict.fromkeys(found))
 
 
 _Record = dict[str, Row]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Judge:
-    """The judging of one package."""
+    """State of the checks of one package.
+
+    :ivar digests: Digests, or an error, of each plain file of the package below the root.
+    :ivar odd: Kind and target (or kind) of files that aren't plain files.
+    :ivar outside: Recorded paths outside of the environment.
+    """
 
     environment: Environment
     distribution: str
     package: str
-    found: Findings
+    found: Findings = field(default_factory=Findings)
     location: Location = Location()
     root: str = ""
-    #: Of each plain file below the root that belongs to the package: its digests, or an error.
     digests: dict[str, dict[str, str]] = field(default_factory=dict)
     python: str = ""
-    #: Of what is no plain file: its kind, and a word of it.
     odd: dict[str, tuple[Kind, str]] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
 
@@ -191,27 +226,39 @@ class _Judge:
     def files(self) -> Files:
         return self.environment.files
 
-    def result(self, state: str, version: str, **more: Any) -> Package:
+    def result(self, state: PackageState, version: str, **more: Any) -> Package:
         return Package(
-            distribution=printable(self.distribution), state=state, version=printable(version),
-            origin=printable(self.location.origin), differences=tuple(self.found.found), **more,
-        )  # fmt: skip
+            distribution=printable(self.distribution),
+            state=state,
+            version=printable(version),
+            origin=printable(self.location.origin),
+            differences=tuple(self.found.found),
+            **more,
+        )
 
 
 def judge_package(
-    environment: Environment, distribution: str, package: str, *, start: Start | None = None, expected: str = "",
-    references: Sequence[Reference] = (), unpatched: bool = False, python: str = "", search: Sequence[str] = (),
-) -> Package:  # fmt: skip
-    """Return what is wrong with one package.
+    environment: Environment,
+    distribution: str,
+    package: str,
+    *,
+    start: Start | None = None,
+    expected: str = "",
+    references: Sequence[Reference] = (),
+    unpatched: bool = False,
+    python: str = "",
+    search: Sequence[str] = (),
+) -> Package:
+    """Check one package.
 
-    :param start: what an ordinary start gave, where one was possible.
-    :param expected: the stack id that it must be of, or its beginning; empty for any.
-    :param references: wheels of it, of any version.
-    :param unpatched: no patch changes it, so upstream's own build is right.
-    :param python: the program of the interpreter, where it can be started; never a script that starts it.
-    :param search: the folders of ``PATH`` that a process is started with, where that is known.
+    :param start: Result of a normal start, if the interpreter can be started.
+    :param expected: Required stack id or its first characters; empty for any.
+    :param references: Wheels of the package, of any version.
+    :param unpatched: True if no patch changes the package, so that upstream's build is right.
+    :param python: Program of the interpreter, if it can be started; not a script that starts it.
+    :param search: Folders of ``PATH`` of a process, if known.
     """
-    judge = _Judge(environment, distribution, package, Findings(), python=python)
+    judge = _Judge(environment=environment, distribution=distribution, package=package, python=python)
     found = judge.found
     direct = environment.locate(package)
     judge.location = start.specs.get(package, direct) if start else direct
@@ -219,19 +266,19 @@ def judge_package(
     versions = [one.version for one in own]
     if not judge.location.origin:
         found.add(Code.NOT_INSTALLED, (), distribution)
-        return judge.result("missing", "")
+        return judge.result(PackageState.MISSING, "")
     _judge_place(judge, own, direct)
     if start and package in start.loaded:
         found.note(Code.PRELOADED)
     path = f"{judge.location.origin}/_patchq.json"
-    # A manifest that is there and can't be read, a link in a circle for one, is no plain absence of it.
+    # An unreadable manifest, such as a loop of links, doesn't count as missing.
     if environment.files.kind(path) is None:
         hidden = [version for version in versions if "+patchq." in version]
         if unpatched and not hidden:
             found.note(Code.NO_PATCHES)
         else:
             found.add(Code.NOT_PATCHED, (), judge.location.origin, *hidden[:1])
-        return judge.result("upstream", ", ".join(versions))
+        return judge.result(PackageState.UPSTREAM, ", ".join(versions))
     before = len(found.found)
     root = posixpath.normpath(posixpath.join(judge.location.origin, *[".."] * (package.count(".") + 1)))
     judge.root = root
@@ -244,25 +291,41 @@ def judge_package(
         manifest = parse_manifest(text)
     except FormatError as error_:
         found.add(Code.MANIFEST_MALFORMED, (), error_.message)
-        return judge.result("altered", ", ".join(versions))
-    unlike = _judge_files(judge, record, here)
-    _judge_manifest(judge, manifest, record, unlike)
-    reference, against = _judge_wheel(judge, manifest, record, unlike, references, expected)
+        return judge.result(PackageState.ALTERED, ", ".join(versions))
+    wrong = _judge_files(judge, record, here)
+    _judge_manifest(judge, manifest, record, wrong)
+    wheels = _matching_wheels(manifest, references)
+    if wheels:
+        reference, against = Basis.WHEEL, _judge_wheel(judge, wheels, record, wrong)
+    elif expected:
+        reference, against = Basis.STACK, expected[:8]
+    else:
+        reference, against = Basis.ITSELF, ""
     if owner:
-        judge_scripts(environment.interpreter, owner, found, search, python)
-    altered = any(one.level is Level.PROBLEM for one in found.found[before:])
-    state = "altered" if altered else "patched" if manifest.patches or manifest.left_out else "upstream"
+        judge_scripts(environment.interpreter, owner, found, search=search, python=python)
+    if any(one.level is Level.PROBLEM for one in found.found[before:]):
+        state = PackageState.ALTERED
+    elif manifest.patches or manifest.left_out:
+        state = PackageState.PATCHED
+    else:
+        state = PackageState.UPSTREAM
     if expected and not manifest.stack_id.startswith(expected):
-        state = "other stack"
+        state = PackageState.OTHER_STACK
         found.add(Code.OTHER_STACK, (), manifest.stack_id[:8], expected[:8])
     _judge_installs(judge, manifest, versions)
     return judge.result(
-        state, manifest.version, stack_id=manifest.stack_id, patches=tuple(map(printable, manifest.patches)),
-        left_out=tuple(map(printable, manifest.left_out)), reference=reference, against=against,
-    )  # fmt: skip
+        state,
+        manifest.version,
+        stack_id=manifest.stack_id,
+        patches=tuple(map(printable, manifest.patches)),
+        left_out=tuple(map(printable, manifest.left_out)),
+        reference=reference,
+        against=against,
+    )
 
 
 def _manifest_text(files: Files, path: str) -> tuple[str, str]:
+    """Return the text of a manifest and the reason why it can't be read; one of them is empty."""
     try:
         return files.read(path).decode("utf-8", "surrogateescape"), ""
     except OSError as error:
@@ -270,7 +333,7 @@ def _manifest_text(files: Files, path: str) -> tuple[str, str]:
 
 
 def _judge_place(judge: _Judge, own: Sequence[Distribution], direct: Location) -> None:
-    """Judge where an import finds the package, and whether that is the only place."""
+    """Check that an import finds the package in one place only."""
     environment, location, found = judge.environment, judge.location, judge.found
     known = (location.origin, *location.places)
     others = [path for path in environment.copies(judge.package) if path not in known]
@@ -286,19 +349,28 @@ def _judge_place(judge: _Judge, own: Sequence[Distribution], direct: Location) -
 
 
 def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) -> tuple[_Record, Distribution | None]:
-    """Return RECORD by path. Of several, that of the version that the manifest names."""
+    """Return RECORD by path, and its distribution.
+
+    If several distributions have the package, it is the RECORD of the version that the manifest
+    names.
+    """
     found = judge.found
     infos = [one for one in here if one.info.endswith(".dist-info")]
     if not infos:
         found.add(Code.RECORD_MISSING)
         return {}, None
     named = re.search(r'"version": "([^"]+)"', manifest)
-    own = next((one for one in infos if named and one.version == named[1]), infos[0])
+    own = infos[0]
+    for info in infos:
+        if named and info.version == named[1]:
+            own = info
+            break
     if own.metadata_error:
         found.add(Code.METADATA, (), own.metadata_error)
-    if own.record_error:
-        absent = own.record_error.startswith("No such file")
-        found.add(Code.RECORD_MISSING) if absent else found.add(Code.RECORD_MALFORMED, (), own.record_error)
+    if own.record_error.startswith("No such file"):
+        found.add(Code.RECORD_MISSING)
+    elif own.record_error:
+        found.add(Code.RECORD_MALFORMED, (), own.record_error)
     elif not own.rows:
         found.add(Code.RECORD_MALFORMED, (), "it is empty")
     if own.is_link:
@@ -310,8 +382,7 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
         if (old.kind, old.digest) != (row.kind, row.digest):
             twice.append(row.path)
         record[row.path] = row
-        last = row.path.rpartition("/")[2]
-        if row.kind not in HASHES and not _CACHE.fullmatch(row.path) and not last.startswith("RECORD"):
+        if row.kind not in HASHES and _needs_hash(row.path):
             unhashed.append(row.path)
     if twice:
         found.add(Code.RECORD_MALFORMED, twice, "files are in it twice with different hashes")
@@ -324,39 +395,34 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
     return {path: row for path, row in record.items() if path not in outside}, own
 
 
+def _needs_hash(path: str) -> bool:
+    """Return whether RECORD must have a hash for a file: for all but caches and signatures of
+    RECORD.
+    """
+    return not _CACHE.fullmatch(path) and not posixpath.basename(path).startswith("RECORD")
+
+
 def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
-    """Hash every file that is recorded for the package or lies in its folders, and list what is no plain file."""
+    """Hash every file that is recorded for the package or lies in its folders; list files of other
+    kinds.
+    """
     files, root = judge.files, judge.root
-    prefixes = {files.resolve(judge.environment.interpreter.prefix)}
-    # Scripts and data lie next to the library's folder. A folder of ``pip install --target`` has none: pip leaves the
-    # rows of its scripts as they were, and those name files outside.
-    if library := _LIBRARY.match(root):
-        prefixes.add(library["prefix"])
-    prefixes -= {"/"}
-    wanted: dict[str, Row] = {}
+    wanted = _recorded_inside(judge, infos)
     tops = {judge.package.split(".")[0]}
-    for row in [row for info in infos for row in info.rows]:
-        landing = posixpath.normpath(posixpath.join(root, row.path))
-        plain = not row.path.startswith("/") and "\\" not in row.path
-        if plain and landing.startswith(root + "/") and ".." not in row.path.split("/"):
-            tops.add(row.path.split("/")[0])
-            wanted[row.path] = row
-        elif any(landing.startswith(prefix.rstrip("/") + "/") for prefix in prefixes):
-            wanted[row.path] = row
-        else:
-            judge.outside.add(row.path)
-    seen: dict[str, Kind] = {}
+    for path in wanted:
+        if _is_below(root, path):
+            tops.add(path.split("/")[0])
+    kinds: dict[str, Kind] = {}
     for name in [*wanted, *sorted(tops - {"__pycache__", ""})]:
-        at, kind = _look_up(files, root, name)
-        if kind is Kind.FILE:
-            seen[name] = kind
-        elif kind is Kind.FOLDER and name in tops:
-            below = {posixpath.relpath(path, root): kind for path, kind in files.walk(f"{root}/{name}")}
-            seen.update(below)
+        reached, kind = _look_up(files, root, name)
+        if kind is Kind.FOLDER and name in tops:
+            for path, inner in files.walk(f"{root}/{name}"):
+                kinds[posixpath.relpath(path, root)] = inner
+        elif kind is Kind.LINK:
+            kinds[posixpath.relpath(reached, root)] = kind
         elif kind is not None:
-            seen[posixpath.relpath(at, root) if kind is Kind.LINK else name] = kind
-    plain_files = [name for name, kind in seen.items() if kind is Kind.FILE]
-    for name, kind in seen.items():
+            kinds[name] = kind
+    for name, kind in kinds.items():
         if kind is Kind.LINK:
             judge.odd[name] = kind, files.target(posixpath.normpath(posixpath.join(root, name)))
         elif kind is not Kind.FILE:
@@ -365,135 +431,232 @@ def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
         top = f"{files.resolve(place.path)}/{judge.package.split('.')[0]}"
         if files.kind(top) is Kind.LINK:
             judge.odd[posixpath.basename(top)] = Kind.LINK, judge.location.origin
-
-    def digest(name: str) -> dict[str, str]:
-        path = posixpath.normpath(posixpath.join(root, name))
-        row = wanted.get(name)
-        try:
-            if row and 0 <= row.size != files.size(path):
-                return {}  # changed, whatever it holds
-            return files.digest(path, {"sha256", row.kind if row else ""} & set(HASHES))
-        except OSError as error:
-            return {"error": error.strerror or "can't be read"}
-
+    plain = [name for name, kind in kinds.items() if kind is Kind.FILE]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        judge.digests = dict(zip(plain_files, pool.map(digest, plain_files), strict=True))
+        digests = pool.map(lambda name: _digests(files, root, name, wanted.get(name)), plain)
+        judge.digests = dict(zip(plain, digests, strict=True))
+
+
+def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, Row]:
+    """Return the recorded files inside of the environment; add the others to ``judge.outside``."""
+    root = judge.root
+    prefixes = {judge.files.resolve(judge.environment.interpreter.prefix)}
+    # Scripts and data are next to the library folder. A folder of ``pip install --target`` has no
+    # library folder: pip doesn't update the rows of its scripts, which name files outside.
+    library = _LIBRARY.match(root)
+    if library:
+        prefixes.add(library["prefix"])
+    starts = tuple(prefix.rstrip("/") + "/" for prefix in prefixes - {"/"})
+    wanted: dict[str, Row] = {}
+    for info in infos:
+        for row in info.rows:
+            target = posixpath.normpath(posixpath.join(root, row.path))
+            if _is_below(root, row.path) or target.startswith(starts):
+                wanted[row.path] = row
+            else:
+                judge.outside.add(row.path)
+    return wanted
+
+
+def _is_below(root: str, path: str) -> bool:
+    """Return whether a recorded path is a plain relative path below the root."""
+    if path.startswith("/") or "\\" in path or ".." in path.split("/"):
+        return False
+    return posixpath.normpath(posixpath.join(root, path)).startswith(root + "/")
+
+
+def _digests(files: Files, root: str, name: str, row: Row | None) -> dict[str, str]:
+    """Return the digests of a file, or its error; none if its size differs from that in RECORD."""
+    path = posixpath.normpath(posixpath.join(root, name))
+    kinds = {"sha256"}
+    if row and row.kind in HASHES:
+        kinds.add(row.kind)
+    try:
+        if row and 0 <= row.size != files.size(path):
+            return {}
+        return files.digest(path, kinds)
+    except OSError as error:
+        return {"error": error.strerror or "can't be read"}
 
 
 def _look_up(files: Files, root: str, name: str) -> tuple[str, Kind | None]:
-    """Return the path of ``name`` and its kind, or of the first link on the way to it."""
-    at = "/" if name.startswith("/") else root
+    """Return the path and kind of ``name``, or of the first link or missing file on its path."""
+    path = "/" if name.startswith("/") else root
     for part in name.lstrip("/").split("/"):
         if part == "..":
-            at = posixpath.dirname(at)
+            path = posixpath.dirname(path)
             continue
-        at = posixpath.join(at, part)
-        kind = files.kind(at)
+        path = posixpath.join(path, part)
+        kind = files.kind(path)
         if kind in (Kind.LINK, None):
-            return at, kind
-    return at, files.kind(at)
+            return path, kind
+    return path, files.kind(path)
 
 
 def _judge_files(judge: _Judge, record: _Record, here: Sequence[Distribution]) -> set[str]:
-    """Compare every file with RECORD, and find what RECORD doesn't name; return those that aren't as it says."""
-    digests, odd, found, package = judge.digests, judge.odd, judge.found, judge.package
-    holders = {name.rpartition("/")[0] for name in record}
-    holders |= {"/".join(parts[:n]) for parts in (h.split("/") for h in holders) for n in range(1, len(parts))}
-    mine = {p: one for p, one in odd.items() if p in record or p in holders or _below(p, package)}
-    found.add_any(Code.LINK, [f"{p} -> {word}" for p, (kind, word) in mine.items() if kind is Kind.LINK])
-    special = (Kind.SPECIAL, Kind.FOLDER)
-    found.add_any(Code.SPECIAL, [f"{p} ({kind.value})" for p, (kind, _) in mine.items() if kind in special])
-    unreadable = [p for p, (kind, _) in mine.items() if kind is Kind.UNREADABLE]
-    unreadable += [f"{p} ({one['error']})" for p, one in digests.items() if "error" in one]
-    found.add_any(Code.UNREADABLE, unreadable)
+    """Compare every file with RECORD and report other files; return the paths that differ."""
+    found, digests = judge.found, judge.digests
+    damaged = {path: one["error"] for path, one in digests.items() if "error" in one}
+    odd = _judge_odd(judge, record, damaged)
     changed: set[str] = set()
     missing: set[str] = set()
-    lost: set[str] = set()
+    scripts: set[str] = set()
     covered: set[str] = set()
     for path, row in record.items():
-        there = digests.get(path)
-        if there is None and _is_covered(path, mine):
+        known = digests.get(path)
+        if known is not None:
+            if row.kind in HASHES and path not in damaged and known.get(row.kind) != row.digest:
+                changed.add(path)
+        elif any(parent in odd for parent in (path, *_parents(path))):
             covered.add(path)
-        elif there is None:
-            if not _CACHE.fullmatch(path):
-                (lost if _SCRIPT.match(path) else missing).add(path)
-        elif row.kind in HASHES and "error" not in there and there.get(row.kind) != row.digest:
-            changed.add(path)
+        elif _CACHE.fullmatch(path):
+            continue
+        elif _SCRIPT.match(path):
+            scripts.add(path)
+        else:
+            missing.add(path)
     found.add_any(Code.CHANGED, changed)
     found.add_any(Code.MISSING, missing)
-    found.add_any(Code.MISSING, lost, level=Level.NOTE)
+    found.add_any(Code.MISSING, scripts, level=Level.NOTE)
     if record:
-        added = [p for p in digests if p not in record and not _CACHE.fullmatch(p)]
-        owners = _owners(judge, added, here)
-        added = [p for p in added if _below(p, package) or p not in owners]
-        found.add_any(Code.ADDED, [f"{p} (of {owners[p]})" if p in owners else p for p in added])
-    sources = [f"{judge.root}/{p}" for p in digests if p.endswith(".py") and ".." not in p.split("/")]
-    judge_caches(judge.environment.interpreter, sources, found, root=judge.root, python=judge.python)
-    return changed | missing | covered | {p for p, one in digests.items() if "error" in one}
+        _judge_added(judge, record, here)
+    sources = []
+    for path in digests:
+        if path.endswith(".py") and ".." not in path.split("/"):
+            sources.append(f"{judge.root}/{path}")
+    interpreter = judge.environment.interpreter
+    judge_caches(interpreter, sources, found, root=judge.root, python=judge.python)
+    return changed | missing | covered | set(damaged)
 
 
-def _owners(judge: _Judge, added: Collection[str], here: Sequence[Distribution]) -> dict[str, str]:
+def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> set[str]:
+    """Report files of the package that can't be read or aren't plain files; return the latter.
+
+    :param damaged: Plain files that can't be read, with the reason.
+    """
+    holders = set()
+    for path in record:
+        holders.update(_parents(path))
+    unreadable = [f"{path} ({error})" for path, error in damaged.items()]
+    links, special = [], []
+    paths = set()
+    for path, (kind, detail) in judge.odd.items():
+        if path not in record and path not in holders and not _is_in(path, judge.package):
+            continue
+        paths.add(path)
+        if kind is Kind.LINK:
+            links.append(f"{path} -> {detail}")
+        elif kind is Kind.UNREADABLE:
+            unreadable.append(path)
+        else:
+            special.append(f"{path} ({kind.value})")
+    judge.found.add_any(Code.LINK, links)
+    judge.found.add_any(Code.SPECIAL, special)
+    judge.found.add_any(Code.UNREADABLE, unreadable)
+    return paths
+
+
+def _judge_added(judge: _Judge, record: _Record, here: Sequence[Distribution]) -> None:
+    """Report files of the package that RECORD lacks, unless they belong to another distribution."""
+    added = {path for path in judge.digests if path not in record and not _CACHE.fullmatch(path)}
+    owners = _owners(judge, added, here)
+    shown = []
+    for path in added:
+        if path not in owners:
+            shown.append(path)
+        elif _is_in(path, judge.package):
+            shown.append(f"{path} (of {owners[path]})")
+    judge.found.add_any(Code.ADDED, shown)
+
+
+def _owners(judge: _Judge, added: set[str], here: Sequence[Distribution]) -> dict[str, str]:
     """Return the other distributions in the same folder that record some of these files."""
-    wanted = set(added)
-    owners = {}
-    for other in judge.environment.distributions if wanted else ():
+    owners: dict[str, str] = {}
+    if not added:
+        return owners
+    for other in judge.environment.distributions:
         if other.root == judge.root and other not in here:
-            owners.update({row.path: other.name for row in other.rows if row.path in wanted})
+            for row in other.rows:
+                if row.path in added:
+                    owners[row.path] = other.name
     return owners
 
 
-def _below(path: str, package: str) -> bool:
+def _is_in(path: str, package: str) -> bool:
     return (path + "/").startswith(package.replace(".", "/") + "/")
 
 
-def _is_covered(path: str, odd: Mapping[str, Any]) -> bool:
+def _parents(path: str) -> list[str]:
+    """Return the parent folders of a relative path."""
     parts = path.split("/")
-    return any("/".join(parts[:n]) in odd for n in range(1, len(parts) + 1))
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, unlike: set[str]) -> None:
-    """Compare the manifest with the files: where RECORD agrees with a file, both may be forged."""
+def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: set[str]) -> None:
+    """Compare the manifest with the files, because a file and its row in RECORD may both be forged.
+
+    :param known: Files that are already reported.
+    """
     found, code = judge.found, Code.MANIFEST_DISAGREES
-    if canonical(manifest.distribution) != canonical(judge.distribution) or manifest.package != judge.package:
+    is_own = canonical(manifest.distribution) == canonical(judge.distribution)
+    if not is_own or manifest.package != judge.package:
         found.add(code, (), f"it is of {manifest.distribution}'s {manifest.package}")
     local = manifest.version.partition("+patchq.")[2].partition(".")[0]
     if local != manifest.stack_id[:8]:
         found.add(code, (), f"version {manifest.version} is not of stack {manifest.stack_id[:8]}")
     if manifest.computed and manifest.stack_id not in manifest.computed:
         found.add(code, (), "the pins and patches that it names are of another stack id")
+    if not record:
+        return
     wrong = []
-    for path, digest in manifest.files.items() if record else ():
-        there = judge.digests.get(path, {})
-        if path not in unlike and (path not in record or there.get("sha256") != digest):
+    for path, digest in manifest.files.items():
+        if path in known:
+            continue
+        if path not in record or judge.digests.get(path, {}).get("sha256") != digest:
             wrong.append(path)
     found.add_any(code, wrong, "the file and RECORD say otherwise")
 
 
-def _judge_wheel(
-    judge: _Judge, manifest: Manifest, record: _Record, unlike: set[str], references: Sequence[Reference],
-    expected: str,
-) -> tuple[str, str]:  # fmt: skip
-    """Compare files and RECORD with the wheel that they should come from, the closest where there are several."""
-    best: tuple[Reference, set[str]] | None = None
-    wheels = [one for one in references if canonical(one.distribution) == canonical(manifest.distribution)]
-    for wheel in [one for one in wheels if one.version == manifest.version]:
-        wrong = {p for p, digest in wheel.files.items() if judge.digests.get(p, {}).get("sha256") != digest}
-        for path in record:
-            installers = ".dist-info/" in path and path.rpartition("/")[2] in _INSTALLERS
-            if path not in wheel.files and not (installers or _CACHE.fullmatch(path) or path.startswith("../")):
-                wrong.add(path)
-        wrong = {p for p in wrong if not p.endswith(".dist-info/RECORD")} - unlike
-        if best is None or len(wrong) < len(best[1]):
-            best = wheel, wrong
-    if best is None:
-        return ("stack", expected[:8]) if expected else ("itself", "")
-    judge.found.add_any(Code.WHEEL_DIFFERS, best[1], best[0].name)
-    if best[0].changed:
-        judge.found.add(Code.WHEEL_CHANGED, (), best[0].name)
-    return "wheel", best[0].name
+def _matching_wheels(manifest: Manifest, references: Sequence[Reference]) -> list[Reference]:
+    """Return the wheels of the manifest's distribution and version."""
+    name = canonical(manifest.distribution)
+    found = []
+    for one in references:
+        if canonical(one.distribution) == name and one.version == manifest.version:
+            found.append(one)
+    return found
+
+
+def _judge_wheel(judge: _Judge, wheels: Sequence[Reference], record: _Record, known: set[str]) -> str:
+    """Compare files and RECORD with the closest of some wheels; return the name of the wheel.
+
+    :param known: Files that are already reported.
+    """
+    differences = [_unlike_wheel(judge, wheel, record) - known for wheel in wheels]
+    wrong = min(differences, key=len)
+    wheel = wheels[differences.index(wrong)]
+    judge.found.add_any(Code.WHEEL_DIFFERS, wrong, wheel.name)
+    if wheel.changed:
+        judge.found.add(Code.WHEEL_CHANGED, (), wheel.name)
+    return wheel.name
+
+
+def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
+    """Return the installed and recorded files that differ from those of a wheel."""
+    wrong = set()
+    for path, digest in wheel.files.items():
+        if judge.digests.get(path, {}).get("sha256") != digest:
+            wrong.add(path)
+    for path in record:
+        is_installers = ".dist-info/" in path and posixpath.basename(path) in _INSTALLERS
+        is_generated = is_installers or path.startswith("../") or _CACHE.fullmatch(path)
+        if path not in wheel.files and not is_generated:
+            wrong.add(path)
+    return {path for path in wrong if not path.endswith(".dist-info/RECORD")}
 
 
 def _judge_installs(judge: _Judge, manifest: Manifest, versions: Sequence[str]) -> None:
+    """Check that the metadata names the manifest's version only, and that siblings have theirs."""
     if manifest.version not in versions:
         judge.found.add(Code.MIXED_INSTALLS, (), ", ".join(versions) or "nothing", manifest.version)
     elif len(versions) > 1:

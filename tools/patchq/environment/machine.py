@@ -1,4 +1,4 @@
-"""What this machine is, as far as a proof's result depends on it."""
+"""Facts about this machine on which the result of a proof depends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from patchq.system import runner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """``gpu`` is its name, ``capability`` like ``9.0``; empty texts for what isn't there."""
+    """Versions and GPU of a machine; empty for missing parts. ``capability`` is like ``9.0``."""
 
     python: str
     torch: str
@@ -24,29 +24,36 @@ class Machine:
 
     @property
     def can(self) -> frozenset[str]:
-        """The ``Needs:`` that can be met here."""
+        """``Needs:`` that this machine meets."""
         found = {"nvcc"} if self.nvcc else set()
         if self.capability:
             found.add("sm" + self.capability.replace(".", ""))
         return frozenset(found)
 
     def facts(self) -> dict[str, str]:
-        """As JSON."""
+        """Return the fields for JSON."""
         return asdict(self)
 
 
 def this_machine() -> Machine:
-    """Look at this machine; a GPU is what ``nvidia-smi`` says."""
+    """Return the facts about this machine, with the GPU that ``nvidia-smi`` reports."""
     try:
         torch = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         torch = ""
     gpu, capability, cuda = _gpu()
-    return Machine(platform.python_version(), torch, nvcc_release(), gpu, capability, cuda)
+    return Machine(
+        python=platform.python_version(),
+        torch=torch,
+        nvcc=nvcc_release(),
+        gpu=gpu,
+        capability=capability,
+        driver_cuda=cuda,
+    )
 
 
 def nvcc_release() -> str:
-    """The release of nvcc (``13.0``), or an empty text."""
+    """Return the release of nvcc (``13.0``), or empty."""
     path = shutil.which("nvcc")
     if not path:
         return ""
@@ -59,14 +66,16 @@ def nvcc_release() -> str:
 
 
 def _gpu() -> tuple[str, str, str]:
+    """Return the GPU's name and capability and the driver's CUDA version, or three empty texts."""
     path = shutil.which("nvidia-smi")
     if not path:
         return "", "", ""
+    query = [path, "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     try:
-        out = runner.run([path, "--query-gpu=name,compute_cap", "--format=csv,noheader"], timeout=60).stdout.decode()
+        gpus = runner.run(query, timeout=60).stdout.decode()
         full = runner.run([path], timeout=60).stdout.decode("utf-8", "replace")
     except runner.CommandError:
         return "", "", ""
-    name, _, capability = out.splitlines()[0].partition(",") if out.strip() else ("", "", "")
+    name, _, capability = gpus.strip().partition("\n")[0].partition(",")
     cuda = re.search(r"CUDA Version: (\d+\.\d+)", full)
     return name.strip(), capability.strip(), cuda[1] if cuda else ""

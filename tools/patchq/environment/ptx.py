@@ -1,8 +1,9 @@
-"""``doctor --arch``: which PTX instructions of the stacks' kernels an architecture has, by each ptxas.
+"""Support for the kernels' PTX instructions on an architecture, tested with each ptxas (``doctor
+--arch``).
 
-An architecture's suffix decides: without one, SM12x has no FP4 at all, and nvcc compiles what needs it
-to a stub that aborts when it is launched. So each instruction is assembled for the bare target and for
-both suffixes, with each toolkit that is found here.
+The architecture's suffix matters: without a suffix, SM12x has no FP4, and nvcc compiles FP4 code to
+a stub that aborts at launch. Each instruction is therefore assembled for the bare target and for
+both suffixes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from patchq.environment.toolkits import WORK_S, Toolkit, ended
@@ -25,7 +27,9 @@ _ARCH = re.compile(r"(sm_\d+)([af]?)")
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction and what the kernels use it for. ``needed`` on SM12x, or known not to be there."""
+    """An instruction and its use in the kernels. SM12x has it if it is ``needed``, else it does
+    not.
+    """
 
     name: str
     use: str
@@ -33,15 +37,18 @@ class Instruction:
     needed: bool = True
 
 
+def _registers(first: int, count: int) -> str:
+    return ", ".join(f"%r{number}" for number in range(first, first + count))
+
+
 def _matrix(shape: str, count: int, layout: str) -> str:
-    registers = ", ".join(f"%r{i}" for i in range(1, count + 1))
+    registers = _registers(1, count)
     return f"ldmatrix.sync.aligned.{shape}.x{count}.shared.{layout} {{{registers}}}, [%r0];"
 
 
 def _mma(kind: str, a: int, b: int, *, scaled: bool = False) -> str:
     sums = "%f0, %f1, %f2, %f3"
-    left = ", ".join(f"%r{i}" for i in range(a))
-    right = ", ".join(f"%r{i}" for i in range(a, a + b))
+    left, right = _registers(0, a), _registers(a, b)
     scales = ", {%r8}, {%h0, %h1}, {%r9}, {%h0, %h1}" if scaled else ""
     return f"mma.sync.aligned.{kind} {{{sums}}}, {{{left}}}, {{{right}}}, {{{sums}}}{scales};"
 
@@ -53,59 +60,104 @@ _TMA = (
 
 INSTRUCTIONS = (
     Instruction("ldmatrix m8n8.x4.b16", "FP8 and BF16 operands", _matrix("m8n8", 4, "b16")),
-    Instruction("ldmatrix m8n16.x4.b8x16.b4x16_p64", "FP4 operands of the MoE", _matrix("m8n16", 4, "b8x16.b4x16_p64")),
-    Instruction("ldmatrix m8n16.x2.b8x16.b4x16_p64", "FP4, tiles with N = 32", _matrix("m8n16", 2, "b8x16.b4x16_p64")),
+    Instruction(
+        "ldmatrix m8n16.x4.b8x16.b4x16_p64",
+        "FP4 operands of the MoE",
+        _matrix("m8n16", 4, "b8x16.b4x16_p64"),
+    ),
+    Instruction(
+        "ldmatrix m8n16.x2.b8x16.b4x16_p64",
+        "FP4, tiles with N = 32",
+        _matrix("m8n16", 2, "b8x16.b4x16_p64"),
+    ),
     Instruction("ldmatrix m8n16.x4.b8x16.b6x16_p32", "FP6 operands", _matrix("m8n16", 4, "b8x16.b6x16_p32")),
-    Instruction("stmatrix m8n8.x2.b16", "epilogues", "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2};"),
+    Instruction(
+        "stmatrix m8n8.x2.b16",
+        "epilogues",
+        "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2};",
+    ),
     Instruction("mma bf16 m16n8k16", "attention", _mma("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)),
     Instruction("mma e4m3 m16n8k32", "FP8 GEMM", _mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2)),
     Instruction(
-        "mma mxf8f6f4 e4m3 x e2m1, 1X ue8m0", "the MoE: MXFP8 x MXFP4",
-        _mma(f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0", 4, 2, scaled=True),
+        "mma mxf8f6f4 e4m3 x e2m1, 1X ue8m0",
+        "the MoE: MXFP8 x MXFP4",
+        _mma(
+            f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0",
+            4,
+            2,
+            scaled=True,
+        ),
     ),
     Instruction(
-        "mma mxf8f6f4 e2m1 x e4m3, 1X ue8m0", "the MoE, A and B swapped",
-        _mma(f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0", 4, 2, scaled=True),
+        "mma mxf8f6f4 e2m1 x e4m3, 1X ue8m0",
+        "the MoE, A and B swapped",
+        _mma(
+            f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0",
+            4,
+            2,
+            scaled=True,
+        ),
     ),
     Instruction(
-        "mma f8f6f4 e4m3 x e2m1", "unscaled mixed inputs",
+        "mma f8f6f4 e4m3 x e2m1",
+        "unscaled mixed inputs",
         _mma("kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32", 4, 2),
     ),
     Instruction(
-        "mma mxf4 e2m1 x e2m1, 2X ue8m0", "FP4 x FP4 research",
+        "mma mxf4 e2m1 x e2m1, 2X ue8m0",
+        "FP4 x FP4 research",
         _mma(f"kind::mxf4.{_SCALED}2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 4, 2, scaled=True),
     ),
     Instruction(
-        "mma mxf4nvf4 e2m1 x e2m1, 4X ue4m3", "NVFP4",
-        _mma(f"kind::mxf4nvf4.{_SCALED}4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3", 4, 2, scaled=True),
+        "mma mxf4nvf4 e2m1 x e2m1, 4X ue4m3",
+        "NVFP4",
+        _mma(
+            f"kind::mxf4nvf4.{_SCALED}4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3",
+            4,
+            2,
+            scaled=True,
+        ),
     ),
     Instruction(
-        "cvt.e2m1x2.f32", "quantising to FP4",
+        "cvt.e2m1x2.f32",
+        "quantising to FP4",
         "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %f0, %f1; mov.b16 %h0, {t, t}; }",
     ),
     Instruction("cvt.ue8m0x2.f32", "scales of MXFP8", "cvt.rp.satfinite.ue8m0x2.f32 %h0, %f0, %f1;"),
     Instruction("cvt.e4m3x2.f32", "quantising to FP8", "cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1;"),
     Instruction("cp.async.bulk.tensor", "TMA loads", _TMA.format("")),
     Instruction(
-        "tensormap.replace", "TMA descriptors of each expert",
+        "tensormap.replace",
+        "TMA descriptors of each expert",
         "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r0], %rd0;",
     ),
     Instruction("setmaxnreg", "warp specialisation", "setmaxnreg.inc.sync.aligned.u32 232;"),
     Instruction("griddepcontrol.wait", "programmatic dependent launch", "griddepcontrol.wait;"),
-    Instruction("red.global.add.bf16x2", "the fused finalize step", "red.global.add.noftz.bf16x2 [%rd0], %r0;"),
+    Instruction(
+        "red.global.add.bf16x2",
+        "the fused finalize step",
+        "red.global.add.noftz.bf16x2 [%rd0], %r0;",
+    ),
     Instruction("dp4a", "GEMV research", "dp4a.s32.s32 %r0, %r1, %r2, %r3;"),
     Instruction(
-        "tcgen05.alloc", "SM100 kernels",
-        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;", False,
+        "tcgen05.alloc",
+        "SM100 kernels",
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;",
+        needed=False,
     ),
-    Instruction("wgmma.fence", "SM90 kernels", "wgmma.fence.sync.aligned;", False),
-    Instruction("cp.async.bulk.tensor.cta_group::2", "SM100 kernels", _TMA.format("cta_group::2."), False),
-)  # fmt: skip
+    Instruction("wgmma.fence", "SM90 kernels", "wgmma.fence.sync.aligned;", needed=False),
+    Instruction(
+        "cp.async.bulk.tensor.cta_group::2",
+        "SM100 kernels",
+        _TMA.format("cta_group::2."),
+        needed=False,
+    ),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What a toolkit's ptxas said to an instruction for a target; empty text: it assembled it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """Result of assembling an instruction for a target. ``said`` is ptxas's error, or empty."""
 
     toolkit: str
     target: str
@@ -113,28 +165,29 @@ class Cell:
     said: str
 
 
-def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Cell]:
+def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Assembled]:
     """Assemble each instruction for each suffix of each architecture with each toolkit.
 
-    :param archs: such as ``sm_121`` or ``sm_121f``; the suffix, if any, is one of three that are tried.
-    :raises UserError: if one is no architecture.
+    :param archs: Architectures with or without suffix (``sm_121``, ``sm_121f``).
+    :raises UserError: if an architecture is malformed.
     """
-    bases = []
+    targets: dict[str, None] = {}
     for arch in archs:
         match = _ARCH.fullmatch(arch)
         if not match:
-            raise UserError(f"{arch!r} is no architecture", hint="--arch sm_121f, for one")
-        if match[1] not in bases:
-            bases.append(match[1])
-    targets = [base + suffix for base in bases for suffix in SUFFIXES]
-    with tempfile.TemporaryDirectory(prefix="patchq-") as text, ThreadPoolExecutor(os.cpu_count()) as pool:
-        folder = Path(text)
-        work = [(toolkit, t, i) for toolkit in found for t in targets for i in INSTRUCTIONS]
-        files = (folder / f"{number}.ptx" for number in range(len(work)))
-        return list(pool.map(lambda path, item: _assemble(path, *item), files, work))
+            raise UserError(f"{arch!r} is not an architecture", hint="give one like --arch sm_121f")
+        targets.update(dict.fromkeys(match[1] + suffix for suffix in SUFFIXES))
+    with (
+        tempfile.TemporaryDirectory(prefix="patchq-") as folder,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+        jobs = []
+        for number, work in enumerate(product(found, targets, INSTRUCTIONS)):
+            jobs.append(pool.submit(_assemble, Path(folder, f"{number}.ptx"), *work))
+        return [job.result() for job in jobs]
 
 
-def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: Instruction) -> Cell:
+def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: Instruction) -> Assembled:
     path.write_text(
         f".version {toolkit.ptx}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
         ".reg .b16 %h<4>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n"
@@ -147,11 +200,10 @@ def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: Instructio
     except runner.CommandError as error:
         said = re.sub(r"^ptxas .*?line \d+; ", "", ended(error))
         said = re.sub(r"^(error|fatal)\s*:\s*", "", said).strip()
-    return Cell(toolkit.release, target, instruction.name, said)
+    return Assembled(toolkit=toolkit.release, target=target, instruction=instruction.name, said=said)
 
 
-def lacking(cells: Sequence[Cell], target: str) -> list[str]:
-    """The instructions that the kernels need and that no toolkit assembles for a target."""
-    needed = [i.name for i in INSTRUCTIONS if i.needed]
-    good = {c.instruction for c in cells if c.target == target and not c.said}
-    return [name for name in needed if name not in good]
+def lacking(results: Sequence[Assembled], target: str) -> list[str]:
+    """Return the needed instructions that no toolkit assembles for a target."""
+    good = {one.instruction for one in results if one.target == target and not one.said}
+    return [one.name for one in INSTRUCTIONS if one.needed and one.name not in good]

@@ -1,6 +1,7 @@
-"""Attestations signed and checked: DSSE envelopes by a key, or sigstore's bundles by its own program.
+"""Signatures of attestations: DSSE envelopes with a key, or bundles from the sigstore program.
 
-https://github.com/secure-systems-lab/dsse. The private key is never in the project: the environment names its file.
+https://github.com/secure-systems-lab/dsse. The private key is not in the project; an environment
+variable names its file.
 """
 
 from __future__ import annotations
@@ -12,80 +13,84 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patchq.errors import UserError
-from patchq.extras import need
 from patchq.formats.signing import Signing
 from patchq.system import fsio, project_files, runner
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
 
-#: The file of the private key, PEM without a password.
+#: Variable with the file of the private key: PEM without a password.
 KEY_VARIABLE = "PATCHQ_SIGNING_KEY"
 PAYLOAD = "application/vnd.in-toto+json"
-#: The names of the files beside the attestation.
+#: Names of the signature files next to the attestation.
 ENVELOPE, BUNDLE = "provenance.dsse.json", "provenance.sigstore.json"
 _TOKENS = ("SIGSTORE_IDENTITY_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
-#: Seconds for sigstore's services.
-_PATIENCE = 120.0
+#: Time limit of sigstore's services, in seconds.
+_TIMEOUT = 120.0
 
 
 def name_of(signing: Signing) -> str:
-    """The file that holds the signature."""
+    """Return the name of the file with the signature."""
     return ENVELOPE if signing.key else BUNDLE
 
 
 def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
-    """What stands beside a statement for it to be signed; None where there is nothing to sign with.
+    """Return the signature of a statement; None if no key or token is available.
 
-    With a key, that is where :data:`KEY_VARIABLE` names its file; with sigstore, where a CI service vouches for the
-    job (its token, or GitHub's offer of one, is in the environment): it never opens a browser.
+    A key is available if :data:`KEY_VARIABLE` names its file. sigstore is available in a CI job
+    that has a token or can request one from GitHub. It never opens a browser.
 
-    :raises UserError: if the key can't be read or isn't the one that the lock names.
+    :raises UserError: if the key can't be read or isn't the key that the lock names.
     """
     if signing.key:
-        named = os.environ.get(KEY_VARIABLE)
-        return _seal(signing, root, statement, Path(named)) if named else None
+        private = os.environ.get(KEY_VARIABLE)
+        return _seal(signing, root, statement, Path(private)) if private else None
     if not any(os.environ.get(name) for name in _TOKENS):
         return None
     with tempfile.TemporaryDirectory() as folder:
-        file, bundle = Path(folder) / "provenance.json", Path(folder) / BUNDLE
+        file, bundle = Path(folder, "provenance.json"), Path(folder, BUNDLE)
         file.write_bytes(statement)
         _sigstore(["sign", "--bundle", str(bundle), str(file)])
         return bundle.read_bytes()
 
 
 def fault(signing: Signing, root: Path, statement: bytes, signature: bytes | None) -> str:
-    """What is wrong with the signature of a statement; empty if it is right.
+    """Return the fault of a statement's signature, or empty.
 
-    :raises UserError: if the public key can't be read, or what is needed to check isn't installed.
+    :raises UserError: if the public key can't be read, or a required library or program isn't
+        installed.
     """
     if signature is None:
         return "isn't signed"
     if signing.key:
         return _fault_of_envelope(signing, root, statement, signature)
     with tempfile.TemporaryDirectory() as folder:
-        file, bundle = Path(folder) / "provenance.json", Path(folder) / BUNDLE
+        file, bundle = Path(folder, "provenance.json"), Path(folder, BUNDLE)
         file.write_bytes(statement)
         bundle.write_bytes(signature)
+        arguments = ["verify", "identity", "--bundle", str(bundle)]
+        arguments += ["--cert-identity", signing.identity]
+        arguments += ["--cert-oidc-issuer", signing.issuer, str(file)]
         try:
-            _sigstore(["verify", "identity", "--bundle", str(bundle), "--cert-identity", signing.identity,
-                       "--cert-oidc-issuer", signing.issuer, str(file)])  # fmt: skip
+            _sigstore(arguments)
         except runner.CommandError as error:
-            said = error.said.splitlines()
-            return f"isn't signed by {signing.identity}: {said[-1] if said else 'sigstore refuses it'}"
+            reason = (error.said.splitlines() or ["sigstore refuses it"])[-1]
+            return f"isn't signed by {signing.identity}: {reason}"
     return ""
 
 
 def _sigstore(arguments: list[str]) -> None:
     try:
-        runner.run(["sigstore", *arguments], timeout=_PATIENCE)
+        runner.run(["sigstore", *arguments], timeout=_TIMEOUT)
     except runner.CommandError as error:
         if error.code == 127:
-            raise UserError("sigstore isn't installed", hint="python -m pip install sigstore") from None
+            hint = "python -m pip install sigstore"
+            raise UserError("sigstore isn't installed", hint=hint) from None
         raise
 
 
 def _seal(signing: Signing, root: Path, statement: bytes, private: Path) -> bytes:
+    """Return a DSSE envelope of the statement, signed with the private key."""
     public = _public(signing, root)
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner
@@ -94,14 +99,17 @@ def _seal(signing: Signing, root: Path, statement: bytes, private: Path) -> byte
         signer = CryptoSigner.from_priv_key_uri(f"file2:{private.resolve()}", public)
         envelope = Envelope(statement, PAYLOAD, {})
         envelope.sign(signer)
-    except Exception as error:  # whatever its libraries raise: a file, a format, a password, a curve
+    except Exception as error:  # the library documents no common type for bad files, formats and curves
         raise UserError(
-            f"{private} can't sign: {error}", hint=f"{KEY_VARIABLE} names the PEM file of a private key, PKCS8"
+            f"{private} can't sign: {error}",
+            hint=f"set {KEY_VARIABLE} to the PEM file of a private key in PKCS8 format",
         ) from None
-    found = fsio.dump_json(envelope.to_dict())
-    if wrong := _fault_of_envelope(signing, root, statement, found):
-        raise UserError(f"what {private} signs {wrong}", hint="the lock names the public half of another key")
-    return found
+    sealed = fsio.dump_json(envelope.to_dict())
+    wrong = _fault_of_envelope(signing, root, statement, sealed)
+    if wrong:
+        hint = "the lock names the public half of another key"
+        raise UserError(f"the statement signed with {private} {wrong}", hint=hint)
+    return sealed
 
 
 def _fault_of_envelope(signing: Signing, root: Path, statement: bytes, data: bytes) -> str:
@@ -114,21 +122,23 @@ def _fault_of_envelope(signing: Signing, root: Path, statement: bytes, data: byt
         envelope.verify([public], 1)
     except VerificationError:
         return f"isn't signed by {signing.key}"
-    except Exception:  # somebody else's bytes, read by a library that promises no one kind of error
+    except Exception:  # the library documents no common type for damaged envelopes
         return "has an envelope that can't be read"
     if envelope.payload_type != PAYLOAD or envelope.payload != statement:
-        return "isn't what is signed beside it"
+        return "isn't the statement in its envelope"
     return ""
 
 
 def _public(signing: Signing, root: Path) -> SSlibKey:
-    need("attest", "a signature by a key")
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    from securesystemslib.signer import SSlibKey
-
     try:
-        return SSlibKey.from_crypto(load_pem_public_key(project_files.read(root, root / signing.key) or b""))
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+        from securesystemslib.signer import SSlibKey
+    except ImportError:
+        hint = "python -m pip install 'securesystemslib[crypto]'"
+        raise UserError("signatures need a library", hint=hint) from None
+    try:
+        data = project_files.read(root, root / signing.key) or b""
+        return SSlibKey.from_crypto(load_pem_public_key(data))
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"{signing.key} is no public key: {error}", hint="PEM, as `openssl pkey -pubout` writes it"
-        ) from None
+        hint = "`openssl pkey -pubout` writes a public key in PEM format"
+        raise UserError(f"{signing.key} is not a public key: {error}", hint=hint) from None

@@ -1,8 +1,9 @@
-"""The CUDA toolkits of a machine, each tried before it is trusted: an nvcc may be there and compile nothing.
+"""Usable CUDA toolkits of a machine.
 
-pip's package of nvcc brings the compiler without the headers that it includes in every source; a copied
-toolkit may lack its ptxas. So each is asked for its version, for PTX of an empty kernel, and its ptxas for a
-cubin of that. What can't do all three is named with what is missing, and the others are asked.
+An nvcc may exist and still be unable to compile: pip's package of nvcc lacks headers that every
+source includes, and a copied toolkit may lack its ptxas. A toolkit is usable if nvcc prints its
+version and compiles an empty kernel to PTX, and its ptxas assembles that PTX. Other toolkits are
+reported with the missing part.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from patchq.errors import UserError
 from patchq.names import show_path
 from patchq.system import runner
 
-#: Seconds for a program to say its version, and to compile or assemble an empty kernel.
+#: Time limits, in seconds: to print a version, and to compile or assemble an empty kernel.
 ANSWER_S, WORK_S = 60.0, 120.0
 _LONGEST = 200
+_NAME_HINT = "name the nvcc of a CUDA toolkit: --nvcc PATH"
+_REPAIR_HINT = "repair or remove this toolkit"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Toolkit:
-    """An nvcc, its release, the ptxas that belongs to it, and the newest PTX that both know."""
+    """An nvcc, its release, its ptxas, and the PTX version that it writes."""
 
     nvcc: str
     release: str
@@ -35,11 +38,10 @@ class Toolkit:
     ptx: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """An nvcc that was found and can't be asked: ``said`` is what is wrong with it.
-
-    ``release`` is empty where it doesn't even say that.
+    """An nvcc that can't be used, with the reason in ``said``. ``release`` is empty if it isn't
+    known.
     """
 
     nvcc: str
@@ -49,11 +51,12 @@ class Unusable:
 
 
 def toolkits(more: Sequence[str] = ()) -> tuple[list[Toolkit], list[Unusable]]:
-    """The toolkits found, the first usable one of each release, and the compilers that aren't usable.
+    """Return the first usable toolkit of each release, and the compilers that can't be used.
 
-    Looked at are those named, on PATH, in CUDA_HOME, in /usr/local and among this Python's packages.
+    They are searched on PATH, in CUDA_HOME, in /usr/local and among this Python's packages.
 
-    :raises UserError: if a named one can't be used.
+    :param more: Paths of nvcc to try first.
+    :raises UserError: if one of ``more`` can't be used.
     """
     found: dict[str, Toolkit] = {}
     unusable = []
@@ -67,7 +70,8 @@ def toolkits(more: Sequence[str] = ()) -> tuple[list[Toolkit], list[Unusable]]:
         judged = judge(real, known=found)
         if isinstance(judged, Unusable):
             if named:
-                raise UserError(f"{place} is no nvcc with a ptxas beside it: {judged.said}", hint=judged.hint)
+                reason = f"{place} is not a usable nvcc: {judged.said}"
+                raise UserError(reason, hint=judged.hint)
             unusable.append(judged)
         elif judged:
             found[judged.release] = judged
@@ -82,7 +86,7 @@ def _places() -> Iterator[Path]:
 
 
 def _installed() -> Iterator[Path]:
-    """Where toolkits are that nobody put on PATH."""
+    """Yield the usual paths of nvcc outside of PATH."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield Path(os.environ[variable]) / "bin" / "nvcc"
@@ -91,88 +95,112 @@ def _installed() -> Iterator[Path]:
 
 
 def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
-    """Try an nvcc; None where its release is among the ``known`` and needs no second one."""
-    if wrong := _no_program(nvcc):
-        return Unusable(nvcc, "", wrong, "take it off PATH, or mend the toolkit")
+    """Test an nvcc. Return None if its release is in ``known``."""
+    fault = _program_fault(nvcc)
+    if fault:
+        hint = "remove it from PATH, or repair the toolkit"
+        return Unusable(nvcc=nvcc, release="", said=fault, hint=hint)
     try:
         text = runner.run([nvcc, "--version"], timeout=ANSWER_S).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
-        return Unusable(nvcc, "", f"it doesn't tell its version: {ended(error)}", "mend or remove this toolkit")
+        said = f"it doesn't print its version: {ended(error)}"
+        return Unusable(nvcc=nvcc, release="", said=said, hint=_REPAIR_HINT)
     release = re.search(r"V(\d+\.\d+\.\d+)", text)
     if not release:
         first = _short(text.strip().partition("\n")[0])
-        said = f"its version can't be read: {first!r}" if first else "its version can't be read: it says nothing"
-        return Unusable(nvcc, "", said, "name the nvcc of a CUDA toolkit: --nvcc PATH")
+        reason = repr(first) if first else "it prints nothing"
+        said = f"its version can't be read: {reason}"
+        return Unusable(nvcc=nvcc, release="", said=said, hint=_NAME_HINT)
     if release[1] in known:
         return None
     ptxas = str(Path(nvcc).parent / "ptxas")
-    if wrong := _no_program(ptxas):
-        return Unusable(
-            nvcc, release[1], f"its ptxas ({ptxas}) {wrong}", "name the nvcc of a CUDA toolkit: --nvcc PATH"
-        )
+    fault = _program_fault(ptxas)
+    if fault:
+        said = f"its ptxas ({ptxas}) {fault}"
+        return Unusable(nvcc=nvcc, release=release[1], said=said, hint=_NAME_HINT)
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         return _try(nvcc, release[1], ptxas, Path(folder))
 
 
-def _no_program(path: str) -> str:
+def _program_fault(path: str) -> str:
+    """Return why a path is not a program, or empty."""
     if not os.access(path, os.F_OK):
-        return "is a link to nothing" if os.path.islink(path) else "is not there"
+        return "is a broken link" if os.path.islink(path) else "is not there"
     if os.path.isdir(path):
         return "is a folder, not a program"
-    return "" if os.access(path, os.X_OK) else "is not executable"
+    if not os.access(path, os.X_OK):
+        return "is not executable"
+    return ""
 
 
 def _try(nvcc: str, release: str, ptxas: str, folder: Path) -> Toolkit | Unusable:
-    """Compile an empty kernel to PTX, and assemble that."""
+    """Compile an empty kernel to PTX and assemble it."""
+
+    def unusable(said: str, hint: str) -> Unusable:
+        return Unusable(nvcc=nvcc, release=release, said=said, hint=hint)
+
     source, made, cubin = folder / "empty.cu", folder / "empty.ptx", folder / "empty.cubin"
     source.write_text("__global__ void k() {}\n")
     try:
         runner.run([nvcc, "-ptx", "-o", str(made), str(source)], timeout=WORK_S)
     except runner.CommandError as error:
         said, hint = _missing(error)
-        return Unusable(nvcc, release, f"it can't compile: {said}", hint)
+        return unusable(f"it can't compile: {said}", hint)
     text = made.read_bytes().decode("utf-8", "replace") if made.is_file() else ""
     version = re.search(r"^\.version\s+(\d+\.\d+)", text, re.M)
     target = re.search(r"^\.target\s+(sm_\w+)", text, re.M)
     if not version or not target:
-        return Unusable(nvcc, release, "it can't compile: it wrote no PTX", "mend or remove this toolkit")
-    broken = f"its ptxas ({ptxas}) is broken: "
+        return unusable("it can't compile: it wrote no PTX", _REPAIR_HINT)
+    broken = f"its ptxas ({ptxas}) is broken"
     try:
         runner.run([ptxas, f"-arch={target[1]}", str(made), "-o", str(cubin)], timeout=WORK_S)
     except runner.CommandError as error:
-        return Unusable(nvcc, release, broken + ended(error), "install the toolkit again")
+        return unusable(f"{broken}: {ended(error)}", "install the toolkit again")
     if not (cubin.is_file() and cubin.read_bytes().startswith(b"\x7fELF")):
-        return Unusable(nvcc, release, f"{broken}it wrote no cubin", "install the toolkit again")
-    return Toolkit(nvcc, release, ptxas, version[1])
+        return unusable(f"{broken}: it wrote no cubin", "install the toolkit again")
+    return Toolkit(nvcc=nvcc, release=release, ptxas=ptxas, ptx=version[1])
 
 
-_HEADER = re.compile(r"fatal error: '?([\w./+-]+)'?(?:: No such file| file not found)|open source file \"([\w./+-]+)\"")
+_HEADER = re.compile(
+    r"fatal error: '?([\w./+-]+)'?(?:: No such file| file not found)"
+    r"|open source file \"([\w./+-]+)\""
+)
 _PROGRAM = re.compile(r"(?:sh: (?:line )?\d+: |sh: )?(\S+): (?:command )?not found")
+_HOST_COMPILER = re.compile(r"host compiler|execvp|\b(gcc|g\+\+|cc1plus)\b.*No such file")
 
 
 def _missing(error: runner.CommandError) -> tuple[str, str]:
-    """What a compiler that failed on an empty kernel lacks, and what to do about it."""
-    said = (error.stderr + b"\n" + error.stdout).decode("utf-8", "replace")
-    if header := _HEADER.search(said):
-        hint = "install the whole toolkit: pip's nvcc package is the compiler alone"
+    """Return the part that a compiler lacks for an empty kernel, and a hint."""
+    output = (error.stderr + b"\n" + error.stdout).decode("utf-8", "replace")
+    header = _HEADER.search(output)
+    if header:
+        hint = "install the whole toolkit: pip's nvcc package has only the compiler"
         return f"its header {header[1] or header[2]} is not there", hint
-    if program := _PROGRAM.search(said):
+    program = _PROGRAM.search(output)
+    if program:
         return f"its {Path(program[1]).name} is not there", "install the whole toolkit"
-    if "host compiler" in said or "execvp" in said or re.search(r"\b(gcc|g\+\+|cc1plus)\b.*No such file", said):
+    if _HOST_COMPILER.search(output):
         return f"it has no host compiler ({ended(error)})", "install g++"
     return ended(error), "run `nvcc -ptx` on an empty kernel by hand to see more"
 
 
 def ended(error: runner.CommandError) -> str:
-    """How a program failed, in a line: what it said of an error, or the signal or code that it ended with."""
+    """Return why a program failed, in one line: its first error message, its signal or its exit
+    code.
+    """
     if error.code < 0:
         try:
             return f"it was killed by {signal.Signals(-error.code).name}"
         except ValueError:
             return f"it was killed by signal {-error.code}"
-    lines = [line for line in (error.said or error.stdout.decode("utf-8", "replace")).splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line or "fatal" in line] or lines[-1:]
-    return _short(telling[0].strip()) if telling else f"it ended with {error.code} and said nothing"
+    output = error.said or error.stdout.decode("utf-8", "replace")
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for line in lines:
+        if "error" in line or "fatal" in line:
+            return _short(line)
+    if lines:
+        return _short(lines[-1])
+    return f"it ended with {error.code} and printed nothing"
 
 
 def _short(text: str) -> str:

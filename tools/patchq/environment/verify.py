@@ -1,12 +1,13 @@
-"""``verify-installed``: is a Python environment really running the patched build."""
+"""Checks of a Python environment for ``verify-installed``: does it run the patched build."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +17,60 @@ from patchq.environment._imports import Interpreter, path_files
 from patchq.environment._loader import judge_variables
 from patchq.environment._startup import judge_environment, judge_startup
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
-from patchq.environment.installed import Environment, Location, Package, Reference, Start, judge_package
+from patchq.environment.installed import (
+    Environment,
+    Location,
+    Package,
+    PackageState,
+    Reference,
+    Start,
+    judge_package,
+)
 from patchq.errors import UserError
 from patchq.formats.distinfo import canonical
 from patchq.formats.verification import Verification
 from patchq.system import runner
 
-_PROBE = Path(__file__).with_name("_probe.py")
-#: Seconds for an interpreter to start.
+_PROBE = Path(__file__).with_name("probe.py")
+#: Time limit for the start of an interpreter, in seconds.
 START_S = 120.0
+
+
+class KernelUse(str, Enum):
+    """Use of prebuilt kernels by the installed FlashInfer."""
+
+    #: A cache of this stack.
+    OWN = "own"
+    #: A cache that this FlashInfer doesn't load.
+    OTHER = "other"
+    #: A cache that upstream's FlashInfer loads, from whatever stack it is.
+    MAYBE = "maybe"
+    #: The distribution flashinfer-cubin.
+    CUBINS = "cubins"
+    #: The distribution flashinfer-jit-cache, not built by patchq.
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Prebuilt kernels of FlashInfer, by the distribution or the cache folder that holds them.
+    """Prebuilt kernels of FlashInfer in a distribution or cache folder.
 
-    :ivar count: how many, in a cache folder.
-    :ivar use: ``own`` for those of this stack, ``other`` for those that this FlashInfer doesn't load, ``maybe`` for
-        those that it would load whatever stack they are of, ``cubins`` and ``foreign`` for distributions.
+    :ivar place: Name of the distribution, or the folder.
+    :ivar count: Number of kernels in a cache folder.
     """
 
     place: str
     version: str
     count: int
-    use: str
+    use: KernelUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What was found in the environment of ``python``.
+class InstallVerdict:
+    """Result of the checks of the environment of ``python``.
 
-    :ivar differences: the environment's own: what an interpreter runs and imports besides the packages.
-    :ivar cache: where its FlashInfer keeps what it compiles.
+    :ivar differences: Differences of the environment, apart from those of its packages.
+    :ivar cache: Folder of the kernels that its FlashInfer compiles.
     """
 
     python: str
@@ -58,8 +81,9 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        wrong = any(one.level is Level.PROBLEM for one in self.differences)
-        return bool(self.packages) and not wrong and all(package.is_right for package in self.packages)
+        if any(one.level is Level.PROBLEM for one in self.differences):
+            return False
+        return bool(self.packages) and all(package.is_right for package in self.packages)
 
 
 def verify(
@@ -71,180 +95,247 @@ def verify(
     optional: Mapping[str, str] | None = None,
     unpatched: Collection[str] = (),
     rules: Verification | None = None,
-) -> Verdict:
-    """Look at the environment of the interpreter ``python``, as its imports would find things.
+) -> InstallVerdict:
+    """Check the environment of the interpreter ``python``.
 
-    Nothing that is looked at is imported. The interpreter is started once as anyone would, for its path, and once
-    without anything of the environment, for its settings. The files are read from outside.
+    Nothing of the environment is imported. The interpreter is started twice: normally, for its
+    path, and without the environment, for its settings. The files are read from outside.
 
-    :param packages: distribution to import name, empty where that isn't known; none for every one that carries a
-        manifest.
-    :param expected: the stack id, or its beginning, that each package must be of; empty to take
-        any, as long as all are of the same.
-    :param references: wheels that the packages may have come from.
-    :param optional: more packages, looked at if they carry a manifest: kernels, for one.
-    :param unpatched: distributions that are to be upstream's own, as no patch changes them.
-    :param rules: what the lock allows.
+    :param packages: Import names by distribution; an import name may be empty. By default, all
+        packages with a manifest.
+    :param expected: Stack id of all packages, or its first characters. By default, any id that all
+        packages share.
+    :param references: Wheels to compare the packages with.
+    :param optional: Further packages to check if they have a manifest, such as kernels.
+    :param unpatched: Distributions that no patch changes.
+    :param rules: Rules of the lock.
     :raises UserError: if the interpreter can't be run.
     """
     python = interpreter(python)
     rules = rules or Verification()
-    asked = sorted({package or name.replace("-", "_") for name, package in packages.items()})
-    folders = (Path(python).parent, Path(python).parent.parent, Path(python).resolve().parent)
-    _refuse_waiting(f"{folder}/{name}" for folder in folders for name in ("pyvenv.cfg", "pybuilddir.txt"))
+    _refuse_waiting_start(python)
     settings = _ask(python, ("-I", "-S"), {"look": "settings"})
-    _refuse_waiting(file.path for site in settings["sites"] for file in path_files(Folder(), site))
+    for site in settings["sites"]:
+        for file in path_files(Folder(), site):
+            _refuse_waiting(file.path)
+    # Judge start-up code before it runs.
     before = Findings(frozenset(rules.allow), frozenset(rules.groups))
-    judge_startup(Environment(_interpreter(settings, {"path": settings["stdlib"], "cache_prefix": ""})), before)
-    told = _ask(python, (), {"look": "start", "packages": asked})
-    if not _is_start(told):
+    clean = {"path": settings["stdlib"], "cache_prefix": ""}
+    judge_startup(Environment(_interpreter(settings, clean)), before)
+    names = sorted({package or name.replace("-", "_") for name, package in packages.items()})
+    answer = _ask(python, (), {"look": "start", "packages": names})
+    if not _is_start(answer):
         raise UserError(
-            f"{python} does not tell its path: something else answers at its start",
-            hint="look at the .pth files and sitecustomize of that environment",
+            f"{python} doesn't print its path: start-up code prints something else",
+            hint="check the .pth files and sitecustomize of that environment",
         )
-    environment = Environment(_interpreter(settings, told))
-    start = Start(
-        specs={name: Location(spec["origin"], tuple(spec["places"])) for name, spec in told["specs"].items()},
-        loaded=frozenset(told["loaded"]),
-    )
+    environment = Environment(_interpreter(settings, answer))
+    start = _start(answer)
     wanted = _wanted(environment, packages, optional or {})
-    seen = [
-        judge_package(
-            environment, name, package, start=start, expected=expected, references=references,
-            unpatched=name in unpatched, python=settings["python"] or python,
+    seen = []
+    for name, package in wanted.items():
+        found = judge_package(
+            environment,
+            name,
+            package,
+            start=start,
+            expected=expected,
+            references=references,
+            unpatched=name in unpatched,
+            python=settings["python"] or python,
         )
-        for name, package in wanted.items()
-    ]  # fmt: skip
+        seen.append(found)
     findings = Findings(frozenset(rules.allow), frozenset(rules.groups))
     ids = sorted({package.stack_id for package in seen if package.stack_id})
     if len(ids) > 1:
         findings.add(Code.DIFFERENT_STACKS, (), ", ".join(one[:8] for one in ids))
     sources = judge_environment(environment, wanted, findings)
     findings.found += [one for one in before.found if one not in findings.found]
-    judge_caches(environment.interpreter, [s for s in sources if s.endswith(".py")], findings, python=python)
+    sources = [source for source in sources if source.endswith(".py")]
+    judge_caches(environment.interpreter, sources, findings, python=python)
     judge_variables(settings["variables"], [environment], environment.files, findings)
-    findings.add_any(Code.FINDERS, set(told["finders"]), level=Level.NOTE)
+    findings.add_any(Code.FINDERS, answer["finders"], level=Level.NOTE)
     cache = _kernel_cache(settings)
-    return Verdict(
-        python=printable(settings["python"]), packages=tuple(seen), differences=tuple(findings.found),
-        kernels=tuple(_kernels(environment, seen, cache)), cache=printable(str(cache)),
-    )  # fmt: skip
-
-
-def _refuse_waiting(paths: Iterable[str]) -> None:
-    """:raises UserError: if one is a pipe or a device: Python opens it at its start, and waits."""
-    files = Folder()
-    for path in paths:
-        if files.real_kind(path) is Kind.SPECIAL:
-            raise UserError(f"{printable(path)} is no plain file, and Python would wait for it", hint="remove it")
-
-
-def interpreter(python: str) -> str:
-    """The program that ``python`` means, as a shell here would take it: a path, or a name on PATH.
-
-    :raises UserError: if there is no such program.
-    """
-    named = str(Path(python).expanduser()) if os.sep in python else shutil.which(python) or python
-    # Not resolved: a virtual environment is known by where the link to its interpreter lies.
-    path = os.path.abspath(named)  # noqa: PTH100
-    if Path(path).is_dir():
-        raise UserError(f"{python} is a folder, not an interpreter", hint=f"--python {python.rstrip('/')}/bin/python")
-    if not os.access(path, os.X_OK):
-        raise UserError(f"there is no program {python}", hint="--python PATH names an interpreter")
-    return path
-
-
-def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:
-    """Return what ``_probe.py`` answers in that interpreter; what something else has printed before is ignored."""
-    argv = [python, *options, "-c", _PROBE.read_text()]
-    try:
-        done = runner.run(
-            argv, data=json.dumps(question).encode(), cwd=Path("/"), timeout=START_S,
-            env={"PYTHONDONTWRITEBYTECODE": "1"},
-        )  # fmt: skip
-        told = json.loads(done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2])
-    except runner.CommandError as error:
-        said = printable((error.said.splitlines() or [f"it ended with {error.code}"])[-1])
-    except (ValueError, RecursionError):
-        said = "it doesn't answer"
-    else:
-        if question["look"] == "start" or (isinstance(told, dict) and "stdlib" in told):
-            return told
-        said = "it doesn't answer"
-    raise UserError(f"{python} can't be asked: {said}", hint="--python PATH names an interpreter")
-
-
-def _is_start(told: Any) -> bool:
-    """Return whether an answer has the fields of ``probe.at_start``: code of the environment may give any."""
-
-    def texts(value: Any) -> bool:
-        return isinstance(value, list) and all(isinstance(v, str) and "\0" not in v for v in value)
-
-    def spec(value: Any) -> bool:
-        return (
-            isinstance(value, dict) and set(value) == {"origin", "places"} and isinstance(value["origin"], str)
-            and "\0" not in value["origin"] and texts(value["places"])
-        )  # fmt: skip
-
-    return (
-        isinstance(told, dict)
-        and set(told) == {"path", "cache_prefix", "finders", "specs", "loaded"}
-        and all(texts(told[key]) for key in ("path", "finders", "loaded"))
-        and texts([told["cache_prefix"]])
-        and isinstance(told["specs"], dict)
-        and all(spec(value) for value in told["specs"].values())
+    return InstallVerdict(
+        python=printable(settings["python"]),
+        packages=tuple(seen),
+        differences=tuple(findings.found),
+        kernels=tuple(_kernels(environment, seen, cache)),
+        cache=printable(str(cache)),
     )
 
 
-def _interpreter(settings: Mapping[str, Any], told: Mapping[str, Any]) -> Interpreter:
-    """Return the interpreter's model. Site folders that the ordinary start hid are put at the end of its path."""
+def _refuse_waiting_start(python: str) -> None:
+    """Refuse special files that Python would open at its start."""
+    program = Path(python)
+    for folder in (program.parent, program.parent.parent, program.resolve().parent):
+        for name in ("pyvenv.cfg", "pybuilddir.txt"):
+            _refuse_waiting(f"{folder}/{name}")
+
+
+def _refuse_waiting(path: str) -> None:
+    """Raise UserError for a pipe or a device: Python would open it at its start, and wait."""
+    if Folder().real_kind(path) is Kind.SPECIAL:
+        shown = printable(path)
+        raise UserError(f"{shown} is no plain file, and Python would wait for it", hint="remove it")
+
+
+def interpreter(python: str) -> str:
+    """Return the absolute path of the program ``python``: a path, or a name on PATH.
+
+    :raises UserError: if there is no such program.
+    """
+    named = shutil.which(python) or python
+    if os.sep in python:
+        named = str(Path(python).expanduser())
+    # Don't resolve the link: its folder identifies a virtual environment.
+    path = os.path.abspath(named)  # noqa: PTH100
+    if Path(path).is_dir():
+        hint = f"--python {python.rstrip('/')}/bin/python"
+        raise UserError(f"{python} is a folder, not an interpreter", hint=hint)
+    if not os.access(path, os.X_OK):
+        raise UserError(f"there is no program {python}", hint=_PYTHON_HINT)
+    return path
+
+
+_PYTHON_HINT = "--python PATH names an interpreter"
+
+
+def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:
+    """Run ``probe.py`` in an interpreter and return its answer: the last line of the output."""
+    argv = [python, *options, "-c", _PROBE.read_text()]
+    reason = "it doesn't answer"
+    try:
+        done = runner.run(
+            argv,
+            data=json.dumps(question).encode(),
+            cwd=Path("/"),
+            timeout=START_S,
+            env={"PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        answer = json.loads(done.stdout.decode("utf-8", "replace").strip().rpartition("\n")[2])
+        if question["look"] == "start" or (isinstance(answer, dict) and "stdlib" in answer):
+            return answer
+    except runner.CommandError as error:
+        reason = printable((error.said.splitlines() or [f"it ended with {error.code}"])[-1])
+    except (ValueError, RecursionError):
+        pass
+    raise UserError(f"{python} can't be asked: {reason}", hint=_PYTHON_HINT)
+
+
+def _is_start(answer: Any) -> bool:
+    """Return whether an answer has the fields of ``probe.at_start``. Start-up code may print
+    anything.
+    """
+    if not isinstance(answer, dict):
+        return False
+    if set(answer) != {"path", "cache_prefix", "finders", "specs", "loaded"}:
+        return False
+    if not all(_are_texts(answer[key]) for key in ("path", "finders", "loaded")):
+        return False
+    specs = answer["specs"]
+    return _is_text(answer["cache_prefix"]) and isinstance(specs, dict) and all(map(_is_spec, specs.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_spec(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"origin", "places"}:
+        return False
+    return _is_text(value["origin"]) and _are_texts(value["places"])
+
+
+def _start(answer: Mapping[str, Any]) -> Start:
+    specs = {}
+    for name, spec in answer["specs"].items():
+        specs[name] = Location(spec["origin"], tuple(spec["places"]))
+    return Start(specs=specs, loaded=frozenset(answer["loaded"]))
+
+
+def _interpreter(settings: Mapping[str, Any], answer: Mapping[str, Any]) -> Interpreter:
+    """Return the interpreter. Site folders that a normal start hides are added to the end of its
+    path.
+    """
     files = Folder()
-    seen = {files.resolve(path) for path in told["path"]}
+    seen = {files.resolve(path) for path in answer["path"]}
     sites = [site for site in dict.fromkeys(settings["sites"]) if files.is_folder(site)]
     hidden = [site for site in sites if files.resolve(site) not in seen]
     major, minor = settings["version"]
     return Interpreter(
-        files=files, version=(major, minor), prefix=settings["prefix"], base=settings["base"],
-        stdlib=tuple(settings["stdlib"]), path=(*told["path"], *hidden), sites=tuple(sites),
-        caches=told["cache_prefix"],
-    )  # fmt: skip
+        files=files,
+        version=(major, minor),
+        prefix=settings["prefix"],
+        base=settings["base"],
+        stdlib=tuple(settings["stdlib"]),
+        path=(*answer["path"], *hidden),
+        sites=tuple(sites),
+        caches=answer["cache_prefix"],
+    )
 
 
 def _wanted(environment: Environment, packages: Mapping[str, str], optional: Mapping[str, str]) -> dict[str, str]:
-    """Return the packages to look at, with their import names."""
+    """Return the import names of the packages to check, by distribution."""
     attested = environment.attested
-    wanted = dict(packages or attested)
-    for name in [name for name, package in wanted.items() if not package]:
-        theirs = [package for own, package in attested.items() if canonical(own) == canonical(name)]
-        wanted[name] = theirs[0] if theirs else name.replace("-", "_")
-    return wanted | {name: package for name, package in optional.items() if package in attested.values()}
+    by_canonical: dict[str, str] = {}
+    for name, package in attested.items():
+        by_canonical.setdefault(canonical(name), package)
+    wanted = {}
+    for name, package in (packages or attested).items():
+        wanted[name] = package or by_canonical.get(canonical(name), name.replace("-", "_"))
+    for name, package in optional.items():
+        if package in attested.values():
+            wanted[name] = package
+    return wanted
 
 
-# FlashInfer's own kernels
+# Kernels of FlashInfer
 
 
 def _kernel_cache(settings: Mapping[str, Any]) -> Path:
+    """Return the folder in which FlashInfer keeps compiled kernels."""
     base = settings["variables"].get("FLASHINFER_WORKSPACE_BASE") or settings["home"]
     return Path(base, ".cache", "flashinfer")
 
 
 def _kernels(environment: Environment, seen: Sequence[Package], cache: Path) -> list[Kernels]:
-    flashinfer = next((p for p in seen if p.distribution == "flashinfer-python"), None)
-    patched = {p.distribution for p in seen if p.stack_id}
+    flashinfer = None
+    patched = set()
+    for package in seen:
+        if package.distribution == "flashinfer-python":
+            flashinfer = flashinfer or package
+        if package.stack_id:
+            patched.add(package.distribution)
+    uses = {"flashinfer-cubin": KernelUse.CUBINS, "flashinfer-jit-cache": KernelUse.FOREIGN}
     found = []
     for one in environment.distributions:
-        if one.name in ("flashinfer-cubin", "flashinfer-jit-cache") and one.name not in patched:
-            use = "foreign" if one.name.endswith("jit-cache") else "cubins"
-            found.append(Kernels(place=one.name, version=printable(one.version), count=0, use=use))
+        if one.name in uses and one.name not in patched:
+            version = printable(one.version)
+            found.append(Kernels(place=one.name, version=version, count=0, use=uses[one.name]))
     files = environment.files
     for version in files.listed(str(cache)):
-        count = sum(path.endswith(".so") for path, _ in files.walk(f"{cache}/{version}"))
-        if not count:
-            continue
-        use = "other"
-        if flashinfer and version == flashinfer.version:
-            use = "own"
-        elif flashinfer and flashinfer.state == "upstream" and "+patchq." not in version:
-            use = "maybe"
-        found.append(Kernels(place=printable(f"{cache}/{version}"), version=printable(version), count=count, use=use))
+        folder = f"{cache}/{version}"
+        count = sum(path.endswith(".so") for path, _ in files.walk(folder))
+        if count:
+            kernels = Kernels(
+                place=printable(folder),
+                version=printable(version),
+                count=count,
+                use=_use(version, flashinfer),
+            )
+            found.append(kernels)
     return found
+
+
+def _use(version: str, flashinfer: Package | None) -> KernelUse:
+    """Return the use of a cache of ``version``."""
+    if flashinfer and version == flashinfer.version:
+        return KernelUse.OWN
+    if flashinfer and flashinfer.state is PackageState.UPSTREAM and "+patchq." not in version:
+        return KernelUse.MAYBE
+    return KernelUse.OTHER

@@ -1,7 +1,8 @@
-"""Compiled units by what they are made of: the same inputs are compiled once, whichever project asks.
+"""Cache of compiled units, shared by all projects.
 
-A unit's key holds the compilers, the flags and the source. Which headers it reads is known when it was compiled;
-so under a key there are the sets of headers, each with its hashes, that it was compiled with, and what came out.
+The key of a unit is a hash of its compilers, flags and source. The headers of a unit are known only
+after it was compiled. An entry therefore lists, for each set of headers with their hashes, the
+resulting object.
 """
 
 from __future__ import annotations
@@ -16,52 +17,60 @@ from typing import Any
 from patchq.system import fsio
 
 _FORMAT = 1
-#: Sets of headers that are kept of one unit: branches that people go to and fro between.
+#: Most entries of one unit. Several are useful when branches alternate.
 _MOST = 20
 
 
 class Hashes:
-    """SHA-256 of files, each read once."""
+    """SHA-256 of files. Each file is read once."""
 
     def __init__(self) -> None:
         self._known: dict[Path, str] = {}
 
     def of(self, path: Path) -> str:
-        """Of a file; empty where it isn't there."""
+        """Return the hash of a file, or empty if it doesn't exist."""
         if path not in self._known:
             self._known[path] = fsio.sha256_file(path) if path.is_file() else ""
         return self._known[path]
 
 
-class Cache:
-    """Compiled units below ``folder``. ``places`` are texts that stand for this machine's own folders."""
+class UnitCache:
+    """Compiled units below ``folder``. ``places`` are placeholders for folders of this machine."""
 
     def __init__(self, folder: Path, root: Path, places: Mapping[str, Path]) -> None:
-        self.folder, self.root, self.places, self.hashes = folder, root, places, Hashes()
+        self.folder = folder
+        self.root = root
+        self.places = places
+        self.hashes = Hashes()
 
     def key(self, *parts: object) -> str:
-        """A unit's key, the same on every machine."""
-        text = json.dumps([_FORMAT, *parts])
-        for name, place in self.places.items():
-            text = text.replace(str(place), name)
-        return hashlib.sha256(text.encode()).hexdigest()
+        """Return the key of a unit. It is the same on every machine."""
+        return hashlib.sha256(self._name(json.dumps([_FORMAT, *parts])).encode()).hexdigest()
 
     def find(self, key: str) -> Path | None:
-        """What was compiled of these very inputs; None where nothing was, or it was damaged since."""
+        """Return the object that was compiled from the same inputs; None if it is missing or
+        damaged.
+        """
         for entry in self._entries(key):
-            if all(self.hashes.of(self._path(name)) == digest for name, digest in entry["headers"].items()):
+            if self._has_headers(entry["headers"]):
                 path = self._object(entry["object"])
                 if path.is_file() and fsio.sha256_file(path) == entry["object"]:
                     return path
         return None
 
+    def _has_headers(self, headers: Mapping[str, str]) -> bool:
+        """Return whether the headers have these hashes."""
+        return all(self.hashes.of(self._path(name)) == headers[name] for name in headers)
+
     def keep(self, key: str, headers: list[str], made: Path) -> Path:
-        """Take in a compiled unit, and which headers it read; returns where it lies now."""
+        """Add a compiled unit with its headers; return the path of the object in the cache."""
         digest = fsio.sha256_file(made)
         path = self._object(digest)
         path.parent.mkdir(parents=True, exist_ok=True)
         fsio.write_atomic(path, made.read_bytes())
-        hashes = {self._name(h): self.hashes.of(self._path(h)) for h in sorted(headers)}
+        hashes = {}
+        for header in sorted(headers):
+            hashes[self._name(header)] = self.hashes.of(self._path(header))
         entries = [{"headers": hashes, "object": digest}, *self._entries(key)][:_MOST]
         place = self._place(key)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -81,19 +90,20 @@ class Cache:
     def _object(self, digest: str) -> Path:
         return self.folder / "objects" / digest[:2] / f"{digest}.o"
 
-    def _name(self, path: str) -> str:
+    def _name(self, text: str) -> str:
+        """Replace folders of this machine with their placeholders."""
         for name, place in self.places.items():
-            path = path.replace(str(place), name)
-        return path
+            text = text.replace(str(place), name)
+        return text
 
     def _path(self, name: str) -> Path:
-        for short, place in self.places.items():
-            name = name.replace(short, str(place))
+        for placeholder, place in self.places.items():
+            name = name.replace(placeholder, str(place))
         return self.root / name
 
 
 def headers_in(text: str) -> list[str]:
-    """The files that a depfile, as compilers write them for make, names.
+    """Return the files that a dependency file for make names.
 
     >>> headers_in("a.o: b.cu \\\\\\n c\\\\ d.h\\n")
     ['b.cu', 'c d.h']

@@ -1,4 +1,4 @@
-"""Units to objects: as many at once as cores and memory allow, none twice, and after a stop only what is left."""
+"""Parallel compilation of units within the limits of cores and memory, with a cache."""
 
 from __future__ import annotations
 
@@ -10,25 +10,41 @@ import shlex
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from patchq.errors import BuildError
-from patchq.kernels._cache import Cache, headers_in
+from patchq.kernels._cache import UnitCache, headers_in
 from patchq.kernels._toolchain import Toolchain
 from patchq.system import runner
 
-#: What compilers say of a header of CUDA's libraries that no folder has.
+#: Compiler message for a missing header of CUDA's libraries.
 _LACKING = re.compile(r"fatal error: ((cublas|curand|nvrtc)\w*\.h): No such file")
-_PACKAGES = {"cublas": "'nvidia-cublas=={}.*'", "curand": "nvidia-curand", "nvrtc": "'nvidia-cuda-nvrtc=={}.*'"}
+_PACKAGES = {
+    "cublas": "'nvidia-cublas=={}.*'",
+    "curand": "nvidia-curand",
+    "nvrtc": "'nvidia-cuda-nvrtc=={}.*'",
+}
 _HEADERS = (".h", ".cuh", ".hpp", ".inc", ".inl")
+#: Folders with files that are generated for one module.
+_GENERATED = ("gen", "work", "ops", "cutlass_instantiations")
+#: Lines of a compiler's output in an error message.
+_SHOWN_LINES = 25
+#: Variables that change the output of compilers.
+_COMPILER_VARIABLES = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A source of a module, relative to the root; its flags, and the memory that one compiler takes for it."""
+    """A source of a module, relative to the root, with its flags and the memory of its compiler."""
 
     module: str
     source: str
@@ -37,8 +53,12 @@ class Unit:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What it took. ``largest`` is the most memory of any one process, in GiB."""
+class Compiled:
+    """Objects by module and source, and the cost of compiling them.
+
+    :ivar found: Units from the cache.
+    :ivar largest: Largest memory of one process, in GiB.
+    """
 
     compiled: int = 0
     found: int = 0
@@ -47,16 +67,17 @@ class Tally:
     objects: dict[tuple[str, str], Path] = field(default_factory=dict)
 
 
-class Budget:
-    """Memory that compilers share: one waits until there is room, and runs in any case when it is alone."""
+class MemoryBudget:
+    """Memory shared by compilers. A compiler waits until enough is free or no other runs."""
 
     def __init__(self, gib: float) -> None:
-        self.left = self.whole = gib
+        self.left = gib
+        self.whole = gib
         self._running = 0
         self._changed = threading.Condition()
 
     def take(self, gib: float) -> float:
-        """Wait for memory; returns what was taken."""
+        """Wait for memory; return the amount taken."""
         gib = min(gib, self.whole)
         with self._changed:
             self._changed.wait_for(lambda: self.left >= gib or not self._running)
@@ -65,7 +86,7 @@ class Budget:
         return gib
 
     def give(self, gib: float) -> None:
-        """Give it back."""
+        """Return memory to the budget."""
         with self._changed:
             self.left += gib
             self._running -= 1
@@ -73,48 +94,57 @@ class Budget:
 
 
 def memory_gib() -> float:
-    """What this machine, or the control group that it runs in, has left."""
-    values = {}
+    """Return the free memory of this machine, or of its control group, with a margin."""
+    left = 4.0
     for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        values[name] = int(rest.split()[0]) / 2**20
-    left = values.get("MemAvailable", 4.0)
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            left = int(value.split()[0]) / 2**20
     group = Path("/sys/fs/cgroup")
     try:
-        most, used = ((group / f"memory.{name}").read_text().strip() for name in ("max", "current"))
-        if most != "max":
-            left = min(left, (int(most) - int(used)) / 2**30)
+        limit = (group / "memory.max").read_text().strip()
+        used = (group / "memory.current").read_text().strip()
+        if limit != "max":
+            left = min(left, (int(limit) - int(used)) / 2**30)
     except (OSError, ValueError):
         pass
     return max(left * 0.9, 1.0)
 
 
 def compile_units(
-    units: Sequence[Unit], root: Path, tools: Toolchain, cache: Cache, *, jobs: int = 0, gib: float = 0.0,
-    say: Callable[[str], None], count: Callable[[int, int], None] = lambda done, total: None,
-) -> Tally:  # fmt: skip
-    """Compile what isn't there yet. Each unit is kept as soon as it is done.
+    units: Sequence[Unit],
+    root: Path,
+    tools: Toolchain,
+    cache: UnitCache,
+    *,
+    jobs: int = 0,
+    gib: float = 0.0,
+    say: Callable[[str], None],
+    count: Callable[[int, int], None] = lambda done, total: None,
+) -> Compiled:
+    """Compile the units that the cache lacks. Each unit is cached as soon as it is compiled.
 
-    :param count: gets how many are done, of how many.
-    :param jobs: compilers at once; 0 for one a core. ``gib``: memory for all of them; 0 for what is free.
-    :raises BuildError: with what a compiler said; those that were done are kept.
+    :param jobs: Number of parallel compilers; 0 for one per core.
+    :param gib: Memory for all compilers; 0 for the free memory.
+    :param count: Called with the number of compiled units and their total.
+    :raises BuildError: with the output of the compiler.
     """
-    tally, start = Tally(), time.monotonic()
-    names = _names(root)
-    keys = {
-        u: cache.key(tools.identity, u.source, _kind(u), u.flags, names, cache.hashes.of(root / u.source))
-        for u in units
-    }
+    result = Compiled()
+    start = time.monotonic()
+    keys = _keys(units, root, tools, cache)
     todo = []
     for unit, key in keys.items():
-        if found := cache.find(key):
-            tally.objects[unit.module, unit.source] = found
-            tally.found += 1
+        found = cache.find(key)
+        if found:
+            result.objects[unit.module, unit.source] = found
+            result.found += 1
         else:
             todo.append(unit)
-    if tally.found:
-        say(f"{tally.found} of {len(units)} units were compiled before")
-    budget, failed, number = Budget(gib or memory_gib()), threading.Event(), iter(range(1, len(todo) + 1))
+    if result.found:
+        say(f"{result.found} of {len(units)} units were compiled before")
+    budget = MemoryBudget(gib or memory_gib())
+    failed = threading.Event()
+    number = iter(range(1, len(todo) + 1))
 
     def work(unit: Unit) -> None:
         taken = budget.take(unit.gib)
@@ -122,9 +152,11 @@ def compile_units(
             if failed.is_set():
                 return
             began = time.monotonic()
-            tally.objects[unit.module, unit.source] = _compile(unit, keys[unit], root, tools, cache)
+            made = _compile(unit, keys[unit], root, tools=tools, cache=cache)
+            result.objects[unit.module, unit.source] = made
             done = next(number)
-            say(f"{done} of {len(todo)}: {Path(unit.source).name}, {time.monotonic() - began:.0f} s")
+            seconds = time.monotonic() - began
+            say(f"{done} of {len(todo)}: {Path(unit.source).name}, {seconds:.0f} s")
             count(done, len(todo))
         except BaseException:
             failed.set()
@@ -133,64 +165,73 @@ def compile_units(
             budget.give(taken)
 
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        # The large ones first: the last to end is then no large one.
-        done = [pool.submit(work, unit) for unit in sorted(todo, key=lambda u: (-u.gib, u.module, u.source))]
-        for each in done:
-            each.result()
-    tally.compiled, tally.seconds = len(todo), time.monotonic() - start
-    tally.largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    return tally
+        # Start with the large units, so that none of them runs last.
+        jobs_ = []
+        for unit in sorted(todo, key=lambda unit: (-unit.gib, unit.module, unit.source)):
+            jobs_.append(pool.submit(work, unit))
+        for job in jobs_:
+            job.result()
+    result.compiled = len(todo)
+    result.seconds = time.monotonic() - start
+    result.largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    return result
+
+
+def _keys(units: Sequence[Unit], root: Path, tools: Toolchain, cache: UnitCache) -> dict[Unit, str]:
+    """Return the cache keys of the units."""
+    headers = _header_names(root)
+    keys = {}
+    for unit in units:
+        source = cache.hashes.of(root / unit.source)
+        parts = (tools.identity, unit.source, _kind(unit), unit.flags, headers, source)
+        keys[unit] = cache.key(*parts)
+    return keys
 
 
 def _kind(unit: Unit) -> str:
     return "nvcc" if unit.source.endswith(".cu") else "c++"
 
 
-def _names(root: Path) -> str:
-    """What headers there are: a new one can stand in front of one that a unit has read."""
-    found = sorted(
-        f"{Path(folder).relative_to(root).as_posix()}/{file}"
-        for folder, folders, files in os.walk(root)
-        if not _skip(folders)
-        for file in files
-        if file.endswith(_HEADERS)
-    )
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+def _header_names(root: Path) -> str:
+    """Return a hash of the names of all headers, because a new header may shadow another one."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(set(folders) - set(_GENERATED))
+        relative = Path(folder).relative_to(root).as_posix()
+        found += [f"{relative}/{file}" for file in files if file.endswith(_HEADERS)]
+    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
 
 
-def _skip(folders: list[str]) -> bool:
-    """Leave out what is generated for one module; walked folders are ordered."""
-    folders[:] = sorted(f for f in folders if f not in ("gen", "work", "ops", "cutlass_instantiations"))
-    return False
-
-
-def _compile(unit: Unit, key: str, root: Path, tools: Toolchain, cache: Cache) -> Path:
-    """Compile one unit with paths below the root only: what comes out then hangs on no machine's folders."""
-    own = [word for place in tools.includes for word in ("-isystem", place)]
+def _compile(unit: Unit, key: str, root: Path, *, tools: Toolchain, cache: UnitCache) -> Path:
+    """Compile one unit with paths relative to the root, so that the object is the same on every
+    machine.
+    """
+    includes: list[str] = []
+    for place in tools.includes:
+        includes += ["-isystem", place]
     with tempfile.TemporaryDirectory(prefix="unit-", dir=cache.folder) as folder:
         made, depends = Path(folder, "unit.o"), Path(folder, "unit.d")
         if _kind(unit) == "nvcc":
-            argv = [tools.nvcc, "-ccbin", tools.cxx, "--generate-dependencies-with-compile", "--dependency-output"]
+            argv = [tools.nvcc, "-ccbin", tools.cxx]
+            argv += ["--generate-dependencies-with-compile", "--dependency-output"]
         else:
             argv = [tools.cxx, "-MD", "-MF"]
-        argv += [str(depends), *unit.flags, *own, "-c", unit.source, "-o", str(made)]
-        env = {**_SOBER, "CUDA_HOME": str(tools.cuda)}
+        argv += [str(depends), *unit.flags, *includes, "-c", unit.source, "-o", str(made)]
+        env = dict.fromkeys(_COMPILER_VARIABLES, "")
+        env["CUDA_HOME"] = str(tools.cuda)
         try:
             runner.run(argv, cwd=root, env=env)
         except runner.CommandError as error:
-            said = (error.stdout + error.stderr).decode("utf-8", "replace").splitlines()[-25:]
-            hint = f"by hand: cd {root} && {shlex.join(argv[:2])} …; with --jobs 1 where memory is short"
-            if lacking := _LACKING.search("\n".join(said)):
+            lines = (error.stdout + error.stderr).decode("utf-8", "replace").splitlines()
+            output = "\n".join(lines[-_SHOWN_LINES:])
+            hint = f"by hand: cd {root} && {shlex.join(argv[:2])} …; use --jobs 1 if memory is short"
+            lacking = _LACKING.search(output)
+            if lacking:
                 package = _PACKAGES[lacking[2]].format(tools.release)
-                hint = f"`python -m pip install {package}`, or name the folder of {lacking[1]} in PATCHQ_CUDA_INCLUDE"
+                hint = f"`python -m pip install {package}`, or name the folder of {lacking[1]} "
+                hint += "in PATCHQ_CUDA_INCLUDE"
             raise BuildError(
-                f"{unit.module}: {unit.source} doesn't compile ({error.code}):\n" + "\n".join(said),
+                f"{unit.module}: {unit.source} doesn't compile ({error.code}):\n{output}",
                 hint=hint,
             ) from None
         return cache.keep(key, headers_in(depends.read_text()), made)
-
-
-#: What changes a compiler's output from outside.
-_SOBER: Mapping[str, str] = dict.fromkeys(
-    ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"), ""
-)

@@ -1,7 +1,7 @@
-"""Objects to modules for any machine, and what is in them.
+"""Linking of modules for any machine, and inspection of modules.
 
-What a module needs of CUDA is on the machine that it is for, not here. A library without content, of that one's
-name, is linked in its place: it puts the name into the module, and nothing else of a library does.
+The CUDA libraries of the target machine aren't needed to link a module. An empty library with the
+same soname is linked instead: only the soname ends up in the module.
 """
 
 from __future__ import annotations
@@ -15,47 +15,53 @@ from patchq.errors import BuildError
 from patchq.kernels._toolchain import Toolchain
 from patchq.system import runner
 
-#: Where their names hold the toolkit's major version.
+#: Libraries whose sonames contain the toolkit's major version.
 _OF_TOOLKIT = ("cudart", "nvrtc", "cublas", "cublasLt")
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 _FATBIN = struct.pack("<I", 0xBA55ED50)
+#: Oldest glibc on both machines: 2.17.
+_OLDEST_GLIBC = 17
 
 
 def soname(library: str, release: str) -> str:
-    """The name of the library that ``-lNAME`` means at run time.
+    """Return the soname of the library for ``-lNAME``.
 
     >>> soname("cudart", "13.0"), soname("cuda", "13.0")
     ('libcudart.so.13', 'libcuda.so.1')
 
-    :raises BuildError: for one that nobody has looked at yet.
+    :raises BuildError: for an unknown library.
     """
     if library in _OF_TOOLKIT:
         return f"lib{library}.so.{release.partition('.')[0]}"
     if library == "cuda":
         return "libcuda.so.1"
-    raise BuildError(f"a module is linked with -l{library}, which isn't known here", hint="report it")
+    raise _unknown(f"-l{library}")
+
+
+def _unknown(flag: str) -> BuildError:
+    return BuildError(f"a module is linked with {flag}, which isn't supported", hint="report it")
 
 
 def link(objects: Sequence[Path], libraries: Sequence[str], target: Path, tools: Toolchain) -> None:
-    """Link objects, in the order given, to a module.
+    """Link objects, in the given order, to a module.
 
-    :raises BuildError: if the linker does not.
+    :raises BuildError: if the linker fails or a flag is unknown.
     """
     stubs = target.parent / "stubs"
     stubs.mkdir(parents=True, exist_ok=True)
     flags = []
     for flag in dict.fromkeys(("-lcudart", "-lcuda", *libraries)):
         if not flag.startswith("-l"):
-            raise BuildError(f"a module is linked with {flag}, which isn't known here", hint="report it")
+            raise _unknown(flag)
         name = soname(flag[2:], tools.release)
         stub = stubs / f"lib{flag[2:]}.so"
         if not stub.exists():
-            _run([tools.cxx, "-shared", "-nostdlib", f"-Wl,-soname,{name}", "-x", "c", "/dev/null", "-o", str(stub)])
+            argv = [tools.cxx, "-shared", "-nostdlib", f"-Wl,-soname,{name}"]
+            _run([*argv, "-x", "c", "/dev/null", "-o", str(stub)])
         flags.append(flag)
-    _run([
-        tools.cxx, "-shared", "-s", "-Wl,--build-id=none", "-Wl,--no-as-needed", *map(str, objects), f"-L{stubs}",
-        *flags, "-o", str(target),
-    ])  # fmt: skip
+    argv = [tools.cxx, "-shared", "-s", "-Wl,--build-id=none", "-Wl,--no-as-needed"]
+    argv += map(str, objects)
+    _run([*argv, f"-L{stubs}", *flags, "-o", str(target)])
 
 
 def _run(argv: Sequence[str]) -> None:
@@ -68,31 +74,37 @@ def _run(argv: Sequence[str]) -> None:
 
 
 def machine(data: bytes) -> str:
-    """The platform of an ELF file; its number where it is no known one."""
+    """Return the platform of an ELF file, or its machine number if it is unknown."""
     if data[:4] != b"\x7fELF":
-        return "nothing that runs"
+        return "no machine"
     number = struct.unpack_from("<H", data, 18)[0]
     return _MACHINES.get(number, f"machine {number}")
 
 
 def targets(data: bytes) -> set[str]:
-    """The architectures that a module has device code for: ``sm_121`` each, and ``compute_121`` of PTX."""
+    """Return the architectures of the device code: ``sm_121``, or ``compute_121`` for PTX."""
+    prefixes = {1: "compute", 2: "sm"}
     found = set()
     start = data.find(_FATBIN)
     while start >= 0:
-        _, _, head, size = struct.unpack_from("<IHHQ", data, start)
-        at, end = start + head, min(start + head + size, len(data))
-        while at + 32 <= end:
-            kind, _, own, length = struct.unpack_from("<HHIQ", data, at)
-            arch = struct.unpack_from("<I", data, at + 28)[0]
-            if kind not in (1, 2) or own < 32:
+        _, _, header, size = struct.unpack_from("<IHHQ", data, start)
+        offset = start + header
+        end = min(offset + size, len(data))
+        while offset + 32 <= end:
+            kind, _, entry_header, length = struct.unpack_from("<HHIQ", data, offset)
+            arch = struct.unpack_from("<I", data, offset + 28)[0]
+            if kind not in prefixes or entry_header < 32:
                 break
-            found.add(f"{'compute' if kind == 1 else 'sm'}_{arch}")
-            at += own + length
+            found.add(f"{prefixes[kind]}_{arch}")
+            offset += entry_header + length
         start = data.find(_FATBIN, start + 4)
     return found
 
 
 def glibc(modules: Mapping[str, bytes]) -> int:
-    """The least glibc, its second number, that has all that the modules ask of it; 17, the oldest there is on both."""
-    return max(17, *(int(n) for data in modules.values() for n in re.findall(rb"GLIBC_2\.(\d+)\b", data)), 0)
+    """Return the minor version of the oldest glibc 2.x that the modules run with."""
+    newest = _OLDEST_GLIBC
+    for data in modules.values():
+        for minor in re.findall(rb"GLIBC_2\.(\d+)\b", data):
+            newest = max(newest, int(minor))
+    return newest

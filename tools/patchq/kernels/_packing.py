@@ -1,10 +1,11 @@
-"""Modules to the wheel that upstream looks for: it finds each by its name, and then compiles nothing."""
+"""Kernels wheels, in which upstream finds compiled modules by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from patchq.build import wheel, zipped
 from patchq.build.job import Job
@@ -20,12 +21,12 @@ _INIT = '''"""Kernels of {parent} {version}, compiled ahead for {arch}."""
 import pathlib
 from typing import NamedTuple
 
-#: {parent} takes these kernels if it has this version.
+#: {parent} loads these kernels if it has this version.
 __version__ = "{version}"
 
 
 class Provider(NamedTuple):
-    """Modules for some architectures, and where they are."""
+    """Modules for some architectures, and their folder."""
 
     provider_id: str
     distribution: str
@@ -36,30 +37,42 @@ class Provider(NamedTuple):
 
 
 def get_jit_cache_dir() -> str:
-    """Where {parent} 0.6 looks for its modules."""
+    """Return the folder in which {parent} 0.6 looks for modules."""
     return str(pathlib.Path(__file__).parent / "jit_cache")
 
 
 def get_jit_cache_providers() -> tuple[Provider, ...]:
-    """What {parent} 0.7 asks for its modules, by the architecture of the device."""
+    """Return the modules for {parent} 0.7, by architecture of the device."""
     folder = get_jit_cache_dir()
     modules = frozenset(path.name for path in pathlib.Path(folder).iterdir())
-    return (Provider("{arch}", "{distribution}", __version__, folder, frozenset({{"{arch}"}}), modules),)
+    archs = frozenset({{"{arch}"}})
+    return (Provider("{arch}", "{distribution}", __version__, folder, archs, modules),)
 '''
 
 
 def package_init(parent: str, version: str, distribution: str, arch: str) -> bytes:
-    """``__init__.py`` of the package in which FlashInfer looks for compiled modules, in its older and its newer way.
+    """Return ``__init__.py`` of the package in which FlashInfer 0.6 and 0.7 look for modules.
 
-    :param version: of ``parent``, with which its own has to agree.
+    :param version: Version of ``parent``, which the package must have too.
     """
-    said = {"parent": parent, "version": version, "distribution": distribution, "arch": arch.replace("_", "")}
-    return _INIT.format(**said).encode()
+    text = _INIT.format(
+        parent=parent,
+        version=version,
+        distribution=distribution,
+        arch=arch.replace("_", ""),
+    )
+    return text.encode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What goes into a kernels wheel: modules by name, and for which architecture and machine they are."""
+    """Contents of a kernels wheel.
+
+    :ivar modules: Modules by name.
+    :ivar tools: Versions of the compilers.
+    :ivar units: Number of units of each module.
+    :ivar wanted: Names of all modules, including those that were left out.
+    """
 
     modules: Mapping[str, bytes]
     arch: str
@@ -70,44 +83,48 @@ class Contents:
 
 
 def check_modules(contents: Contents) -> None:
-    """Each module is for that machine, and has device code for that architecture alone.
+    """Check that each module is for the contents' platform and has code for their architecture
+    only.
 
-    :raises BuildError: naming one that isn't.
+    :raises BuildError: for a module of another platform or architecture.
     """
     right = {"sm_" + contents.arch[3:].rstrip("af")}
     for name, data in contents.modules.items():
         machine, targets = _linking.machine(data), _linking.targets(data)
         if machine != contents.platform or not targets <= right:
+            gpus = ", ".join(sorted(targets)) or "no GPU"
             raise BuildError(
-                f"{name} came out for {machine} and {', '.join(sorted(targets)) or 'no GPU'}, "
-                f"not for {contents.platform} and {contents.arch}",
+                f"{name} was compiled for {machine} and {gpus}, not for {contents.platform} and {contents.arch}",
                 hint="report it, with the compiler's version",
             )
 
 
 def pack(job: Job, item: Applied, config: BuildConfig, contents: Contents) -> Path:
-    """Write the wheel into the set's folder; ``item`` is the upstream whose kernels they are.
+    """Write the wheel into the set's folder.
 
-    :raises BuildError: if a module isn't for that machine and architecture.
+    :param item: Applied upstream of the kernels.
+    :raises BuildError: for a module of another platform or architecture.
     """
     check_modules(contents)
     assert item.build
     parent = job.versions[item.stack.pin.upstream]
     version = f"{parent}.{contents.arch.replace('_', '')}"
-    files = {f"{config.package}/jit_cache/{name}/{name}.so": data for name, data in sorted(contents.modules.items())}
+    files = {}
+    for name, data in sorted(contents.modules.items()):
+        files[f"{config.package}/jit_cache/{name}/{name}.so"] = data
     libraries = dict(files)
     init = package_init(item.build.distribution, parent, config.distribution, contents.arch)
-    about = {
-        "version": 1, "arch": contents.arch, "platform": contents.platform, "tools": contents.tools,
-        "wanted": list(contents.wanted),
-        "modules": [
-            {"name": name, "units": contents.units[name], "targets": sorted(_linking.targets(data))}
-            for name, data in sorted(contents.modules.items())
-        ],
-    }  # fmt: skip
-    files |= {f"{config.package}/__init__.py": init, f"{config.package}/kernels.json": fsio.dump_json(about)}
-    siblings = {item.build.distribution: parent}
-    files |= manifest(job, item, config, version, f"kernels-{contents.arch}", libraries, siblings=siblings)
+    files[f"{config.package}/__init__.py"] = init
+    files[f"{config.package}/kernels.json"] = fsio.dump_json(_description(contents))
+    files |= manifest(
+        job,
+        item,
+        config,
+        version,
+        f"kernels-{contents.arch}",
+        libraries,
+        siblings={item.build.distribution: parent},
+    )
     tag = f"py3-none-manylinux_2_{_linking.glibc(contents.modules)}_{contents.platform}"
     escaped = config.distribution.replace("-", "_")
     info = f"{escaped}-{version}.dist-info"
@@ -122,3 +139,19 @@ def pack(job: Job, item: Applied, config: BuildConfig, contents: Contents) -> Pa
     target = job.dist / f"{escaped}-{version}-{tag}.whl"
     zipped.write(target, files)
     return target
+
+
+def _description(contents: Contents) -> dict[str, Any]:
+    """Return the content of ``kernels.json``."""
+    modules = []
+    for name, data in sorted(contents.modules.items()):
+        targets = sorted(_linking.targets(data))
+        modules.append({"name": name, "units": contents.units[name], "targets": targets})
+    return {
+        "version": 1,
+        "arch": contents.arch,
+        "platform": contents.platform,
+        "tools": contents.tools,
+        "wanted": list(contents.wanted),
+        "modules": modules,
+    }

@@ -1,8 +1,9 @@
-"""Run by a Python that has the patched FlashInfer on its path: asks its own generators what they would compile.
+"""Plans of modules from FlashInfer's generators, run by a Python with the patched FlashInfer on its
+path.
 
-It reads ``{"root": …, "modules": [{"call": …, "args": […]}]}`` and prints a line of JSON: for each module its name,
-sources and flags, paths below ``root`` relative to it. Sources that are generated are written to ``root/gen``.
-Nothing is compiled here.
+It reads ``{"root": …, "modules": [{"call": …, "args": […]}]}`` and prints a line of JSON with the
+name, sources and flags of each module. Paths below ``root`` are relative. Generated sources are
+written to ``root/gen``. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 
 def argument(value: Any) -> Any:
-    """``torch.bfloat16`` is torch's; all else is as it is."""
+    """Return torch's object for a text like ``torch.bfloat16``, and other values unchanged."""
     if isinstance(value, str) and value.startswith("torch."):
         import torch
 
@@ -25,16 +26,18 @@ def argument(value: Any) -> Any:
 
 
 def relative(flag: str, root: str, headers: str) -> str:
-    """A flag without the places where this machine has its files; empty for a folder that no kernel needs."""
+    """Return a flag without this machine's folders; empty for include folders outside of the root."""
     flag = flag.replace(root + "/", "").replace(headers, "tvm_ffi")
-    place = flag[len("-isystem ") :] if flag.startswith("-isystem ") else ""
-    return "" if place.startswith(("/", "$cuda_home")) else flag
+    if flag.startswith(("-isystem /", "-isystem $cuda_home")):
+        return ""
+    return flag
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    root = os.path.realpath(asked["root"])
-    # What FlashInfer says while it is imported is no answer.
+    """Answer the question on standard input."""
+    question = json.load(sys.stdin)
+    root = os.path.realpath(question["root"])
+    # FlashInfer prints messages while it is imported.
     answer, sys.stdout = sys.stdout, sys.stderr
     import tvm_ffi
     from flashinfer.jit import cpp_ext
@@ -44,24 +47,33 @@ def main() -> None:
     places.FLASHINFER_JIT_DIR = Path(root, "ops")
     headers = str(Path(tvm_ffi.__file__).resolve().parent)
     plans = []
-    for module in asked["modules"]:
-        where, _, name = module["call"].rpartition(".")
-        generate = getattr(importlib.import_module(f"flashinfer.{where}"), name)
+    for module in question["modules"]:
+        place, _, name = module["call"].rpartition(".")
+        generate = getattr(importlib.import_module(f"flashinfer.{place}"), name)
         spec = generate(*map(argument, module["args"]))
-        common = cpp_ext.build_common_cflags("$cuda_home", spec.extra_include_dirs)
-        common = [f for f in (relative(flag, root, headers) for flag in common) if f]
+        common = []
+        for flag in cpp_ext.build_common_cflags("$cuda_home", spec.extra_include_dirs):
+            common.append(relative(flag, root, headers))
         flags = {}
-        for kind, build, extra in (
+        for compiler, build, extra in (
             ("cxx", cpp_ext.build_cflags, spec.extra_cflags),
             ("nvcc", cpp_ext.build_cuda_cflags, spec.extra_cuda_cflags),
         ):
-            found = [relative(flag, root, headers) for flag in build(common, extra)]
-            flags[kind] = [word for flag in found for word in (common if flag == "$common_cflags" else [flag]) if word]
-        plans.append({
-            "name": spec.name, "flags": flags, "libraries": list(spec.extra_ldflags or ()),
+            found = []
+            for flag in build(list(filter(None, common)), extra):
+                if flag == "$common_cflags":
+                    found += common
+                else:
+                    found.append(relative(flag, root, headers))
+            flags[compiler] = list(filter(None, found))
+        plan = {
+            "name": spec.name,
+            "flags": flags,
+            "libraries": list(spec.extra_ldflags or ()),
             "device_linking": bool(spec.needs_device_linking),
-            "sources": [os.path.relpath(os.path.realpath(source), root) for source in spec.sources],
-        })  # fmt: skip
+            "sources": [os.path.relpath(os.path.realpath(path), root) for path in spec.sources],
+        }
+        plans.append(plan)
     json.dump({"headers": headers, "plans": plans}, answer)
 
 

@@ -1,48 +1,68 @@
-"""What would still be compiled where a stack runs: modules that no kernels wheel there has."""
+"""Kernel modules that an environment would compile at first use, for lack of a kernels wheel."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from patchq.environment.doctor import Finding
+from patchq.environment.doctor import Diagnosis, Health
 from patchq.environment.installed import Package
 from patchq.kernels.wanted import Wanted
 
 
-def judge_left(upstream: str, wanted: Wanted, packages: tuple[Package, ...], cache: str) -> Finding:
-    """One finding of an upstream's kernels in an environment: which compile, what that takes, and where they are kept.
+def judge_left(upstream: str, wanted: Wanted, packages: tuple[Package, ...], cache: str) -> Diagnosis:
+    """Report the kernels that an environment compiles at first use, with their cost and location.
 
-    :param packages: what was found there, the kernels' own package among them where it is installed.
-    :param cache: where what is compiled when it is first used is kept there.
+    :param packages: Packages found in the environment, including the kernels' package if it is
+        installed.
+    :param cache: Folder in which the environment keeps compiled kernels.
     """
     topic = f"kernels of {upstream}"
-    own = next((p for p in packages if p.distribution == wanted.distribution), None)
+    own = None
+    for package in packages:
+        if package.distribution == wanted.distribution:
+            own = package
+            break
     if own is None or not own.is_right:
-        what = "no wheel of them is installed" if own is None else f"{wanted.distribution} isn't as it was built"
-        return Finding(
-            topic, "note",
-            f"{what}: {len(wanted.modules)} generators' modules compile when they are first used{_cost(wanted, cache)}",
-            f"`patchq build {upstream} --kernels ARCH`, and install it",
-        )  # fmt: skip
+        reason = "no wheel of them is installed"
+        if own is not None:
+            reason = f"{wanted.distribution} isn't as it was built"
+        return Diagnosis(
+            topic=topic,
+            level=Health.NOTE,
+            said=f"{reason}: {len(wanted.modules)} generators' modules compile "
+            f"when they are first used{_cost(wanted, cache)}",
+            hint=f"`patchq build {upstream} --kernels ARCH`, and install it",
+        )
     try:
         about = json.loads(Path(own.origin, "kernels.json").read_bytes())
-        there, asked = {str(m["name"]) for m in about["modules"]}, [str(name) for name in about["wanted"]]
+        compiled = {str(module["name"]) for module in about["modules"]}
+        names = [str(name) for name in about["wanted"]]
         arch = str(about["arch"])
     except (OSError, ValueError, TypeError, KeyError):
-        return Finding(topic, "note", "kernels.json can't be read", "install the wheel again")
-    left = [name for name in asked if name not in there]
+        return Diagnosis(
+            topic=topic,
+            level=Health.NOTE,
+            said="kernels.json can't be read",
+            hint="install the wheel again",
+        )
+    left = [name for name in names if name not in compiled]
     if left:
-        return Finding(
-            topic, "note",
-            f"{len(left)} of {len(asked)} modules for {arch} still compile: {', '.join(left)}{_cost(wanted, cache)}",
-            f"`patchq build {upstream} --kernels {arch}` without --only",
-        )  # fmt: skip
-    return Finding(topic, "ok", f"all {len(asked)} modules for {arch} are there; nothing of them compiles", "")
+        return Diagnosis(
+            topic=topic,
+            level=Health.NOTE,
+            said=f"{len(left)} of {len(names)} modules for {arch} still compile: "
+            f"{', '.join(left)}{_cost(wanted, cache)}",
+            hint=f"`patchq build {upstream} --kernels {arch}` without --only",
+        )
+    said = f"all {len(names)} modules for {arch} are there; nothing of them compiles"
+    return Diagnosis(topic=topic, level=Health.OK, said=said)
 
 
 def _cost(wanted: Wanted, cache: str) -> str:
-    """What compiling them takes, and where the result is kept."""
+    """Describe the memory and time that compiling takes, and the folder of the result."""
     most = max((module.gib for module in wanted.modules), default=0)
-    time = f", all of them took {wanted.minutes:g} minutes of one processor" if wanted.minutes else ""
-    return f"; one compiler takes up to {most:g} GiB{time}; kept in {cache}"
+    cost = f"; one compiler takes up to {most:g} GiB"
+    if wanted.minutes:
+        cost += f", all of them took {wanted.minutes:g} minutes of one processor"
+    return f"{cost}; kept in {cache}"

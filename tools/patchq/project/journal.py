@@ -1,9 +1,9 @@
-"""One change at a time: planned whole, carried out so that a kill at any point can be mended.
+"""Changes of a project: planned as a whole, and finished after a crash at any point.
 
-A change names every file, ref and worktree that it moves, with their values before and after.
-It is written to ``.patchq/journal/pending.json`` before anything moves; from then on it can only
-go forward: the next command that takes the lock finishes it. When it is done, the record becomes
-the operation log, from which ``undo`` takes it back.
+A change lists each file, ref and worktree that it moves, with the values before and after. It is
+written to ``.patchq/journal/pending.json`` before anything moves. From then on it is carried out:
+after a crash, by the next command that takes the lock. The record of a finished change becomes an
+entry of the operation log, which ``undo`` reverts.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_inside
 
 VERSION = 1
-#: Operations that can be undone; older ones are forgotten.
+#: Number of operations that can be undone.
 KEEP = 200
-#: Refs of commits that keep what ``undo`` had handed back and could not leave in the files.
+#: Refs of commits with edits that an earlier ``undo`` had restored and that can't stay in the
+#: files.
 KEPT = "refs/patchq/kept/"
 _DIGEST, _ID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
 class TreeMove:
-    """A worktree's commit before and after; None is no worktree.
+    """Commit of a worktree before and after a change; None if the worktree doesn't exist.
 
-    With ``adopt`` the files stay as they are and only the index moves: the edits that they hold
-    become part of the commit, or, when it is undone, edits again.
+    With ``adopt`` only the index moves, and the files stay: their edits become part of the commit,
+    or edits again when the change is undone.
     """
 
     upstream: str
@@ -49,7 +50,10 @@ class TreeMove:
 
 @dataclass(slots=True)
 class Change:
-    """What one command is going to do. ``files`` are relative to the project; None removes."""
+    """Planned change of a command. ``files`` are relative to the project; None removes a file.
+
+    :ivar refs: Names of refs with their old and new values.
+    """
 
     verb: str
     summary: str
@@ -63,30 +67,36 @@ class Change:
 
 
 @contextmanager
-def _names_the_way_out() -> Iterator[None]:
-    """What a command has begun and can't finish may be given up: an error says by what."""
+def _hint_at_undo() -> Iterator[None]:
+    """Add to errors the command that gives up an interrupted change."""
     try:
         yield
     except PatchqError as error:
-        error.hint += "; or `patchq undo --pending`, which gives up the command that was interrupted"
+        error.hint += "; or `patchq undo --pending`, which gives up the interrupted command"
         raise
 
 
 class Journal:
-    """Carries changes out and takes them back. The caller holds the project's lock."""
+    """Carries out and reverts changes. The caller holds the project's lock."""
 
     def __init__(self, layout: Layout, store: Git, worktree: Callable[[str], Worktree]) -> None:
-        self.layout, self.store, self.worktree = layout, store, worktree
+        self.layout = layout
+        self.store = store
+        self.worktree = worktree
         self.folder = layout.private / "journal"
         self.pending = self.folder / "pending.json"
         self._handed = self.folder / "handed-back.json"
 
     def perform(self, change: Change, *, undoes: str = "") -> None:
-        """Carry out ``change``. After the pending record is written it will happen."""
-        for name in change.files:
+        """Carry out ``change``. It is certain to happen once the pending record is written.
+
+        :param undoes: Number of the operation that it undoes.
+        """
+        for name, data in list(change.files.items()):
             self._check_place(name, "this command")
-        change.files = {p: d for p, d in change.files.items() if self._read_file(p) != d}
-        change.refs = [m for m in change.refs if m[1] != m[2]]
+            if self._read_file(name) == data:
+                del change.files[name]
+        change.refs = [(ref, old, new) for ref, old, new in change.refs if old != new]
         if change.empty:
             return
         adopted = {tree.new for tree in change.trees if tree.adopt}
@@ -94,51 +104,56 @@ class Journal:
             if tree.new and not tree.adopt:
                 self.worktree(tree.upstream).rehearse(tree.old, tree.new, adopted=tree.old in adopted)
         kept: dict[Path, bytes] = {}
+        files = {}
+        for path, data in change.files.items():
+            files[path] = [self._keep(self._read_file(path), kept), self._keep(data, kept)]
         record = {
             "version": VERSION,
             "verb": change.verb,
             "summary": change.summary,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "files": {
-                path: [self._keep(self._read_file(path), kept), self._keep(data, kept)]
-                for path, data in change.files.items()
-            },
+            "files": files,
             "refs": change.refs,
-            "trees": [[t.upstream, t.old, t.new, t.adopt] for t in change.trees],
+            "trees": [[tree.upstream, tree.old, tree.new, tree.adopt] for tree in change.trees],
             "undoes": undoes,
         }
         fsio.write_all(kept)
         fsio.write_atomic(self.pending, fsio.dump_json(record))
-        with _names_the_way_out():
+        with _hint_at_undo():
             self._carry_out(record, resumed=False)
 
     def recover(self) -> str:
-        """Finish the change that a killed command left; returns its summary, or an empty string."""
+        """Finish the change of an interrupted command; return its summary, or empty if there is
+        none.
+        """
         data = fsio.read_or_none(self.pending)
         if data is None:
             return ""
         record = self._read(self.pending)
-        with _names_the_way_out():
+        with _hint_at_undo():
             self._carry_out(record, resumed=True)
         return str(record["summary"])
 
     def give_up(self) -> tuple[str, list[str]]:
-        """Take back the change that is under way, whatever of it has happened.
+        """Revert the pending change, however far it was carried out.
 
-        What a person has edited since stays as it is. Once begun, this can only go on.
+        Files that the user has edited since are kept. An interrupted revert is finished like any
+        other change.
 
-        :returns: its summary, and the files that were edited since.
-        :raises UserError: if there is none.
-        :raises EditedTreeError: if a worktree holds an edit; it is kept.
+        :returns: The summary of the change, and the edited files.
+        :raises UserError: if no change is pending.
+        :raises EditedTreeError: if a worktree has edits.
         """
         if fsio.read_or_none(self.pending) is None:
-            raise UserError("no command is pending", hint="`patchq undo` takes back the last one that is done")
+            hint = "`patchq undo` reverts the last finished command"
+            raise UserError("no command is pending", hint=hint)
         record = self._read(self.pending)
-        edited = [p for p, ends in self._owned(record["files"]) if self._digest(p) not in ends]
+        edited = []
+        for path, ends in self._owned(record["files"]):
+            if self._digest(path) not in ends:
+                edited.append(path)
         if not record.get("given_up"):
-            record["files"] = {p: ends[::-1] for p, ends in record["files"].items()}
-            record["refs"] = [(ref, new, old) for ref, old, new in record["refs"]]
-            record["trees"] = [(up, new, old, adopt) for up, old, new, adopt in reversed(record["trees"])]
+            _reverse(record)
         for path in edited:
             del record["files"][path]
         fsio.write_atomic(self.pending, fsio.dump_json({**record, "given_up": True}))
@@ -146,31 +161,53 @@ class Journal:
         return str(record["summary"]), edited
 
     def _carry_out(self, record: Mapping[str, Any], *, resumed: bool) -> None:
-        trees = [TreeMove(*t) for t in record["trees"]]
+        trees = [TreeMove(*move) for move in record["trees"]]
         files: Mapping[str, Sequence[str | None]] = record["files"]
-        moves = [(str(r), old, new) for r, old, new in record["refs"]]
+        refs: list[tuple[str, str | None, str | None]] = []
+        kept = set()
+        current = self.store.refs("refs") if resumed else {}
+        for ref, old, new in record["refs"]:
+            if ref.startswith(KEPT) and new:
+                kept.add(CommitId(new))
+            if not resumed:
+                refs.append((ref, old, new))
+            elif current.get(ref) != new:
+                refs.append((ref, current.get(ref), new))
         if resumed:
-            now = self.store.refs("refs")
-            moves = [(r, now.get(r), new) for r, old, new in moves if now.get(r) != new]
             for path, (before, after) in self._owned(files):
                 self._check_unchanged(path, before, after)
         back = bool(record.get("given_up"))
-        kept = {CommitId(new) for ref, _, new in record["refs"] if ref.startswith(KEPT) and new}
         for tree in trees:
             self._move_tree(tree, resumed=resumed, back=back, kept=tree.old in kept)
-        if trees:  # git syncs no file that it checks out
+        if trees:  # git doesn't sync the files of a checkout
             fsio.sync_file_system(self.layout.private)
-        self.store.update_refs(moves)
-        contents = {self.layout.root / path: self._kept(after) for path, (_, after) in files.items()}
-        for full in contents if resumed else ():
-            fsio.remove_unfinished(full)
-        for full in (path for path, data in contents.items() if data is None):
-            fsio.remove(full)
-        fsio.write_all({path: data for path, data in contents.items() if data is not None})
+        self.store.update_refs(refs)
+        self._write_files(files, resumed=resumed)
         self._finish(record)
 
+    def _write_files(self, files: Mapping[str, Sequence[str | None]], *, resumed: bool) -> None:
+        contents: dict[Path, bytes] = {}
+        removed = []
+        for path, (_, after) in files.items():
+            full = self.layout.root / path
+            data = self._kept(after)
+            if data is None:
+                removed.append(full)
+            else:
+                contents[full] = data
+        if resumed:
+            for full in (*contents, *removed):
+                fsio.remove_unfinished(full)
+        for full in removed:
+            fsio.remove(full)
+        fsio.write_all(contents)
+
     def _move_tree(self, tree: TreeMove, *, resumed: bool, back: bool, kept: bool) -> None:
-        """Move a worktree; with ``kept``, a ref of this change keeps the commit that it is at."""
+        """Move a worktree.
+
+        :param back: True if a change is given up.
+        :param kept: True if a ref of this change keeps the worktree's commit.
+        """
         worktree = self.worktree(tree.upstream)
         if resumed:
             worktree.mend()
@@ -178,7 +215,8 @@ class Journal:
             if back and tree.old:
                 worktree.withdraw(tree.old)
             else:
-                worktree.remove(force=kept and worktree.exists and self._holds(worktree, tree.old))
+                is_kept = kept and worktree.exists and self._holds(worktree, tree.old)
+                worktree.remove(force=is_kept)
             return
         if tree.old is None:
             worktree.create(tree.new)
@@ -190,8 +228,10 @@ class Journal:
             worktree.checkout(tree.old, tree.new)
 
     def _holds(self, worktree: Worktree, commit: CommitId | None) -> bool:
-        """Return whether a worktree's files are a commit's."""
-        return commit is not None and worktree.snapshot(pass_over=True) == self.store.tree_of([commit])[0]
+        """Return whether a worktree has the files of a commit."""
+        if commit is None:
+            return False
+        return worktree.snapshot(pass_over=True) == self.store.tree_of([commit])[0]
 
     def _check_unchanged(self, path: str, before: str | None, after: str | None) -> None:
         if self._digest(path) not in (before, after):
@@ -211,8 +251,8 @@ class Journal:
             fsio.rename(self.pending, operations / f"{record['undoes']}.undone")
             fsio.remove(operations / f"{record['undoes']}.json")
             return
-        names = sorted(p.stem for p in operations.glob("*.json"))
-        used = [int(p.stem) for p in operations.iterdir() if p.stem.isdigit()]
+        names = sorted(path.stem for path in operations.glob("*.json"))
+        used = [int(path.stem) for path in operations.iterdir() if path.stem.isdigit()]
         fsio.rename(self.pending, operations / f"{max(used, default=0) + 1:08d}.json")
         for name in names[: max(0, len(names) + 1 - KEEP)]:
             fsio.remove(operations / f"{name}.json")
@@ -225,11 +265,12 @@ class Journal:
         return hashlib.sha256(data).hexdigest() if data is not None else None
 
     def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:
-        """Those of the files that are the user's; what lies in .patchq is patchq's own memory."""
-        return [(path, ends) for path, ends in files.items() if not path.startswith(self.layout.private.name + "/")]
+        """Return the user's files: those outside of ``.patchq``."""
+        private = self.layout.private.name + "/"
+        return [(path, ends) for path, ends in files.items() if not path.startswith(private)]
 
     def _keep(self, data: bytes | None, new: dict[Path, bytes]) -> str | None:
-        """The digest of a content, which is added to ``new`` if the journal hasn't got it yet."""
+        """Return the digest of a content; add the content to ``new`` if the journal lacks it."""
         if data is None:
             return None
         digest = hashlib.sha256(data).hexdigest()
@@ -241,117 +282,141 @@ class Journal:
     def _kept(self, digest: str | None) -> bytes | None:
         if digest is None:
             return None
-        data = self._object(digest).read_bytes()
+        path = self._object(digest)
+        data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != digest:
-            raise StateError(
-                f"{self._object(digest)} is not what the journal kept", hint="use git to restore the files"
-            )
+            reason = f"{path} is damaged: its content doesn't match its name"
+            raise StateError(reason, hint="use git to restore the files")
         return data
 
     def _object(self, digest: str) -> Path:
         return self.folder / "objects" / digest[:2] / digest[2:]
 
     def last(self) -> tuple[str, dict[str, Any]] | None:
-        """The newest operation that can be undone: its number and record."""
+        """Return the number and record of the newest operation that can be undone."""
         operations = self.folder / "operations"
-        names = sorted(p.stem for p in operations.glob("*.json")) if operations.is_dir() else []
-        if not names:
+        if not operations.is_dir():
             return None
-        path = operations / f"{names[-1]}.json"
-        return names[-1], self._read(path)
+        number = max((path.stem for path in operations.glob("*.json")), default=None)
+        if number is None:
+            return None
+        return number, self._read(operations / f"{number}.json")
 
     def _read(self, path: Path) -> dict[str, Any]:
-        """A record, whose files lie in the project, whose refs are git's and whose contents have their digests.
+        """Read a record and check its file names, refs and digests.
 
-        :raises StateError: if it is anything else.
+        :raises StateError: if it is malformed.
         """
         record = fsio.load_state(fsio.read_or_none(path) or b"", path, VERSION)
-        hint = f"remove {path}: patchq wrote no such thing"
         try:
             for name, ends in record["files"].items():
                 self._check_place(name, str(path))
-                if any(end is not None and not _DIGEST.fullmatch(end) for end in ends):
-                    raise ValueError(name)
+                _check_ends(name, ends, _DIGEST)
             for ref, *ends in record["refs"]:
-                if not ref.startswith("refs/") or any(end is not None and not _ID.fullmatch(end) for end in ends):
+                if not ref.startswith("refs/"):
                     raise ValueError(ref)
+                _check_ends(ref, ends, _ID)
             for upstream, *ends, _ in record["trees"]:
-                # A rebase's worktree is named UPSTREAM@REF, with the ref as a folder's name.
-                if "/" in upstream or upstream.startswith(".") or any(e and not _ID.fullmatch(e) for e in ends):
+                # The worktree of a rebase is named UPSTREAM@REF, with the ref encoded as a file
+                # name.
+                if "/" in upstream or upstream.startswith("."):
                     raise ValueError(upstream)
+                _check_ends(upstream, [end or None for end in ends], _ID)
         except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
-            raise StateError(f"{path} is no record of patchq's: {error}", hint=hint) from None
+            hint = f"remove {path}: patchq didn't write it"
+            raise StateError(f"{path} is not a record of patchq: {error}", hint=hint) from None
         return record
 
-    def _check_place(self, name: str, who: str) -> None:
-        """:raises StateError: if a file to write lies outside of the project, or behind a symbolic link."""
-        check_inside(name, f"{who}: the file")
-        link = next((p for part in PurePosixPath(name).parents if (p := self.layout.root / part).is_symlink()), None)
-        if link and link != self.layout.root:
-            raise StateError(f"{who} would write through the symbolic link {link}: {name}", hint=f"remove {link}")
+    def _check_place(self, name: str, writer: str) -> None:
+        """Check that a file to write is inside of the project, and not behind a symbolic link.
 
-    def _handed_back(self, worktree: Worktree) -> bool:
-        """Return whether a worktree is as the last ``undo`` left it, with what it handed back."""
-        found = self._known_handed_back().get(worktree.upstream)
+        :raises StateError: if it isn't.
+        """
+        check_inside(name, f"{writer}: the file")
+        for parent in PurePosixPath(name).parents:
+            path = self.layout.root / parent
+            if path != self.layout.root and path.is_symlink():
+                reason = f"{writer} would write through the symbolic link {path}: {name}"
+                raise StateError(reason, hint=f"remove {path}")
+
+    def _is_restored(self, worktree: Worktree) -> bool:
+        """Return whether a worktree is as the last ``undo`` left it, with the edits that it
+        restored.
+        """
+        found = self._restored_trees().get(worktree.upstream)
         if found is None or worktree.status(untracked=False).busy:
             return False
         return bool(found == [worktree.head(), worktree.snapshot(pass_over=True)])
 
-    def _known_handed_back(self) -> dict[str, Any]:
+    def _restored_trees(self) -> dict[str, Any]:
         data = fsio.read_or_none(self._handed)
-        return dict(fsio.load_state(data, self._handed, VERSION)["worktrees"]) if data is not None else {}
+        if data is None:
+            return {}
+        return dict(fsio.load_state(data, self._handed, VERSION)["worktrees"])
 
-    def _note_handed_back(self, upstreams: Iterable[str]) -> None:
-        """Remember how ``undo`` left worktrees. A kill before this only makes the next ``undo`` stricter."""
-        worktrees = self._known_handed_back()
+    def _note_restored(self, upstreams: Iterable[str]) -> None:
+        """Record the state in which ``undo`` left worktrees.
+
+        If the process is killed before, the next ``undo`` only refuses more edits.
+        """
+        worktrees = self._restored_trees()
         for upstream in upstreams:
             worktree = self.worktree(upstream)
             if worktree.exists:
                 worktrees[upstream] = [worktree.head(), worktree.snapshot(pass_over=True)]
         fsio.write_atomic(self._handed, fsio.dump_json({"version": VERSION, "worktrees": worktrees}))
 
-    def _way_back(self, tree: TreeMove) -> tuple[list[TreeMove], CommitId | None]:
-        """Return how a worktree gets back, and the commit that keeps what can't stay in its files.
+    def _moves_back(self, tree: TreeMove) -> tuple[list[TreeMove], CommitId | None]:
+        """Return the moves that revert a worktree, and the commit that keeps edits which can't stay
+        in its files.
 
-        Edits and commits that the ``undo`` before has handed back never block: they stay in the
-        files where git can leave them there, otherwise a commit keeps them.
+        Edits and commits that an earlier ``undo`` has restored never block. They stay in the files
+        if git can leave them there; otherwise a commit keeps them.
 
-        :raises EditedTreeError: if it holds anything else of the user's.
+        :raises EditedTreeError: if the worktree has other edits.
         """
         if tree.old is None:
             return [tree], None
-        worktree, head = self.worktree(tree.upstream), self.worktree(tree.upstream).head()
-        if head is None or not self._handed_back(worktree):
+        worktree = self.worktree(tree.upstream)
+        head = worktree.head()
+        if head is None or not self._is_restored(worktree):
             worktree.refuse_edits(tree.old)
             return [tree], None
         if tree.adopt:
-            return [TreeMove(tree.upstream, head, tree.new, True)], None
+            return [TreeMove(tree.upstream, head, tree.new, adopt=True)], None
         if head == tree.old and tree.new is not None and worktree.can_move(head, tree.new):
             return [tree], None
         files = worktree.snapshot(pass_over=True)
         if files == self.store.tree_of([head])[0]:
             return [TreeMove(tree.upstream, head, tree.new)], None if head == tree.old else head
-        kept = self.store.commit_tree(files, [head], _nobody(), "Edits handed back\n")
-        return [TreeMove(tree.upstream, head, kept, True), TreeMove(tree.upstream, kept, tree.new)], kept
+        kept = self.store.commit_tree(files, [head], _patchq_ident(), "Edits handed back\n")
+        moves = [
+            TreeMove(tree.upstream, head, kept, adopt=True),
+            TreeMove(tree.upstream, kept, tree.new),
+        ]
+        return moves, kept
 
     def undo(self) -> tuple[str, list[CommitId]]:
-        """Take back the newest operation.
+        """Revert the newest operation.
 
-        :returns: its summary, and commits that keep edits or commits which earlier ``undo`` had handed back.
-        :raises UserError: if there is none.
-        :raises EditedTreeError: if what it wrote was changed since.
+        :returns: Its summary, and commits with edits or commits that an earlier ``undo`` had
+            restored.
+        :raises UserError: if there is no operation.
+        :raises EditedTreeError: if its files, refs or worktrees were changed since.
         """
         found = self.last()
         if found is None:
-            raise UserError("there is nothing to undo", hint="`patchq status` shows where things stand")
+            hint = "`patchq status` shows the state of the project"
+            raise UserError("there is nothing to undo", hint=hint)
         number, record = found
         trees: list[TreeMove] = []
         kept: list[CommitId] = []
         for upstream, old, new, adopt in reversed(record["trees"]):
-            moves, commit = self._way_back(TreeMove(upstream, new, old, adopt))
+            moves, commit = self._moves_back(TreeMove(upstream, new, old, adopt))
             trees += moves
-            kept += [commit] if commit else []
-        # A worktree's first move begins where its branch is now.
+            if commit:
+                kept.append(commit)
+        # The first move of a worktree starts at the current commit of its branch.
         branches = {branch_of(tree.upstream): tree for tree in reversed(trees)}
         moved = []
         refs = self.store.refs("refs")
@@ -364,7 +429,8 @@ class Journal:
                     hint="`patchq export` writes new commits to the stack, and that can be undone",
                 )
             moved.append((ref, now, old))
-        moved += [(f"{KEPT}{commit}", refs.get(f"{KEPT}{commit}"), commit) for commit in kept]
+        for commit in kept:
+            moved.append((f"{KEPT}{commit}", refs.get(f"{KEPT}{commit}"), commit))
         for path, (_, after) in self._owned(record["files"]):
             if self._digest(path) != after:
                 raise EditedTreeError(
@@ -374,14 +440,44 @@ class Journal:
         try:
             files = {path: self._kept(before) for path, (before, _) in record["files"].items()}
         except FileNotFoundError as error:
-            raise StateError(f"the journal has lost {error.filename}", hint="use git to restore the files") from None
-        self.perform(Change("undo", f"undo {record['summary']}", files, moved, trees), undoes=number)
-        # An operation may have moved no file of a worktree, and yet hand back the commits that it had taken.
-        states = f"{self.layout.private.name}/state/"
-        applied = {PurePosixPath(path).stem for path in record["files"] if path.startswith(states)}
-        self._note_handed_back({tree.upstream for tree in trees} | applied)
+            reason = f"the journal has lost {error.filename}"
+            raise StateError(reason, hint="use git to restore the files") from None
+        change = Change(
+            verb="undo",
+            summary=f"undo {record['summary']}",
+            files=files,
+            refs=moved,
+            trees=trees,
+        )
+        self.perform(change, undoes=number)
+        # An operation that moved no files may still have taken commits, which are restored now.
+        restored = {tree.upstream for tree in trees}
+        for path in record["files"]:
+            if path.startswith(f"{self.layout.private.name}/state/"):
+                restored.add(PurePosixPath(path).stem)
+        self._note_restored(restored)
         return str(record["summary"]), kept
 
 
-def _nobody() -> Ident:
+def _reverse(record: dict[str, Any]) -> None:
+    """Swap the values before and after a change in its record."""
+    record["files"] = {path: ends[::-1] for path, ends in record["files"].items()}
+    record["refs"] = [(ref, new, old) for ref, old, new in record["refs"]]
+    trees = []
+    for upstream, old, new, adopt in reversed(record["trees"]):
+        trees.append((upstream, new, old, adopt))
+    record["trees"] = trees
+
+
+def _check_ends(name: str, ends: Iterable[str | None], shape: re.Pattern[str]) -> None:
+    """Check the values before and after a change.
+
+    :raises ValueError: if one is neither None nor of this shape.
+    """
+    for end in ends:
+        if end is not None and not shape.fullmatch(end):
+            raise ValueError(name)
+
+
+def _patchq_ident() -> Ident:
     return Ident("patchq", "patchq@localhost", int(time.time()), "+0000")

@@ -1,7 +1,7 @@
-"""This patchq itself: which version a project was made with, and from where another machine gets the same.
+"""Version and source of the running patchq.
 
-On an index a name is whoever's takes it first. So what installs patchq elsewhere names a source that can't be
-another's: a commit, or a file by its hash. Where this one came from neither, the person says it.
+Anyone may register a free name on a package index. Workflows therefore install patchq from a
+commit, or from a file with a hash. If the running patchq has neither, the user must name a source.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import re
 
 from patchq import __version__
 
-#: What counts as a source that can't be another's.
+#: Sources that identify their content.
 _PINNED = re.compile(r"patchq @ (git\+\S+@[0-9a-f]{40}|https://\S+#sha256=[0-9a-f]{64})")
-#: The same, for a shell's ``case``.
+#: The same as a pattern for a shell's ``case``.
 CASE = "'patchq @ git+'*@????????????????????????????????????????|'patchq @ https://'*'#sha256='*"
 
 
 def source() -> str:
-    """Where this patchq was installed from, as pip takes it; empty where that is no commit and no hashed file."""
-    from importlib import metadata  # it brings the email package, and each command reads this module
+    """Return the source of this patchq for pip; empty if it isn't a commit or hashed file."""
+    from importlib import metadata  # slow: it imports the email package
 
     try:
         raw = json.loads(metadata.distribution("patchq").read_text("direct_url.json") or "{}")
@@ -29,7 +29,7 @@ def source() -> str:
 
 
 def source_of(raw: object) -> str:
-    """The same of a ``direct_url.json`` (PEP 610).
+    """Return the source that a ``direct_url.json`` (PEP 610) names.
 
     >>> source_of({"url": "https://h/p.git", "vcs_info": {"vcs": "git", "commit_id": "0" * 40}})
     'patchq @ git+https://h/p.git@0000000000000000000000000000000000000000'
@@ -41,13 +41,16 @@ def source_of(raw: object) -> str:
     if isinstance(vcs, dict) and vcs.get("vcs") == "git":
         found = f"patchq @ git+{url}@{vcs.get('commit_id')}"
     elif isinstance(archive, dict):
-        hashes = archive.get("hashes") or dict([str(archive.get("hash", "=")).split("=", 1)])
+        hashes = archive.get("hashes")
+        if not hashes:
+            name, value = str(archive.get("hash", "=")).split("=", 1)
+            hashes = {name: value}
         found = f"patchq @ {url}#sha256={hashes.get('sha256')}"
     return found if _PINNED.fullmatch(found) else ""
 
 
 def differs(pinned: str) -> str:
-    """What to say where a project names another patchq than this one; empty where there is nothing to say."""
+    """Return a warning if a project names another version of patchq, else empty."""
     if pinned in ("", __version__):
         return ""
     return (

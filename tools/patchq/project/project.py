@@ -1,4 +1,4 @@
-"""A project as the verbs see it: its lock, store, worktrees and journal, behind one lock."""
+"""A project: its lock file, store, worktrees and journal, and the lock that serialises commands."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
 
 def quiet(_: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 @dataclass
 class Project:
-    """The project at ``layout.root``. ``say`` gets a line about what goes on, ``progress`` how far it has come."""
+    """A project.
+
+    :ivar say: Called with each message.
+    :ivar wait: Time to wait for the lock, in seconds.
+    :ivar progress: Called with the progress of long operations.
+    """
 
     layout: Layout
     say: Callable[[str], None] = quiet
@@ -39,17 +44,17 @@ class Project:
 
     @classmethod
     def find(cls, start: Path, say: Callable[[str], None] = quiet, wait: float = 10.0) -> Project:
-        """The project around ``start``.
+        """Return the project that contains ``start``.
 
         :raises UserError: if there is none.
-        :raises StateError: if what lies in its ``.patchq`` isn't patchq's own.
+        :raises StateError: if patchq didn't write its ``.patchq``.
         """
         layout = find_project(start)
         check_private(layout)
         return cls(layout, say, wait)
 
     def count(self, what: str, done: int, total: int, unit: str) -> None:
-        """Tell how far something has come: so many of so many units."""
+        """Report the progress of an operation."""
         if self.progress:
             self.progress(what, done, total, unit)
 
@@ -72,33 +77,33 @@ class Project:
         return Journal(self.layout, self.store, self.worktree)
 
     def worktree(self, upstream: str) -> Worktree:
-        """The worktree of an upstream, whether or not it is there yet."""
-        # A rebase's is named UPSTREAM@REF: neither an upstream's name nor a set's can hold an @.
-        return Worktree(
-            self.store, upstream, self.layout.tree(upstream), self.lock.nested_in(upstream.partition("@")[0])
-        )
+        """Return the worktree of an upstream. It may not exist yet."""
+        # The worktree of a rebase is named UPSTREAM@REF; names of upstreams and sets have no @.
+        nested = self.lock.nested_in(upstream.partition("@")[0])
+        return Worktree(self.store, upstream, self.layout.tree(upstream), nested)
 
     @contextmanager
     def locked(self, verb: str, *, finish: bool = True) -> Iterator[None]:
-        """Hold the project's lock; a change that a killed command left is finished first.
+        """Hold the project's lock. The change of an interrupted command is finished first.
 
-        :param finish: False to leave that change as it is.
-        :raises StateError: if what lies in ``.patchq`` isn't patchq's own.
+        :param finish: False to leave that change pending.
+        :raises StateError: if patchq didn't write ``.patchq``.
         """
         check_private(self.layout)
         with (
             fsio.lock(self.layout.private / "lock", verb=verb, wait=self.wait) as killed,
             leftovers.cleared(self.layout, killed),
         ):
-            begun = finish and self.layout.private.joinpath("journal", "pending.json").exists()
-            if begun and (summary := self.journal.recover()):
-                self.say(f"finished what an interrupted command had begun: {summary}")
-            # Whoever held the lock before may have changed upstream.lock; stacks are read inside too.
+            if finish and self.layout.private.joinpath("journal", "pending.json").exists():
+                summary = self.journal.recover()
+                if summary:
+                    self.say(f"finished what an interrupted command had begun: {summary}")
+            # Another command may have changed upstream.lock before this one got the lock.
             self.__dict__.pop("lock", None)
             yield
 
     def choose_set(self, name: str) -> str:
-        """``name``, or the default set.
+        """Return ``name``, or the default set if it is empty.
 
         :raises UserError: if there is no such set.
         """
@@ -109,8 +114,9 @@ class Project:
         return chosen
 
     def stacks(self, set_name: str, names: Sequence[str] = ()) -> list[Stack]:
-        """The stacks of a set, all or the named ones, parents before nested ones.
+        """Return the stacks of a set, parents before nested ones.
 
+        :param names: Upstreams to select; empty for all.
         :raises UserError: for a name that isn't in the set.
         """
         pins = self.lock.pins_of(set_name)
@@ -119,7 +125,10 @@ class Project:
 
     @staticmethod
     def check_names(pins: Sequence[Pin], names: Sequence[str], set_name: str) -> None:
-        """:raises UserError: for a name that is no upstream of the set."""
+        """Check that the set has these upstreams.
+
+        :raises UserError: for a name that isn't in the set.
+        """
         known = [pin.upstream for pin in pins]
         for name in names:
             if name not in known:

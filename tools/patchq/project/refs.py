@@ -1,4 +1,4 @@
-"""What a ref that a person names means: a pin of the lock, a commit of the git host, a release of the archive."""
+"""Resolution of refs to pins: from the lock, the git host or the package index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def releases_of(pin: Pin, specifier: str) -> list[str]:
-    """The releases of a pin's archive, oldest first, as refs spelt like the pin's."""
+    """Return the releases of a pin's archive, oldest first, as refs with the pin's prefix."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 
@@ -30,7 +30,8 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
     try:
         allowed = SpecifierSet(specifier)
     except InvalidSpecifier:
-        raise UserError(f"{specifier!r} is no version specifier", hint="--releases '>=0.14', for one") from None
+        hint = "give one like --releases '>=0.14'"
+        raise UserError(f"{specifier!r} is no version specifier", hint=hint) from None
     versions: set[Version] = set()
 
     def wanted(file: str) -> bool:
@@ -50,44 +51,60 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
 
 
 def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, str]:
-    """The newest that there is of an upstream, and in words what that is.
+    """Return a pin for the newest code of an upstream, and a description of it.
 
-    The git host's default branch; where it doesn't answer, the newest release of the pin's archive; without that
-    too, or for an upstream that lives in another's archive, the newest of the lock's pins.
+    It is the git host's default branch. If the host doesn't answer, it is the newest release of the
+    pin's archive. Otherwise, and for an upstream nested in another archive, it is the newest pin of
+    the lock.
     """
     trouble = ""
     if pin.url and not offline:
-        folder = local_folder(project.layout, pin.url)
         try:
-            branch = default_branch(str(folder) if folder else pin.url, timeout=REACH_TIMEOUT)
+            branch = default_branch(_git_url(project, pin), timeout=REACH_TIMEOUT)
             return pin_at(project, pin, branch), f"the default branch {branch}"
         except SourceError as error:
             trouble = error.message
-    if pin.archive and not pin.subdir and not is_local_archive(pin.archive) and not offline:
+    if _has_releases(pin) and not offline:
         try:
             ref = releases_of(pin, "")[-1]
-            return pin_at(project, pin, ref), f"the newest release archive; {trouble or 'there is no git source'}"
+            reason = trouble or "there is no git source"
+            return pin_at(project, pin, ref), f"the newest release archive; {reason}"
         except (SourceError, IndexError):
             pass
-    pins = list(project.lock.upstreams[pin.upstream].pins.values())
-    return max(pins, key=age), "the newest of the pins" + (f"; {trouble}" if trouble else "")
+    pins = project.lock.upstreams[pin.upstream].pins.values()
+    description = "the newest of the pins"
+    if trouble:
+        description += f"; {trouble}"
+    return max(pins, key=age), description
+
+
+def _has_releases(pin: Pin) -> bool:
+    """Return whether the package index has releases of the pin's upstream."""
+    return bool(pin.archive) and not pin.subdir and not is_local_archive(pin.archive)
+
+
+def _git_url(project: Project, pin: Pin) -> str:
+    """Return the URL of a pin's git source, or the path of a local one."""
+    return str(local_folder(project.layout, pin.url) or pin.url)
 
 
 def newest_release(project: Project, pin: Pin) -> str:
-    """The newest release of an upstream, as a ref: of its archive, else of its git host's tags that are versions.
+    """Return the ref of an upstream's newest release, from the package index or the tags of its git
+    host.
 
-    What comes before a release (``rc1``) is none.
+    Pre-releases (``rc1``) don't count.
 
-    :returns: an empty text for an upstream that has neither, as one that lives in another's archive.
-    :raises SourceError: if neither says what there is.
+    :returns: Empty for an upstream without releases, such as one nested in another archive.
+    :raises SourceError: if no release is known.
     """
-    if pin.archive and not pin.subdir and not is_local_archive(pin.archive):
-        if found := releases_of(pin, ""):
-            return found[-1]
+    if _has_releases(pin):
+        releases = releases_of(pin, "")
+        if releases:
+            return releases[-1]
     elif pin.url:
-        folder = local_folder(project.layout, pin.url)
-        versions = tag_versions(tags(str(folder) if folder else pin.url, timeout=REACH_TIMEOUT), pin.ref)
-        final = [v for v in versions if not v.is_prerelease]
+        names = tags(_git_url(project, pin), timeout=REACH_TIMEOUT)
+        versions = tag_versions(names, pin.ref)
+        final = [version for version in versions if not version.is_prerelease]
         if final:
             return versions[max(final)]
     else:
@@ -96,40 +113,41 @@ def newest_release(project: Project, pin: Pin) -> str:
 
 
 def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
-    """Those tags that are versions, by these; with what stands before the digits of a ref like them, or without.
+    """Return the tags that are versions, with or without the prefix of the ref ``like``.
 
-    >>> {str(v): tag for v, tag in tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0").items()}
-    {'17.0.1': 'llvmorg-17.0.1', '18': 'v18'}
+    >>> tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0")
+    {<Version('18')>: 'v18', <Version('17.0.1')>: 'llvmorg-17.0.1'}
     >>> tag_versions(["1.0", "v1.0"], "1.10"), tag_versions(["1.0", "v1.0"], "v1.10")
     ({<Version('1.0')>: '1.0'}, {<Version('1.0')>: 'v1.0'})
     """
     from packaging.version import Version
 
-    before = re.split(r"\d", like, maxsplit=1)[0]
+    prefix = _prefix(like)
     found: dict[Version, str] = {}
-    # Of two that are one version, that which is spelt like the ref, and in full: v1.0, not v1.
-    for tag in sorted(names, key=lambda tag: (re.split(r"\d", tag, maxsplit=1)[0] == before, tag)):
-        for text in (tag, tag.removeprefix(before)):
-            with suppress(ValueError):  # InvalidVersion, and a number of more digits than Python reads
+    # Of two tags for one version, prefer the ref's prefix, then the longer tag: v1.0 to v1.
+    for tag in sorted(names, key=lambda tag: (_prefix(tag) == prefix, tag)):
+        for text in (tag, tag.removeprefix(prefix)):
+            with suppress(ValueError):  # InvalidVersion, or too many digits for int()
                 found[Version(text)] = tag
                 break
     return found
 
 
-def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
-    """What a pin is ordered by: its own version, else its archive's; a branch or a commit comes after them."""
-    from packaging.version import InvalidVersion, Version
+def _prefix(ref: str) -> str:
+    """Return the part of a ref before its first digit."""
+    return re.split(r"\d", ref, maxsplit=1)[0]
 
-    for text in (pin.archive.partition("==")[2] if pin.subdir else "", pin.ref):
-        try:
-            return (0, Version(text))
-        except InvalidVersion:
-            continue
-    return (1,)
+
+def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
+    """Return a sort key: the version of a pin's ref or archive. Branches and commits come last."""
+    version = version_of(pin.ref)
+    if pin.subdir:
+        version = version_of(pin.archive.partition("==")[2]) or version
+    return (1,) if version is None else (0, version)
 
 
 def older_first(pins: Iterable[Pin]) -> list[Pin]:
-    """Pins in the order of their releases, then those of no release."""
+    """Sort pins by their releases. Pins without a release come last."""
     return sorted(pins, key=age)
 
 
@@ -143,10 +161,10 @@ def _archive_project(pin: Pin) -> str:
 
 
 def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> Pin:
-    """A pin for a ref: the lock's, else from the git host, else the release of that version.
+    """Return a pin for a ref, from the lock, the git host or the package index.
 
-    :param hosts: what they have answered already.
-    :raises UserError: if none of them has it.
+    :param hosts: Known answers of git hosts.
+    :raises UserError: if none of them has the ref.
     """
     pins = project.lock.upstreams[pin.upstream].pins
     if ref in pins:
@@ -169,7 +187,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
 
 
 def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
-    """A pin with all the sources that the old one of its upstream has, as far as they can be had."""
+    """Add to a new pin the kinds of sources that the old pin of its upstream has, if available."""
     if new.ref in project.lock.upstreams[new.upstream].pins:
         return new
     if not new.archive and old.archive and not is_local_archive(old.archive):
@@ -177,14 +195,18 @@ def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
             new = _with_archive(new, old)
     if new.archive and old.wheels and not new.subdir:
         name, _, version = new.archive.partition("==")
-        new = replace(new, wheels={w.name: w.sha256 for w in index.find_wheels(name, version) if w.sha256})
+        wheels = {}
+        for wheel in index.find_wheels(name, version):
+            if wheel.sha256:
+                wheels[wheel.name] = wheel.sha256
+        new = replace(new, wheels=wheels)
     return new
 
 
 def _with_archive(pin: Pin, like: Pin) -> Pin:
-    """A pin with the archive of its ref's release, from the project that another pin's is from.
+    """Add to a pin the archive of its release, from the project of the archive of ``like``.
 
-    :raises SourceError: if the ref is no version, or the index has no such release.
+    :raises SourceError: if the ref isn't a version, or the index lacks the release.
     """
     from packaging.version import InvalidVersion, Version
 
@@ -199,7 +221,7 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
 
 
 def version_of(ref: str) -> Version | None:
-    """A ref as a version; None where it is none."""
+    """Return the version that a ref names, or None."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -209,9 +231,14 @@ def version_of(ref: str) -> Version | None:
 
 
 def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
-    """The pins of releases between two others, oldest first; none where a ref is no version."""
-    ends = version_of(old.ref), version_of(new.ref)
-    if ends[0] is None or ends[1] is None:
+    """Return the pins of releases between two others, oldest first; none if a ref isn't a version."""
+    first, last = version_of(old.ref), version_of(new.ref)
+    if first is None or last is None:
         return []
-    found = [(version, pin) for ref, pin in upstream.pins.items() if (version := version_of(ref)) is not None]
-    return [pin for version, pin in sorted(found, key=lambda item: item[0]) if ends[0] < version < ends[1]]
+    found = []
+    for ref, pin in upstream.pins.items():
+        version = version_of(ref)
+        if version is not None and first < version < last:
+            found.append((version, pin))
+    found.sort(key=lambda item: item[0])
+    return [pin for _, pin in found]

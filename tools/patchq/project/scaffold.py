@@ -1,4 +1,4 @@
-"""``init``: what a new project starts with."""
+"""Initial files of a project (``init``)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ _ATTRIBUTES = [
     "patches/*/rr-cache/** -text -diff",
 ]
 ATTRIBUTES_NAME = ".gitattributes"
-#: Actions by commit: a tag can be moved. The same lines are in this project's own workflows, which a test compares.
+#: Actions by commit, because a tag can be moved. A test compares these lines with this project's
+#: workflows.
 _ACTIONS = {
     "@CHECKOUT@": "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
     "@SETUP_PYTHON@": "actions/setup-python@5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0",
     "@UPLOAD@": "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f # v7.0.0",
     "@DOWNLOAD@": "actions/download-artifact@3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c # v8.0.1",
 }
-#: Requirements of patchq with its extras, for the workflows: `check` compares definitions in C++, too.
+#: Requirements of patchq with its extras, for the workflows: `check` compares C++ definitions.
 REQUIREMENTS_NAME = ".github/patchq.txt"
-#: Install patchq by commit or by hash, and what it needs by hash: on an index, a bare name is whoever's takes it first.
+#: Install patchq from a commit or file with a hash, and its requirements with hashes. Anyone may
+#: register a free name.
 _INSTALL = f"""\
 case "$PATCHQ" in
   {own.CASE}) ;;
@@ -58,7 +60,8 @@ jobs:
         env: {PATCHQ: "@PATCHQ@"}
       - run: patchq check
       - run: patchq apply
-      # What upstream's newest would cost: an annotation on each patch that stops there. It fails nothing.
+      # What upstream's newest would cost: an annotation on each patch that stops there. It fails
+      # nothing.
       - if: github.event_name == 'schedule'
         run: patchq forecast --newest --annotate
       - if: always()
@@ -68,8 +71,9 @@ jobs:
         with: {name: report, path: report}
 """
 _REBASES = """\
-# On a new release of an upstream: one pull request that carries the stack onto it. It is edited in place, and never
-# opened again once somebody closed it. Allow Actions to create pull requests in the repository's settings.
+# On a new release of an upstream: one pull request that carries the stack onto it. It is edited in
+# place, and never opened again once somebody closed it. Allow Actions to create pull requests in
+# the repository's settings.
 name: rebases
 on:
   schedule: [{cron: "43 4 * * *"}]
@@ -160,29 +164,33 @@ runs:
 
 
 def _filled(workflow: str) -> bytes:
-    """Return a workflow with actions by commit and the source of this patchq, or the repository's variable for it."""
+    """Fill the actions and the source of patchq into a workflow."""
     for name, action in _ACTIONS.items():
         workflow = workflow.replace(name, action)
     lines = []
     for line in workflow.splitlines():
         indent, mark, _ = line.partition("@INSTALL@")
-        lines += [indent + part for part in _INSTALL.splitlines()] if mark else [line]
-    return "\n".join([*lines, ""]).replace("@PATCHQ@", own.source() or "${{ vars.PATCHQ }}").encode()
+        if mark:
+            lines += [indent + part for part in _INSTALL.splitlines()]
+        else:
+            lines.append(line)
+    source = own.source() or "${{ vars.PATCHQ }}"
+    return "\n".join([*lines, ""]).replace("@PATCHQ@", source).encode()
 
 
 def requirements(*, every_extra: bool = False) -> bytes:
-    """Return the requirements of this patchq, each file by its hash.
+    """Return patchq's requirements with hashes.
 
-    :param every_extra: with those of the extra ``all`` (``locks/patchq-all.txt``, not ``locks/patchq.txt``).
+    :param every_extra: include those of the extra ``all`` (``locks/patchq-all.txt``, not ``locks/patchq.txt``).
     """
     name = "requirements-all.txt" if every_extra else "requirements.txt"
     return (Path(__file__).parents[1] / "templates" / "project" / name).read_bytes()
 
 
 def init(folder: Path) -> list[str]:
-    """Make a project in ``folder``; what is there already stays as it is. Returns what was made.
+    """Create a project in ``folder``; return the new files. Existing files are kept.
 
-    :raises UserError: if there is a project already.
+    :raises UserError: if the folder is a project.
     """
     folder = folder.resolve()
     if (folder / LOCK_NAME).exists():
@@ -207,19 +215,26 @@ def init(folder: Path) -> list[str]:
         if text is not None:
             fsio.write_output(folder / name, text)
             made.append(name)
-    # With its lock a folder is a project: a killed `init` that has not written it begins again.
-    fsio.write_output(folder / LOCK_NAME, EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode())
+    # The lock makes a folder a project. It is written last, so that an interrupted `init` can be
+    # repeated.
+    fsio.write_output(
+        folder / LOCK_NAME,
+        EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode(),
+    )
     return [LOCK_NAME, *made]
 
 
 def with_attributes(folder: Path) -> bytes | None:
-    """Return a project's ``.gitattributes`` with lines for the patterns that it lacks; None if it has them all."""
+    """Return a project's ``.gitattributes`` with the missing lines; None if no line is missing."""
     return _with_lines(folder, ATTRIBUTES_NAME, _ATTRIBUTES)
 
 
 def _with_lines(folder: Path, name: str, lines: list[str]) -> bytes | None:
     data = project_files.read(folder, folder / name) or b""
-    known = {words[0] for line in data.splitlines() if (words := line.split())}
-    missing = "".join(f"{line}\n" for line in lines if line.split()[0].encode() not in known)
-    gap = b"" if not data or data.endswith(b"\n") else b"\n"
-    return data + gap + missing.encode() if missing else None
+    known = {line.split()[0] for line in data.splitlines() if line.strip()}
+    missing = [line for line in lines if line.split()[0].encode() not in known]
+    if not missing:
+        return None
+    if data and not data.endswith(b"\n"):
+        data += b"\n"
+    return data + "".join(f"{line}\n" for line in missing).encode()

@@ -1,4 +1,4 @@
-"""A stack on disk: the series and its patch files, with what ``apply`` remembers of them."""
+"""A stack on disk: the series, its patch files, and the state that ``apply`` stores."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from patchq.system.paths import Layout, folder_to_ref
 
 STATE_VERSION = 1
 _ID = re.compile(r"[0-9a-f]{40}")
-#: Bytes of a patch file.
+#: Largest patch file, in bytes.
 MOST_PATCH = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The ordered patches for one pin of the project at ``root``. ``folder`` may not exist yet: an empty stack."""
+    """The ordered patches for one pin. The folder of an empty stack may not exist.
+
+    :ivar root: Folder of the project.
+    """
 
     root: Path
     pin: Pin
@@ -40,13 +43,13 @@ class Stack:
         return self.series.names
 
     def path(self, name: str) -> Path:
-        """The patch file of a name."""
+        """Return the path of a patch file."""
         return self.folder / (name + SUFFIX)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a patch file.
+        """Return the content of a patch file.
 
-        :raises UserError: if the series names a file that isn't there.
+        :raises UserError: if the file doesn't exist.
         """
         data = project_files.read(self.root, self.path(name), MOST_PATCH)
         if data is None:
@@ -57,68 +60,76 @@ class Stack:
         return data
 
     def load(self, name: str) -> tuple[Header, bytes]:
-        """Header and diff of one patch.
+        """Return the header and diff of a patch.
 
-        :raises FormatError: if it isn't a patch file.
+        :raises FormatError: if the file is malformed.
         """
         return parse_mail(self.read(name), str(self.path(name)))
 
     def headers(self) -> Iterator[tuple[str, Header]]:
-        """Each patch's name and header, in order."""
+        """Yield the name and header of each patch, in order."""
         for name in self.names:
             yield name, self.load(name)[0]
 
     def relative(self, layout: Layout, name: str) -> str:
-        """A patch file's path inside the project."""
+        """Return the path of a patch file, relative to the project."""
         return self.path(name).relative_to(layout.root).as_posix()
 
     def series_relative(self, layout: Layout) -> str:
-        """The series' path inside the project."""
+        """Return the path of the series, relative to the project."""
         return (self.folder / "series").relative_to(layout.root).as_posix()
 
 
 def load_stack(layout: Layout, pin: Pin) -> Stack:
     """Read a stack's series.
 
-    :raises FormatError: if the series is malformed, or a folder of another name is the ref's, too.
+    :raises FormatError: if the series is malformed, or another folder has the name of the same ref.
     """
     folder = layout.stack(pin.upstream, pin.ref)
     _refuse_misnamed(folder, pin)
-    data = project_files.read(layout.root, folder / "series", MOST_BYTES)
-    return Stack(layout.root, pin, folder, parse_series(data, str(folder / "series")) if data is not None else Series())
+    path = folder / "series"
+    data = project_files.read(layout.root, path, MOST_BYTES)
+    series = Series() if data is None else parse_series(data, str(path))
+    return Stack(layout.root, pin, folder, series)
 
 
 def _refuse_misnamed(folder: Path, pin: Pin) -> None:
-    """:raises FormatError: if a folder next to the stack's is named like its ref, but not in the encoding of one."""
-    beside = folder.parent
+    """Refuse another folder that is named like the stack's ref, in the wrong encoding.
+
+    :raises FormatError: if there is one.
+    """
+    parent = folder.parent
     names = {pin.ref} if "/" in pin.ref else set()
-    if beside.is_dir():
-        names.update(name for name in os.listdir(beside) if folder_to_ref(name) == pin.ref)
+    if parent.is_dir():
+        names.update(name for name in os.listdir(parent) if folder_to_ref(name) == pin.ref)
     for name in sorted(names - {folder.name}):
-        if (beside / name).is_dir():
+        other = parent / name
+        if other.is_dir():
             raise FormatError(
-                f"{beside / name} is not read: the stack of {pin.upstream} {pin.ref} belongs in {folder}",
+                f"{other} is not read: the stack of {pin.upstream} {pin.ref} belongs in {folder}",
                 hint=f"rename that folder to {folder.name}, or remove it",
             )
 
 
 def ledger_path(layout: Layout, upstream: str) -> Path:
-    """Where the ledger of an upstream's stacks lies."""
+    """Return the path of the ledger of an upstream's stacks."""
     return layout.root / "patches" / upstream / "ledger.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One applied patch in the state: ``key`` is the file's stat, ``sha256`` its content."""
+    """An applied patch in the state. ``key`` comes from the file's stat; ``sha256`` is of its
+    content.
+    """
 
     applied: AppliedPatch
     key: tuple[int, int, int]
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where a worktree was put, and by which patches. Rebuilt when it is lost."""
+    """Base, tip and patches of a worktree. A lost state is rebuilt."""
 
     set_name: str
     ref: str
@@ -130,12 +141,21 @@ class State:
     patches: tuple[Remembered, ...]
 
     def says_the_same(self, other: State) -> bool:
-        """Whether both put the same commits of the same files there; stat keys aside."""
-        mine, theirs = (replace(s, patches=tuple(replace(p, key=(0, 0, 0)) for p in s.patches)) for s in (self, other))
-        return mine == theirs
+        """Return whether both states have the same commits and files. Stat keys are ignored."""
+        return self._without_keys() == other._without_keys()
+
+    def _without_keys(self) -> State:
+        patches = tuple(replace(patch, key=(0, 0, 0)) for patch in self.patches)
+        return replace(self, patches=patches)
 
     def dump(self) -> bytes:
-        """The bytes of the state file."""
+        """Return the content of the state file."""
+        patches: list[list[object]] = []
+        for patch in self.patches:
+            applied = patch.applied
+            offsets = [[offset.path, offset.hunk, offset.lines] for offset in applied.offsets]
+            row = [applied.name, patch.key, patch.sha256, applied.commit, offsets, applied.empty]
+            patches.append(row)
         return fsio.dump_json(
             {
                 "version": STATE_VERSION,
@@ -146,30 +166,20 @@ class State:
                 "source": self.source,
                 "tip": self.tip,
                 "tree": self.tree,
-                "patches": [
-                    [
-                        p.applied.name,
-                        p.key,
-                        p.sha256,
-                        p.applied.commit,
-                        [[o.path, o.hunk, o.lines] for o in p.applied.offsets],
-                        p.applied.empty,
-                    ]
-                    for p in self.patches
-                ],
+                "patches": patches,
             }
         )
 
 
 def pin_key(pin: Pin) -> tuple[str, str, str]:
-    """What makes a base another one."""
+    """Return the key of a base commit. If it changes, the applied state is invalid."""
     return (pin.commit or "", pin.sha256 + ":" + pin.subdir, pin.source)
 
 
 def load_state(layout: Layout, upstream: str) -> State | None:
-    """What ``apply`` remembers, or None. A damaged file is as good as none: it is rebuilt.
+    """Return the state that ``apply`` stored; None if it is missing or damaged.
 
-    :raises StateTooNew, StateTooOld: if another patchq wrote it.
+    :raises StateTooNew, StateTooOld: if another version of patchq wrote it.
     """
     path = layout.state(upstream)
     data = fsio.read_or_none(path)
@@ -187,27 +197,31 @@ def _three(mtime: int, size: int, inode: int) -> tuple[int, int, int]:
 
 
 def _state(raw: dict[str, Any]) -> State:
-    patches = tuple(
-        Remembered(
-            AppliedPatch(name, CommitId(commit), tuple(Offset(*o) for o in offsets), empty == [True]),
-            _three(*key),
-            sha256,
-        )
-        for name, key, sha256, commit, offsets, *empty in raw["patches"]
-    )
-    # They become arguments of git's.
-    for value in (raw["base"], raw["tip"], raw["tree"], *(p.applied.commit for p in patches)):
+    patches = []
+    for name, key, sha256, commit, offsets, *empty in raw["patches"]:
+        moved = tuple(Offset(*offset) for offset in offsets)
+        applied = AppliedPatch(name, CommitId(commit), moved, empty == [True])
+        patches.append(Remembered(applied, _three(*key), sha256))
+    # These ids become arguments of git.
+    commits = [patch.applied.commit for patch in patches]
+    for value in (raw["base"], raw["tip"], raw["tree"], *commits):
         if not _ID.fullmatch(value):
             raise ValueError(value)
     commit, sha256, source = raw["pin"]
     return State(
-        raw["set"], raw["ref"], (commit, sha256, source), CommitId(raw["base"]), raw["source"],
-        CommitId(raw["tip"]), TreeId(raw["tree"]), patches,
-    )  # fmt: skip
+        set_name=raw["set"],
+        ref=raw["ref"],
+        pin_key=(commit, sha256, source),
+        base=CommitId(raw["base"]),
+        source=raw["source"],
+        tip=CommitId(raw["tip"]),
+        tree=TreeId(raw["tree"]),
+        patches=tuple(patches),
+    )
 
 
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
-    """The state's record of a patch whose file is on disk."""
+    """Return the state's record of a patch whose file exists."""
     path = stack.path(applied.name)
     content = stack.read(applied.name) if data is None else data
     try:
@@ -218,19 +232,28 @@ def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> 
 
 
 def find_patch(stacks: list[Stack], name: str) -> tuple[Stack, str]:
-    """The stack that holds a patch, named ``patch`` or ``upstream/patch``.
+    """Return the stack that has a patch, named ``patch`` or ``upstream/patch``, and the patch's
+    name.
 
-    :raises UserError: if none or more than one does.
+    :raises UserError: if no stack or more than one has the patch.
     """
     upstream, slash, short = name.removesuffix(SUFFIX).rpartition("/")
-    found = [s for s in stacks if short in s.names and (not slash or s.pin.upstream == upstream)]
+    found = []
+    for stack in stacks:
+        if short in stack.names and (not slash or stack.pin.upstream == upstream):
+            found.append(stack)
     if len(found) == 1:
         return found[0], short
     if found:
-        names = ", ".join(f"{s.pin.upstream}/{short}" for s in found)
-        raise UserError(f"{name} is in more than one stack", hint=f"say which: {names}")
+        names = ", ".join(f"{stack.pin.upstream}/{short}" for stack in found)
+        raise UserError(f"{name} is in more than one stack", hint=f"choose one: {names}")
     import difflib
 
-    every = [f"{s.pin.upstream}/{n}" for s in stacks for n in s.names]
-    near = difflib.get_close_matches(name, [*every, *(e.split("/")[1] for e in every)], 1)
-    raise UserError(f"no patch {name}", hint=f"did you mean {near[0]}?" if near else "`patchq list` names them")
+    full: list[str] = []
+    plain: list[str] = []
+    for stack in stacks:
+        full += [f"{stack.pin.upstream}/{patch}" for patch in stack.names]
+        plain += stack.names
+    near = difflib.get_close_matches(name, [*full, *plain], 1)
+    hint = f"did you mean {near[0]}?" if near else "`patchq list` names them"
+    raise UserError(f"no patch {name}", hint=hint)

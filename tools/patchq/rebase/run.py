@@ -320,7 +320,14 @@ def _finish(project: Project, progress: Progress) -> Result:
             notes += [f"{step.patch}: Requires: {name} is taken out, as {onto.ref} has no such patch" for name in gone]
         (tree,) = project.store.tree_of([progress.tip])
         state = State(
-            progress.new_set, onto.ref, pin_key(onto), progress.base, progress.source, progress.base, tree, ()
+            set_name=progress.new_set,
+            ref=onto.ref,
+            pin_key=pin_key(onto),
+            base=progress.base,
+            source=progress.source,
+            tip=progress.base,
+            tree=tree,
+            patches=(),
         )
         write_stack(project, change, stack, state, entries, None, move=False)
         parent = project.lock.upstreams[progress.upstream]

@@ -128,7 +128,16 @@ def plan(
         fresh = _commit(project, stack, names[len(reused) :], tip)
         tip = fresh[-1].applied.commit
     tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
-    after = State(set_name, stack.pin.ref, pin_key(stack.pin), base.commit, base.source, tip, tree, (*reused, *fresh))
+    after = State(
+        set_name=set_name,
+        ref=stack.pin.ref,
+        pin_key=pin_key(stack.pin),
+        base=base.commit,
+        source=base.source,
+        tip=tip,
+        tree=tree,
+        patches=(*reused, *fresh),
+    )
     return Plan(stack=stack, before=before, after=after, reused=len(reused), total=len(stack.names))
 
 

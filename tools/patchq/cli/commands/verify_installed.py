@@ -10,7 +10,7 @@ from patchq.cli.common import emit, json_option, set_option
 from patchq.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from patchq.environment.verify import Verdict
+    from patchq.environment.verify import InstallVerdict
 
 
 @click.command("verify-installed")
@@ -50,7 +50,7 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: InstallVerdict) -> dict[str, Any]:
     """Return a verdict as a JSON object."""
     from patchq.cli.differences import as_json, kernel_sentence, package_json, sentences
     from patchq.environment.differences import Level
@@ -65,14 +65,14 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def show(verdict: Verdict) -> None:
+def show(verdict: InstallVerdict) -> None:
     """Print a verdict for people."""
     from patchq.cli.differences import against, can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
 
     for p in verdict.packages:
         place = f", stack {p.stack_id[:8]}, {p.origin}" if p.stack_id else ""
-        echo(f"{p.distribution} {p.version}: {p.state}{place}")
+        echo(f"{p.distribution} {p.version}: {p.state.value}{place}")
         for patch in p.patches:
             echo(f"    live: {patch}")
         for patch in p.left_out:
