@@ -278,5 +278,5 @@ def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> N
     for name in (b"libcudart.so.13\0", b"libcuda.so.1\0", b"libnvrtc.so.13\0", b"cudaFree\0"):
         assert name in data
     with pytest.raises(BuildError, match="isn't supported"):
-        linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
-    assert linking.machine(b"PK") == "no machine"
+        _linking.link([tmp_path / "x.o"], ["-lstrange"], target, tools)
+    assert _linking.machine(b"PK") == "no machine"
