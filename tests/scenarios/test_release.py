@@ -49,7 +49,7 @@ def test_wheel_and_sdist_are_the_same_bytes_everywhere(tmp_path: Path) -> None:
     assert release(other, tmp_path / "two", 0o077, "Asia/Tokyo") == first
     with zipfile.ZipFile(tmp_path / "one" / f"patchq-{__version__}-py3-none-any.whl") as zf:
         assert "patchq/templates/compose/Dockerfile.j2" in zf.namelist()
-        assert "patchq/kernels/planner.py" in zf.namelist()
+        assert "patchq/kernels/_planner.py" in zf.namelist()
         locked = (ROOT / "locks" / "patchq.txt").read_bytes()
         assert zf.read("patchq/templates/project/requirements.txt") == locked
         every = (ROOT / "locks" / "patchq-all.txt").read_bytes()

@@ -24,7 +24,7 @@ from patchq.system import runner
 _MAX_SOURCE = 64 << 20
 #: Time limit of the comparison, in seconds.
 _TIMEOUT = 1800.0
-_SCRIPT = Path(__file__).with_name("compiled.py")
+_SCRIPT = Path(__file__).with_name("_compiled.py")
 _CODES = {
     "forged": (Code.CACHE_FORGED, Level.PROBLEM),
     "unchecked": (Code.CACHE_UNCHECKED, Level.PROBLEM),

@@ -31,7 +31,7 @@ from patchq.formats.distinfo import canonical
 from patchq.formats.verification import Verification
 from patchq.system import runner
 
-_PROBE = Path(__file__).with_name("probe.py")
+_PROBE = Path(__file__).with_name("_probe.py")
 #: Time limit for the start of an interpreter, in seconds.
 START_S = 120.0
 

@@ -176,7 +176,7 @@ def _plan(
         "CC": "",
         "CXX": "",
     }
-    planner = str(Path(__file__).with_name("planner.py"))
+    planner = str(Path(__file__).with_name("_planner.py"))
     try:
         done = runner.run(
             ["env", "-uCC", "-uCXX", sys.executable, planner],
