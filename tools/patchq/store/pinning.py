@@ -17,7 +17,7 @@ from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
 from patchq.sources.bases import Base
 from patchq.sources.pins import Fetcher, archive_file, check_signature, is_local_archive, pin_git
-from patchq.store._heal import heal, mend_records
+from patchq.store._heal import repair_objects, repair_records
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name
 
@@ -33,7 +33,7 @@ def fetch(
 ) -> list[Base]:
     """Bring the pins of a set, or all, into the store, and mend what the store has lost."""
     with project.locked("fetch"):
-        for line in mend_records(project):
+        for line in repair_records(project):
             project.say(line)
         if every:
             pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
@@ -44,7 +44,7 @@ def fetch(
             project.layout, project.lock, say=project.say, offline=offline, source=source, progress=project.progress
         )
         bases = fetcher.fetch([p for p in pins if not names or p.upstream in names])
-        for line in heal(project, bases, fetcher.again):
+        for line in repair_objects(project, bases, fetcher.again):
             project.say(line)
         return bases
 
