@@ -1,9 +1,9 @@
-"""A store that lost objects, or holds damaged ones, made whole again.
+"""Repair of a store that lost objects or holds damaged ones.
 
-All that patchq puts into the store can be had again: bases from their sources, patches' commits
-from the patch files, with the same ids. What is damaged is moved to ``.patchq/damaged`` and
-whatever can still be read of it is taken back. Commits that a person made in a worktree and has
-not exported are in no other place: if they are lost, that is said.
+Everything that patchq puts into the store can be restored with the same ids: bases from their
+sources, commits of patches from the patch files. Damaged files move to ``.patchq/damaged``, and
+their readable objects return to the store. Only commits that the user made in a worktree and has
+not exported exist nowhere else. If they are lost, patchq reports it.
 """
 
 from __future__ import annotations
@@ -23,142 +23,194 @@ from patchq.stacks.apply import plan
 from patchq.system import fsio, runner
 
 _LOOSE = re.compile(rb"\bobjects/[0-9a-f]{2}/[0-9a-f]{38}")
+_DANGLING = re.compile(r"^dangling commit ([0-9a-f]{40})$", re.MULTILINE)
+
+#: git accepts a ref without a line end, and other programs write such refs.
+_REF = re.compile(rb"[0-9a-f]{40}\s*|ref: *refs/[^\0\n]+\n?")
+_PACKED = re.compile(rb"(?:#[^\0\n]*\n|\^?[0-9a-f]{40}(?: refs/[^\0\n]+)?\n)*")
+_SHALLOW = re.compile(rb"(?:[0-9a-f]{40}\n)*")
 
 
-def heal(project: Project, bases: Sequence[Base], again: Callable[[Pin], Base]) -> list[str]:
-    """Mend the store if ``bases`` or what is applied lack something; returns what was done, in words.
+def repair_objects(project: Project, bases: Sequence[Base], refetch: Callable[[Pin], Base]) -> list[str]:
+    """Restore objects that ``bases`` or the applied branches lack. Return messages for the user.
 
-    :param again: brings a pin from its source once more, whatever the store has of it.
-    :raises SourceError: if something is lost that has no other place, or no source gives it.
+    :param refetch: fetches a pin from its source, even if the store seems to have it.
+    :raises SourceError: if an object exists nowhere else, or no source has it.
     """
     store = project.store
     tips = _tips(project)
-    if store.is_whole([*(b.commit for b in bases), *tips.values()]):
+    if store.is_whole([*(base.commit for base in bases), *tips.values()]):
         return []
-    done = _set_aside(project)
+    messages = _set_aside(project)
     for base in bases:
         if not store.is_whole([base.commit]):
-            again(base.pin)
-            done.append(f"{base.pin.upstream} {base.pin.ref}: brought again from its {base.source}")
+            refetch(base.pin)
+            messages.append(f"{base.pin.upstream} {base.pin.ref}: fetched again from its {base.source}")
     for upstream, tip in tips.items():
         if not store.is_whole([tip]):
-            done.append(_replay(project, upstream))
+            messages.append(_replay(project, upstream))
+    # After all replays: nested upstreams share objects.
     lost = [upstream for upstream, tip in tips.items() if not store.is_whole([tip])]
     if lost:
+        tree = project.layout.tree(lost[0])
         raise SourceError(
             f"the store has lost commits of {', '.join(lost)} that are in no patch file; "
-            "the files in the worktree are as they were",
-            hint=f"copy what you need out of {project.layout.tree(lost[0])}, move .patchq away and run `patchq apply`",
+            "the files in the worktree are unchanged",
+            hint=f"copy what you need out of {tree}, move .patchq away and run `patchq apply`",
         )
-    return done
+    return messages
 
 
-def mend_records(project: Project) -> list[str]:
-    """Make refs, HEADs and indexes whole that a power cut has emptied or zeroed; returns what was done, in words.
+def repair_records(project: Project) -> list[str]:
+    """Repair refs, HEADs and indexes that a power cut emptied. Return messages for the user.
 
-    A ref that can't be read is put aside: a base's is made again by what fetches it, a branch's from what ``apply``
-    remembers. An index is made again from its commit; the worktree's files stay as they are.
+    Unreadable refs move to ``.patchq/damaged``. The next fetch restores the ref of a base; a branch
+    is restored from the state that ``apply`` recorded. An index is rebuilt from its commit, and the
+    worktree's files keep their contents.
     """
-    store, done = project.layout.store, []
-    if not (store / "objects").is_dir():
+    if not (project.layout.store / "objects").is_dir():
         return []
+    damaged = _set_aside_records(project)
+    messages = [f"{name} is unreadable; its old contents are in {at}" for name, at in damaged.items()]
+    for upstream in sorted(project.lock.upstreams):
+        if branch_of(upstream) in damaged:
+            messages += _restore_branch(project, upstream)
+    trees = project.layout.tree("x").parent
+    if trees.is_dir():
+        for tree in sorted(trees.iterdir()):
+            messages += _repair_worktree(project, tree.name)
+    return messages
+
+
+def _set_aside_records(project: Project) -> dict[str, Path]:
+    """Move unreadable refs out of the store. Return their names and new paths."""
+    store = project.layout.store
+    damaged = {}
     for path, pattern in _records(store):
         data = fsio.read_or_none(path)
-        if data is not None and not pattern.fullmatch(data):
-            name = path.relative_to(store)
-            target = project.layout.private / "damaged" / name
-            fsio.make_folder(target.parent)
-            fsio.rename(path, target)
-            done.append(f"{name} could not be read; what it held is in {target}")
+        if data is None or pattern.fullmatch(data):
+            continue
+        name = path.relative_to(store)
+        target = project.layout.private / "damaged" / name
+        fsio.make_folder(target.parent)
+        fsio.rename(path, target)
+        damaged[name.as_posix()] = target
     if not (store / "HEAD").exists():
         fsio.write_atomic(store / "HEAD", b"ref: refs/heads/none\n")
-    for upstream in sorted(project.lock.upstreams):
-        lost = any(line.startswith(f"refs/heads/{upstream} ") for line in done)
-        if lost and (state := load_state(project.layout, upstream)):
-            project.store.run("update-ref", branch_of(upstream), state.tip)
-            done += [f"{upstream}: {words}" for words in _on_top(project, upstream, CommitId(state.tip))]
-    trees = project.layout.tree("x").parent
-    for tree in sorted(trees.iterdir()) if trees.is_dir() else ():
-        worktree = project.worktree(tree.name)
-        worktree.mend()
-        aside = project.layout.private / "damaged" / "worktrees" / tree.name / "index"
-        if worktree.exists and worktree.mend_index(aside):
-            done.append(
-                f"{tree.name}: the index was made again from its commit; what was staged is as the files have it, "
-                f"the old index is {aside}"
-            )
-    return done
-
-
-def _on_top(project: Project, upstream: str, tip: CommitId) -> list[str]:
-    """What a branch that is set back to the stack may have lost: commits on top of it that no ref has."""
-    store = project.store
-    found = store.ask("fsck", "--connectivity-only", "--no-reflogs", "--no-progress", "--dangling").stdout.decode()
-    ids = re.findall(r"^dangling commit ([0-9a-f]{40})$", found, re.M)
-    mine = [i for i in ids if not store.ask("merge-base", "--is-ancestor", tip, i).returncode]
-    tree = project.layout.tree(upstream)
-    return [
-        f"the branch is at the stack's last patch; commit {i} on top of it, which nothing has, may be yours: "
-        f"`git -C {sh(tree)} reset --soft {i}`"
-        for i in mine
-    ]
-
-
-#: git takes a ref without a line end too; other programs write such.
-_REF = re.compile(rb"[0-9a-f]{40}\s*|ref: *refs/[^\0\n]+\n?")
-_PACKED = re.compile(rb"(?:#[^\0\n]*\n|\^?[0-9a-f]{40}(?: refs/[^\0\n]+)?\n)*")
+    return damaged
 
 
 def _records(store: Path) -> Iterator[tuple[Path, re.Pattern[bytes]]]:
+    """Yield the files that hold refs, each with the pattern of its contents."""
     yield store / "HEAD", _REF
     yield store / "packed-refs", _PACKED
-    yield store / "shallow", re.compile(rb"(?:[0-9a-f]{40}\n)*")
-    refs = (path for path in sorted((store / "refs").rglob("*")) if path.is_file())
-    yield from ((path, _REF) for path in refs if path.suffix != ".lock")  # a lock is empty while git is at work
+    yield store / "shallow", _SHALLOW
+    for path in sorted((store / "refs").rglob("*")):
+        # git's lock of a ref is empty until git writes it.
+        if path.is_file() and path.suffix != ".lock":
+            yield path, _REF
+
+
+def _restore_branch(project: Project, upstream: str) -> list[str]:
+    """Set a branch to the tip that ``apply`` recorded. Report commits that it may have lost."""
+    state = load_state(project.layout, upstream)
+    if not state:
+        return []
+    store = project.store
+    store.run("update-ref", branch_of(upstream), state.tip)
+    argv = ["fsck", "--connectivity-only", "--no-reflogs", "--no-progress", "--dangling"]
+    tree = sh(project.layout.tree(upstream))
+    messages = []
+    for commit in _DANGLING.findall(store.ask(*argv).stdout.decode()):
+        if store.ask("merge-base", "--is-ancestor", state.tip, commit).returncode == 0:
+            messages.append(
+                f"{upstream}: the branch is reset to the stack's last patch; commit {commit} "
+                "follows that patch, no ref has it, and it may be yours: "
+                f"`git -C {tree} reset --soft {commit}`"
+            )
+    return messages
+
+
+def _repair_worktree(project: Project, name: str) -> list[str]:
+    """Repair git's records of a worktree and its index. Return messages for the user."""
+    worktree = project.worktree(name)
+    worktree.mend()
+    aside = project.layout.private / "damaged" / "worktrees" / name / "index"
+    if not worktree.exists or not worktree.mend_index(aside):
+        return []
+    return [
+        f"{name}: the index was damaged and is rebuilt from its commit; staged changes are "
+        f"unstaged now, and the old index is {aside}"
+    ]
 
 
 def _tips(project: Project) -> dict[str, CommitId]:
-    """What is checked out of each upstream: the branch, which may be ahead of the stack."""
+    """Return the tip of each upstream's branch, which may be ahead of its stack."""
     refs = project.store.refs("refs/heads")
-    found = {name: refs.get(branch_of(name)) for name in project.lock.upstreams}
-    return {name: CommitId(tip) for name, tip in found.items() if tip}
+    tips = {}
+    for name in project.lock.upstreams:
+        tip = refs.get(branch_of(name))
+        if tip:
+            tips[name] = CommitId(tip)
+    return tips
 
 
 def _replay(project: Project, upstream: str) -> str:
-    """Write a stack's commits once more, from its patch files."""
+    """Write a stack's commits again from its patch files. Return a message for the user."""
     state = load_state(project.layout, upstream)
     pin = project.lock.upstreams[upstream].pins.get(state.ref) if state else None
     if not state or not pin:
-        return f"{upstream}: not applied as the lock has it"
+        return f"{upstream}: the lock has no pin of the applied release"
     stack = load_stack(project.layout, pin)
-    applied = tuple(p.applied.name for p in state.patches)
+    applied = tuple(record.applied.name for record in state.patches)
     if stack.names[: len(applied)] != applied:
-        return f"{upstream}: its stack was changed since it was applied"
+        return f"{upstream}: its stack has changed since it was applied"
+    base = Base(pin, state.base, state.source)
     try:
-        plan(project, stack, Base(pin, state.base, state.source), None, state.set_name, count=len(applied))
+        plan(project, stack, base, None, state.set_name, count=len(applied))
     except PatchqError as error:
         return f"{upstream}: its patches can't be replayed: {error.message}"
-    return f"{upstream}: its patches' commits were written again"
+    return f"{upstream}: the commits of its patches are restored"
 
 
 def _set_aside(project: Project) -> list[str]:
-    """Move damaged packs and objects out of the store, and take back what can be read of them."""
-    store, aside = project.store, project.layout.private / "damaged"
-    packs = store.folder / "objects" / "pack"
-    bad: list[Path] = []
-    for pack in sorted({path.with_suffix("") for path in packs.glob("pack-*") if path.suffix in (".pack", ".idx")}):
-        try:
-            store.run("verify-pack", str(pack.with_suffix(".idx")))
-        except runner.CommandError:
-            bad += [path for suffix in (".pack", ".idx", ".rev") if (path := pack.with_suffix(suffix)).exists()]
-    checked = store.ask("fsck", "--full", "--no-dangling", "--no-progress")
-    loose = {store.folder / found.decode() for found in _LOOSE.findall(checked.stderr + checked.stdout)}
-    bad += sorted(path for path in loose if path.exists())
-    for path in bad:
+    """Move damaged packs and objects out of the store, and unpack their readable objects."""
+    store = project.store
+    aside = project.layout.private / "damaged"
+    damaged = [*_damaged_packs(project), *_damaged_objects(project)]
+    for path in damaged:
         target = aside / path.relative_to(store.folder / "objects")
         target.parent.mkdir(parents=True, exist_ok=True)
         fsio.rename(path, target)
         if path.suffix == ".pack":
-            # Reads on past what it can't read; what it can is written as loose objects.
+            # -r: continue after unreadable objects.
             store.ask("unpack-objects", "-r", "-q", data=target.read_bytes())
-    return [f"{len(bad)} damaged files of the store are now in {aside}"] if bad else []
+    if not damaged:
+        return []
+    return [f"{len(damaged)} damaged files of the store are now in {aside}"]
+
+
+def _damaged_packs(project: Project) -> list[Path]:
+    """Return the files of packs that git can't verify."""
+    store = project.store
+    packs = set()
+    for path in (store.folder / "objects" / "pack").glob("pack-*"):
+        if path.suffix in (".pack", ".idx"):
+            packs.add(path.with_suffix(""))
+    damaged = []
+    for pack in sorted(packs):
+        try:
+            store.run("verify-pack", str(pack.with_suffix(".idx")))
+        except runner.CommandError:
+            paths = [pack.with_suffix(suffix) for suffix in (".pack", ".idx", ".rev")]
+            damaged += [path for path in paths if path.exists()]
+    return damaged
+
+
+def _damaged_objects(project: Project) -> list[Path]:
+    """Return the loose objects that git can't read."""
+    store = project.store
+    checked = store.ask("fsck", "--full", "--no-dangling", "--no-progress")
+    names = set(_LOOSE.findall(checked.stderr + checked.stdout))
+    paths = sorted(store.folder / name.decode() for name in names)
+    return [path for path in paths if path.exists()]

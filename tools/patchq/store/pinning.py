@@ -1,4 +1,4 @@
-"""``pin`` and ``fetch``: from what a person names to what the lock holds, and into the store."""
+"""``pin`` and ``fetch``: resolve pins, write them to the lock, and fetch them into the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
 from patchq.sources.bases import Base
 from patchq.sources.pins import Fetcher, archive_file, check_signature, is_local_archive, pin_git
-from patchq.store._heal import heal, mend_records
+from patchq.store._heal import repair_objects, repair_records
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name
 
@@ -31,27 +31,35 @@ def fetch(
     source: str = "",
     offline: bool = False,
 ) -> list[Base]:
-    """Bring the pins of a set, or all, into the store, and mend what the store has lost."""
+    """Fetch the pins of a set, or all pins, into the store, and repair the store."""
     with project.locked("fetch"):
-        for line in mend_records(project):
+        for line in repair_records(project):
             project.say(line)
         if every:
-            pins = [p for u in project.lock.upstreams.values() for p in u.pins.values()]
+            pins: list[Pin] = []
+            for upstream in project.lock.upstreams.values():
+                pins += upstream.pins.values()
         else:
             pins = project.lock.pins_of(project.choose_set(set_name))
         project.check_names(pins, names, set_name or project.lock.default_set)
         fetcher = Fetcher(
             project.layout, project.lock, say=project.say, offline=offline, source=source, progress=project.progress
         )
-        bases = fetcher.fetch([p for p in pins if not names or p.upstream in names])
-        for line in heal(project, bases, fetcher.again):
+        if names:
+            pins = [item for item in pins if item.upstream in names]
+        bases = fetcher.fetch(pins)
+        for line in repair_objects(project, bases, fetcher.again):
             project.say(line)
         return bases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """A pin as it was written. ``was`` is the same ref's pin before, ``set_was`` the set's ref before, if any."""
+    """Result of ``pin``.
+
+    :ivar was: the previous pin of the same ref, if any.
+    :ivar set_was: the previous ref of the set; empty if the set had none.
+    """
 
     pin: Pin
     was: Pin | None
@@ -60,7 +68,7 @@ class Pinned:
 
     @property
     def moved(self) -> list[tuple[str, str, str]]:
-        """What is another than before: its name, the old value, the new one."""
+        """Changed values: the name, the old value and the new value of each."""
         pairs = [(f"the ref of {self.set_name}", self.set_was, self.pin.ref)]
         if self.was:
             pairs += [
@@ -87,10 +95,10 @@ def pin(
     into: str = "",
     set_name: str = "",
 ) -> Pinned:
-    """Resolve and write a pin; returns it as the lock has it, and as the lock had it.
+    """Resolve a pin and write it to the lock. Return the new pin and the previous one.
 
-    :param commit: taken as it is where the host can't be reached, checked where it can.
-    :raises SourceError: if a source can't be had or contradicts ``commit``.
+    :param commit: the expected commit; not verified if the host is unreachable.
+    :raises SourceError: if a source is unavailable or contradicts ``commit``.
     """
     check_name(name, "an upstream")
     with project.locked("pin"):
@@ -154,14 +162,16 @@ def _split_into(into: str) -> tuple[str, str] | None:
 
 
 def _same_archive(project: Project, parent: str, archive: str) -> bool:
-    """Whether an archive is one of the parent's own releases, so that the nested tree lies in it."""
+    """Return whether an archive is a release of the parent, which then contains the nested tree."""
     upstream = project.lock.upstreams.get(parent)
+    if not upstream:
+        return False
     project_name = archive.partition("==")[0]
-    return bool(upstream) and any(p.archive.partition("==")[0] == project_name for p in upstream.pins.values())  # type: ignore[union-attr]
+    return any(pin.archive.partition("==")[0] == project_name for pin in upstream.pins.values())
 
 
 def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
-    """The commit of a pin, and whether git was asked for it."""
+    """Return the commit of a pin, and whether its git source confirmed the commit."""
     if not draft.url:
         return draft.commit, False
     try:
@@ -198,7 +208,7 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
 
 
 def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
-    """How wheels of a new upstream are built: over its release's own, whose package is told by the archive."""
+    """Guess how to build wheels of a new upstream, from the package folders in its archive."""
     if not pin.wheels or pin.subdir or is_local_archive(pin.archive):
         return None
     distribution = pin.archive.partition("==")[0]
@@ -227,7 +237,7 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinCheck:
-    """One source of one pin. ``ok`` is None where it could not be asked."""
+    """Check of one source of a pin. ``ok`` is None if the source is unreachable."""
 
     pin: str
     source: str
@@ -236,7 +246,7 @@ class PinCheck:
 
 
 def check_pins(project: Project, names: Sequence[str] = ()) -> list[PinCheck]:
-    """Ask every source of every pin whether it still is what the lock says."""
+    """Compare every source of every pin with the lock."""
     found = []
     for upstream in project.lock.upstreams.values():
         for item in upstream.pins.values() if not names or upstream.name in names else ():
