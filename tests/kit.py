@@ -88,7 +88,7 @@ class Patchq:
 
     @property
     def project(self) -> Project:
-        return Project(self.layout)
+        return Project(layout=self.layout)
 
     def tree(self, upstream: str = "up") -> Path:
         return self.layout.tree(upstream)

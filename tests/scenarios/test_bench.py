@@ -28,7 +28,8 @@ def table(tmp_path: Path) -> Path:
 def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> None:
     """What a look at the environment finds; the look itself is tested with real wheels elsewhere."""
     monkeypatch.setattr(
-        "patchq.report.bench.verify", lambda python, wanted, expected: verify.InstallVerdict(python=python, packages=packages)
+        "patchq.report.bench.verify",
+        lambda python, wanted, expected: verify.InstallVerdict(python=python, packages=packages),
     )
 
 

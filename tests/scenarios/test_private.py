@@ -366,12 +366,12 @@ def test_a_command_writes_through_no_link(stack: Patchq, tmp_path: Path) -> None
     case = stack.root / "patches" / "up" / "rr-cache" / "case"
     case.parent.mkdir()
     case.symlink_to(tmp_path)
-    change = Change("x", "x", {"patches/up/rr-cache/case/preimage": b"x"})
+    change = Change(verb="x", summary="x", files={"patches/up/rr-cache/case/preimage": b"x"})
     project = stack.project
     with pytest.raises(StateError, match="symbolic link"), project.locked("x"):
         project.journal.perform(change)
     with pytest.raises(FormatError), project.locked("x"):
-        project.journal.perform(Change("x", "x", {"../OUT": b"x"}))
+        project.journal.perform(Change(verb="x", summary="x", files={"../OUT": b"x"}))
     assert not (tmp_path / "preimage").exists()
     assert not (tmp_path / "OUT").exists()
 

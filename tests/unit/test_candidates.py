@@ -19,7 +19,7 @@ ROWS = {
 }
 HEADERS = {
     f"{stack.pin.upstream}/{name}": (stack.pin.ref, header)
-    for stack in Project(Layout(ROOT)).stacks("gb10-newest")
+    for stack in Project(layout=Layout(ROOT)).stacks("gb10-newest")
     for name, header in stack.headers()
 }
 

@@ -93,7 +93,7 @@ class EnvironmentFault(PatchqError):
     exit_code = 6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
     """One place where a patch doesn't fit what upstream has.
 

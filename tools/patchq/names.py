@@ -55,7 +55,7 @@ class Offset:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
     """A patch of a stack as a commit on the worktree's branch.
 
@@ -73,7 +73,7 @@ class AppliedPatch:
         return "offset" if self.offsets else "clean"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackResult:
     """Where one stack stands after ``apply``."""
 
@@ -88,7 +88,7 @@ class StackResult:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRequest:
     """A proof to run with ``tip`` as its upstream's tree, and the set's stacks as the others'.
 

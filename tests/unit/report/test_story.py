@@ -120,7 +120,7 @@ def test_a_set_that_is_not_there(stack: Patchq) -> None:
 
 def test_the_page_is_current() -> None:
     """Renew it: patchq ledger --story gb10..gb10-newest > docs/explanation/from-0.13-to-0.33.md"""
-    assert PAGE.read_text() == tell(Project(Layout(Path(ROOT))), "gb10", "gb10-newest")
+    assert PAGE.read_text() == tell(Project(layout=Layout(Path(ROOT))), "gb10", "gb10-newest")
 
 
 def test_the_ledger_and_the_series_agree_on_the_page() -> None:

@@ -26,9 +26,9 @@ def test_json() -> None:
         {"filename": "lib-3.whl", "url": "lib-3.whl", "hashes": {}, "upload-time": "1970-01-01T00:01:40Z", "yanked": True},
     )  # fmt: skip
     assert parse_page(data, JSON, URL) == [
-        IndexFile("lib-1.tar.gz", "https://host/f/lib-1.tar.gz", "ab"),
-        IndexFile("lib-2.whl", "https://cdn/lib-2.whl", "", 1767323045.0),
-        IndexFile("lib-3.whl", "https://host/simple/lib/lib-3.whl", "", 100.0),
+        IndexFile(name="lib-1.tar.gz", url="https://host/f/lib-1.tar.gz", sha256="ab"),
+        IndexFile(name="lib-2.whl", url="https://cdn/lib-2.whl", sha256="", uploaded=1767323045.0),
+        IndexFile(name="lib-3.whl", url="https://host/simple/lib/lib-3.whl", sha256="", uploaded=100.0),
     ]
 
 
@@ -39,8 +39,8 @@ def test_html() -> None:
         <A HREF=" https://cdn/a/lib-2.tar.gz?x=1&amp;y=2#md5=00 ">lib-2.tar.gz</A><a name="top">none</a>
         <a href="../">up</a>"""
     assert parse_page(data, HTML, URL) == [
-        IndexFile("lib-1+cpu.whl", "https://host/files/lib-1%2Bcpu.whl", "ab"),
-        IndexFile("lib-2.tar.gz", "https://cdn/a/lib-2.tar.gz?x=1&y=2", ""),
+        IndexFile(name="lib-1+cpu.whl", url="https://host/files/lib-1%2Bcpu.whl", sha256="ab"),
+        IndexFile(name="lib-2.tar.gz", url="https://cdn/a/lib-2.tar.gz?x=1&y=2", sha256=""),
     ]
 
 
@@ -89,7 +89,9 @@ def test_a_folder_is_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_an_index_elsewhere_names_no_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": ["https://host/simple"]})
-    monkeypatch.setattr(index, "_files_on", lambda url, project: [IndexFile("lib-1.whl", "file:///etc/passwd", "")])
+    monkeypatch.setattr(
+        index, "_files_on", lambda url, project: [IndexFile(name="lib-1.whl", url="file:///etc/passwd", sha256="")]
+    )
     with pytest.raises(SourceError, match="names a file of this machine"):
         index.find_files("lib", lambda name: True)
 

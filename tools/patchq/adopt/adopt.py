@@ -85,7 +85,7 @@ def import_patches(
         entries, names = list(loaded.entries), Names(e.name for e in loaded.entries)
         for patch, tree in taken:
             entries.append(Entry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
-        change = Change("import", f"import {len(taken)} into {upstream}")
+        change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
         result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
         notes = tuple(note for item in items for note in item.notes)

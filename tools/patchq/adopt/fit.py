@@ -231,7 +231,7 @@ class Fitter:
         where = [f"--directory={patch.folder}"] if patch.folder else []
         tree, said = self._applied(diff, f"-p{patch.strip}", *where)
         if tree is None:
-            conflict = Conflict(self.upstream, patch.name, "", said.removeprefix("error: "))
+            conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=said.removeprefix("error: "))
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
         return tree
 

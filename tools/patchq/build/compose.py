@@ -44,7 +44,7 @@ def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]
     with project.locked("compose"):
         set_name = project.choose_set(set_name)
         files = _files(project, folder.resolve(), set_name)
-        project.journal.perform(Change("compose", f"compose {set_name}", dict(files)))
+        project.journal.perform(Change(verb="compose", summary=f"compose {set_name}", files=dict(files)))
     return [project.layout.root / path for path in files]
 
 

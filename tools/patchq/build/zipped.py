@@ -103,7 +103,8 @@ def write(
                     f"{target.name} is larger than 4 GB, or has more than 65,534 files",
                     hint="wheels aren't: look at what it is made of",
                 )
-            out.write(central + _END.pack(b"PK\5\6", 0, 0, count, count, len(central), start, 0))
+            counts = (0, 0, count, count)
+            out.write(central + _END.pack(b"PK\5\6", *counts, len(central), start, 0))
         # Not fsynced: half a gigabyte to disk takes longer than all else, and a wheel is made again
         # at no loss. Its hash is in the record that says it is complete.
         os.replace(beside, target)
@@ -129,7 +130,8 @@ def _put(member: Member, out: io.BufferedWriter) -> bytes:
     out.write(LOCAL.pack(b"PK\3\4", 20, *common) + name)
     out.write(member.data)
     mode = 0o100755 if member.runnable else 0o100644
-    return _CENTRAL.pack(b"PK\1\2", 20 | 3 << 8, 20, *common, 0, 0, 0, mode << 16, offset) + name
+    version = (20 | 3 << 8, 20)
+    return _CENTRAL.pack(b"PK\1\2", *version, *common, *(0, 0, 0), mode << 16, offset) + name
 
 
 def _copy_members(info: WheelInfo, kept: list[zipfile.ZipInfo], out: io.BufferedWriter) -> tuple[bytearray, int]:
@@ -159,28 +161,26 @@ def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:
     year, month, day, hour, minute, second = item.date_time
     date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
     version = item.create_version | item.create_system << 8
-    return (
-        _CENTRAL.pack(
-            b"PK\1\2",
-            version,
-            item.extract_version,
-            flags,
-            item.compress_type,
-            time,
-            date,
-            item.CRC,
-            item.compress_size,
-            item.file_size,
-            len(name),
-            0,
-            0,
-            0,
-            item.internal_attr,
-            item.external_attr,
-            offset,
-        )
-        + name
+    fields = (
+        b"PK\1\2",
+        version,
+        item.extract_version,
+        flags,
+        item.compress_type,
+        time,
+        date,
+        item.CRC,
+        item.compress_size,
+        item.file_size,
+        len(name),
+        0,
+        0,
+        0,
+        item.internal_attr,
+        item.external_attr,
+        offset,
     )
+    return _CENTRAL.pack(*fields) + name
 
 
 def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size: int) -> None:

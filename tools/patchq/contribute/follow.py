@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from patchq.errors import FormatError, UserError
@@ -57,7 +57,7 @@ class Row:
     open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
     """What came of it.
 
@@ -132,20 +132,22 @@ def follow(
     ref = onto or newest_release(project, pin)
     if not ref:
         note = f"{upstream} has neither an archive of its own nor a git source: nothing says what is new"
-        return Followed(upstream, pin.ref, "", "unknown", notes=(note,))
+        return Followed(upstream=upstream, from_ref=pin.ref, onto="", state="unknown", notes=(note,))
     if ref == pin.ref or (not onto and older_first([pin, pin_at(project, pin, ref)])[-1] == pin):
-        return Followed(upstream, pin.ref, ref, "nothing")
+        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="nothing")
     if project.layout.stack(upstream, ref).joinpath("series").exists():
-        return Followed(upstream, pin.ref, ref, "there")
+        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="there")
     _check_committed(project, upstream)
     branch = _branch(upstream, ref)
     pull = forge.pull_of(branch)
     if pull and pull.state != "open":
-        return Followed(upstream, pin.ref, ref, "closed", branch, pull.url)
+        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="closed", branch=branch, url=pull.url)
     before = _own_files(project, upstream)
     done = run.start(project, upstream, ref, prove=prove, set_name=set_name, retire=True, leave_out=True)
     if done.state == "nothing":
-        return Followed(upstream, pin.ref, ref, "there", branch, pull.url if pull else "")
+        return Followed(
+            upstream=upstream, from_ref=pin.ref, onto=ref, state="there", branch=branch, url=pull.url if pull else ""
+        )
     try:
         title, body = _text(project, done, set_name, verdicts)
         prepared = Prepared(
@@ -161,7 +163,16 @@ def follow(
             fsio.write_atomic(save / PREPARED, fsio.dump_json({"version": _VERSION, **asdict(prepared)}))
         if forge.dry_run:
             forge.open(title, branch, _base(project, target), _marked(body, _digest(project, upstream, body)))
-            return Followed(upstream, done.from_ref, ref, "dry run", branch, "", "", title, body, done.notes)
+            return Followed(
+                upstream=upstream,
+                from_ref=done.from_ref,
+                onto=ref,
+                state="dry run",
+                branch=branch,
+                title=title,
+                body=body,
+                notes=done.notes,
+            )
         return _send(project, target, prepared, pull)
     finally:
         _take_back(project)
@@ -185,7 +196,14 @@ def send(project: Project, folder: Path, target: Target, *, set_name: str = "") 
     _check_committed(project, upstream)
     pull = target.forge.pull_of(_branch(upstream, ref))
     if pull and pull.state != "open":
-        return Followed(upstream, prepared.from_ref, ref, "closed", _branch(upstream, ref), pull.url)
+        return Followed(
+            upstream=upstream,
+            from_ref=prepared.from_ref,
+            onto=ref,
+            state="closed",
+            branch=_branch(upstream, ref),
+            url=pull.url,
+        )
     before = _own_files(project, upstream)
     for path, (was, _) in prepared.files.items():
         if above := before.keys() & {str(folder) for folder in PurePosixPath(path).parents}:
@@ -194,7 +212,7 @@ def send(project: Project, folder: Path, target: Target, *, set_name: str = "") 
             raise UserError(f"{path} has changed since {upstream} was carried", hint="carry it again")
     with project.locked("follow"):
         contents = {path: None if text is None else _bytes(text) for path, (_, text) in prepared.files.items()}
-        project.journal.perform(Change("follow", f"carry {upstream} to {ref}", contents))
+        project.journal.perform(Change(verb="follow", summary=f"carry {upstream} to {ref}", files=contents))
     try:
         return _send(project, target, prepared, pull)
     finally:
@@ -285,11 +303,13 @@ def _send(project: Project, target: Target, done: Prepared, pull: Pull | None) -
     root, forge = project.layout.root, target.forge
     title, body, branch = done.title, done.body, _branch(done.upstream, done.onto)
     marked = _marked(body, _digest(project, done.upstream, body))
-    about = (done.upstream, done.from_ref, done.onto)
+    result = Followed(
+        upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, state="", branch=branch, title=title, body=body
+    )
     notes = list(done.notes)
     ours = _OURS.search(pull.body) if pull else None
     if pull and ours and ours[0] == marked:
-        return Followed(*about, "same", branch, pull.url, "", title, body, tuple(notes))
+        return replace(result, state="same", url=pull.url, notes=tuple(notes))
     remote = person.find_remote(root, target.remote)
     there = person.refs_at(root, remote, f"refs/heads/{branch}").get(f"refs/heads/{branch}", "")
     pushed = ""
@@ -305,12 +325,13 @@ def _send(project: Project, target: Target, done: Prepared, pull: Pull | None) -
         person.push_own(root, remote, pushed, branch, expected=there)
     if pull is None:
         opened = forge.open(title, branch, _base(project, target), marked)
-        return Followed(*about, "opened", branch, opened.url if opened else "", pushed, title, body, tuple(notes))
+        url = opened.url if opened else ""
+        return replace(result, state="opened", url=url, pushed=pushed, notes=tuple(notes))
     if ours is None:
         notes.append("its text has no part of patchq's any more; it stays as it is")
     else:
         forge.edit(pull, pull.body[: ours.start()] + marked + pull.body[ours.end() :])
-    return Followed(*about, "edited", branch, pull.url, pushed, title, body, tuple(notes))
+    return replace(result, state="edited", url=pull.url, pushed=pushed, notes=tuple(notes))
 
 
 def _base(project: Project, target: Target) -> str:

@@ -217,19 +217,10 @@ class Proposal:
     def mails(self, store: Git) -> dict[str, bytes]:
         """The branch as ``git format-patch`` mails, by file name."""
         with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-            store.run(
-                "format-patch",
-                "--quiet",
-                "--no-signature",
-                "--full-index",
-                "--binary",
-                "--no-ext-diff",
-                "--no-color",
-                "--filename-max-length=60",
-                f"--output-directory={text}",
-                f"{self.base}..{self.tip}",
-            )
-            return {p.name: p.read_bytes() for p in sorted(Path(text).iterdir())}
+            options = ("--quiet", "--no-signature", "--full-index", "--binary", "--no-ext-diff", "--no-color")
+            place = ("--filename-max-length=60", f"--output-directory={text}")
+            store.run("format-patch", *options, *place, f"{self.base}..{self.tip}")
+            return {path.name: path.read_bytes() for path in sorted(Path(text).iterdir())}
 
 
 def repository_of(url: str) -> str:

@@ -180,7 +180,9 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
             reasons.append(f"{name} is {status}" + ("" if chosen else f", and {plan.chosen[0]} needs it"))
         if outcome in STOPS and not absent:
             reasons.append(_stopped(project, plan, name, outcome, grade, evidence, landing))
-            conflicts += [Conflict(plan.upstream, patch.name, f.path, outcome) for f in landing.files]
+            conflicts += [
+                Conflict(upstream=plan.upstream, patch=patch.name, path=f.path, reason=outcome) for f in landing.files
+            ]
         message = _message(patch.commit.message, owner)
         members.append(
             Member(

@@ -117,20 +117,9 @@ def _scan(
 ) -> list[Alarm]:
     """Alarms in every Python file of a tree that mentions the package."""
     entries = store.list_tree(commit)
-    names = store.run(
-        "grep",
-        "-l",
-        "-z",
-        "-F",
-        "-e",
-        f"import {old.package}",
-        "-e",
-        f"from {old.package}",
-        commit,
-        "--",
-        "*.py",
-        ok_codes=(0, 1),
-    )
+    patterns = ("-e", f"import {old.package}", "-e", f"from {old.package}")
+    command = ("grep", "-l", "-z", "-F", *patterns, commit, "--", "*.py")
+    names = store.run(*command, ok_codes=(0, 1))
     paths = [p.split(b":", 1)[1] for p in names.split(b"\0") if p]
     blobs = store.read_blobs(entries[p].blob for p in paths)
     found: list[Alarm] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, fields
 
 from patchq.drift._known import Known
 from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of, report_unread
@@ -17,6 +17,8 @@ from patchq.stacks.apply import plan as plan_stack
 
 #: An upstream and a ref of it.
 _At = tuple[str, str]
+
+_FIELDS = [field.name for field in fields(Shared)]
 
 
 def shared_in_sets(
@@ -52,7 +54,8 @@ def shared_in_sets(
                 stacks.update(_stacked(project.store, new, versions))
                 here = compare([stacks[at] for at in there], packages)
                 rows = known.add(set_name, [astuple(s) for s in dict.fromkeys(here)])
-            found.update((Shared(*row), None) for row in rows)
+            for row in rows:
+                found[Shared(**dict(zip(_FIELDS, row, strict=True)))] = None
         known.keep()
     return [s for s in found if not names or s.upstream in names]
 

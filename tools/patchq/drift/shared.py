@@ -32,7 +32,7 @@ _ALIKE = 0.8
 _ASSIGNMENT = re.compile(rb"[ \t]*(?!self\.|cls\.)\w+(\.\w+)+[ \t]*=[^=]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """A definition that a patch changes after another one did.
 
@@ -260,14 +260,14 @@ def _within(stack: Stacked) -> Iterator[Shared]:
             else:
                 said = "both stand, in different lines of it"
             yield Shared(
-                stack.upstream,
-                stack.ref,
-                show_path(change.path),
-                change.name,
-                later,
-                f"{stack.upstream}/{other.patch}",
-                later if undone or again or change.gone else "",
-                said,
+                upstream=stack.upstream,
+                ref=stack.ref,
+                path=show_path(change.path),
+                definition=change.name,
+                patch=later,
+                other=f"{stack.upstream}/{other.patch}",
+                wins=later if undone or again or change.gone else "",
+                said=said,
             )
         before.append(change)
 
@@ -297,14 +297,14 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
                 continue
             if difflib.SequenceMatcher(None, change.before, twin.before, autojunk=False).ratio() >= _ALIKE:
                 yield Shared(
-                    one.upstream,
-                    one.ref,
-                    show_path(twin.path),
-                    twin.name,
-                    f"{one.upstream}/{twin.patch}",
-                    f"{other.upstream}/{change.patch}",
-                    "",
-                    f"{other.upstream} has a copy of it in {show_path(change.path)}: each is built from its own",
+                    upstream=one.upstream,
+                    ref=one.ref,
+                    path=show_path(twin.path),
+                    definition=twin.name,
+                    patch=f"{one.upstream}/{twin.patch}",
+                    other=f"{other.upstream}/{change.patch}",
+                    wins="",
+                    said=f"{other.upstream} has a copy of it in {show_path(change.path)}: each is built from its own",
                 )
 
 
@@ -332,14 +332,14 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
                 if target.endswith("." + hit.name):
                     winner = f"{stack.upstream}/{patch}"
                     yield Shared(
-                        theirs.upstream,
-                        theirs.ref,
-                        show_path(hit.path),
-                        hit.name,
-                        winner,
-                        f"{theirs.upstream}/{hit.patch}",
-                        winner,
-                        f"{winner} wins: {show_path(change.path)} assigns it anew at run time",
+                        upstream=theirs.upstream,
+                        ref=theirs.ref,
+                        path=show_path(hit.path),
+                        definition=hit.name,
+                        patch=winner,
+                        other=f"{theirs.upstream}/{hit.patch}",
+                        wins=winner,
+                        said=f"{winner} wins: {show_path(change.path)} assigns it anew at run time",
                     )
 
 

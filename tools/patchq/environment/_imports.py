@@ -31,7 +31,7 @@ class Module(NamedTuple):
     place: str
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Place:
     """An entry of ``sys.path``: a folder or a zip file. Anything else counts as empty."""
 
@@ -91,7 +91,7 @@ class Place:
     def _names_in(self, name: str) -> list[str]:
         """Return the names in a folder of this place."""
         if self.archive is None:
-            return Place(self.files, f"{self.path}/{name}", self.version).names
+            return Place(files=self.files, path=f"{self.path}/{name}", version=self.version).names
         found = []
         for member in self.archive:
             folder, _, inner = member.partition("/")
@@ -166,7 +166,7 @@ class Interpreter:
         return f"{self.prefix.rstrip('/')}/bin"
 
     def place(self, path: str) -> Place:
-        return Place(self.files, path, self.version)
+        return Place(files=self.files, path=path, version=self.version)
 
     def places(self) -> list[Place]:
         return [self.place(path) for path in self.path]

@@ -203,7 +203,7 @@ def _packages(place: Place) -> Iterator[Place]:
         folder = f"{place.path}/{name}"
         is_name = posixpath.basename(name).isidentifier()
         if is_name and files.kind(files.resolve(folder)) is Kind.FOLDER:
-            below = Place(files, folder, place.version)
+            below = Place(files=files, path=folder, version=place.version)
             yield below
             todo += [f"{name}/{inner}" for inner in below.names if inner != "__pycache__"]
 

@@ -25,7 +25,7 @@ SUFFIXES = ("", "a", "f")
 _ARCH = re.compile(r"(sm_\d+)([af]?)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
     """An instruction and its use in the kernels. SM12x has it if it is ``needed``, else it does
     not.
@@ -59,29 +59,31 @@ _TMA = (
 )
 
 INSTRUCTIONS = (
-    Instruction("ldmatrix m8n8.x4.b16", "FP8 and BF16 operands", _matrix("m8n8", 4, "b16")),
+    Instruction(name="ldmatrix m8n8.x4.b16", use="FP8 and BF16 operands", ptx=_matrix("m8n8", 4, "b16")),
     Instruction(
-        "ldmatrix m8n16.x4.b8x16.b4x16_p64",
-        "FP4 operands of the MoE",
-        _matrix("m8n16", 4, "b8x16.b4x16_p64"),
+        name="ldmatrix m8n16.x4.b8x16.b4x16_p64",
+        use="FP4 operands of the MoE",
+        ptx=_matrix("m8n16", 4, "b8x16.b4x16_p64"),
     ),
     Instruction(
-        "ldmatrix m8n16.x2.b8x16.b4x16_p64",
-        "FP4, tiles with N = 32",
-        _matrix("m8n16", 2, "b8x16.b4x16_p64"),
+        name="ldmatrix m8n16.x2.b8x16.b4x16_p64",
+        use="FP4, tiles with N = 32",
+        ptx=_matrix("m8n16", 2, "b8x16.b4x16_p64"),
     ),
-    Instruction("ldmatrix m8n16.x4.b8x16.b6x16_p32", "FP6 operands", _matrix("m8n16", 4, "b8x16.b6x16_p32")),
     Instruction(
-        "stmatrix m8n8.x2.b16",
-        "epilogues",
-        "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2};",
+        name="ldmatrix m8n16.x4.b8x16.b6x16_p32", use="FP6 operands", ptx=_matrix("m8n16", 4, "b8x16.b6x16_p32")
     ),
-    Instruction("mma bf16 m16n8k16", "attention", _mma("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)),
-    Instruction("mma e4m3 m16n8k32", "FP8 GEMM", _mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2)),
     Instruction(
-        "mma mxf8f6f4 e4m3 x e2m1, 1X ue8m0",
-        "the MoE: MXFP8 x MXFP4",
-        _mma(
+        name="stmatrix m8n8.x2.b16",
+        use="epilogues",
+        ptx="stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2};",
+    ),
+    Instruction(name="mma bf16 m16n8k16", use="attention", ptx=_mma("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)),
+    Instruction(name="mma e4m3 m16n8k32", use="FP8 GEMM", ptx=_mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2)),
+    Instruction(
+        name="mma mxf8f6f4 e4m3 x e2m1, 1X ue8m0",
+        use="the MoE: MXFP8 x MXFP4",
+        ptx=_mma(
             f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e4m3.e2m1.f32.ue8m0",
             4,
             2,
@@ -89,9 +91,9 @@ INSTRUCTIONS = (
         ),
     ),
     Instruction(
-        "mma mxf8f6f4 e2m1 x e4m3, 1X ue8m0",
-        "the MoE, A and B swapped",
-        _mma(
+        name="mma mxf8f6f4 e2m1 x e4m3, 1X ue8m0",
+        use="the MoE, A and B swapped",
+        ptx=_mma(
             f"kind::mxf8f6f4.{_SCALED}1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0",
             4,
             2,
@@ -99,19 +101,19 @@ INSTRUCTIONS = (
         ),
     ),
     Instruction(
-        "mma f8f6f4 e4m3 x e2m1",
-        "unscaled mixed inputs",
-        _mma("kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32", 4, 2),
+        name="mma f8f6f4 e4m3 x e2m1",
+        use="unscaled mixed inputs",
+        ptx=_mma("kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32", 4, 2),
     ),
     Instruction(
-        "mma mxf4 e2m1 x e2m1, 2X ue8m0",
-        "FP4 x FP4 research",
-        _mma(f"kind::mxf4.{_SCALED}2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 4, 2, scaled=True),
+        name="mma mxf4 e2m1 x e2m1, 2X ue8m0",
+        use="FP4 x FP4 research",
+        ptx=_mma(f"kind::mxf4.{_SCALED}2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 4, 2, scaled=True),
     ),
     Instruction(
-        "mma mxf4nvf4 e2m1 x e2m1, 4X ue4m3",
-        "NVFP4",
-        _mma(
+        name="mma mxf4nvf4 e2m1 x e2m1, 4X ue4m3",
+        use="NVFP4",
+        ptx=_mma(
             f"kind::mxf4nvf4.{_SCALED}4X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue4m3",
             4,
             2,
@@ -119,37 +121,37 @@ INSTRUCTIONS = (
         ),
     ),
     Instruction(
-        "cvt.e2m1x2.f32",
-        "quantising to FP4",
-        "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %f0, %f1; mov.b16 %h0, {t, t}; }",
+        name="cvt.e2m1x2.f32",
+        use="quantising to FP4",
+        ptx="{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %f0, %f1; mov.b16 %h0, {t, t}; }",
     ),
-    Instruction("cvt.ue8m0x2.f32", "scales of MXFP8", "cvt.rp.satfinite.ue8m0x2.f32 %h0, %f0, %f1;"),
-    Instruction("cvt.e4m3x2.f32", "quantising to FP8", "cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1;"),
-    Instruction("cp.async.bulk.tensor", "TMA loads", _TMA.format("")),
+    Instruction(name="cvt.ue8m0x2.f32", use="scales of MXFP8", ptx="cvt.rp.satfinite.ue8m0x2.f32 %h0, %f0, %f1;"),
+    Instruction(name="cvt.e4m3x2.f32", use="quantising to FP8", ptx="cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1;"),
+    Instruction(name="cp.async.bulk.tensor", use="TMA loads", ptx=_TMA.format("")),
     Instruction(
-        "tensormap.replace",
-        "TMA descriptors of each expert",
-        "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r0], %rd0;",
+        name="tensormap.replace",
+        use="TMA descriptors of each expert",
+        ptx="tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r0], %rd0;",
     ),
-    Instruction("setmaxnreg", "warp specialisation", "setmaxnreg.inc.sync.aligned.u32 232;"),
-    Instruction("griddepcontrol.wait", "programmatic dependent launch", "griddepcontrol.wait;"),
+    Instruction(name="setmaxnreg", use="warp specialisation", ptx="setmaxnreg.inc.sync.aligned.u32 232;"),
+    Instruction(name="griddepcontrol.wait", use="programmatic dependent launch", ptx="griddepcontrol.wait;"),
     Instruction(
-        "red.global.add.bf16x2",
-        "the fused finalize step",
-        "red.global.add.noftz.bf16x2 [%rd0], %r0;",
+        name="red.global.add.bf16x2",
+        use="the fused finalize step",
+        ptx="red.global.add.noftz.bf16x2 [%rd0], %r0;",
     ),
-    Instruction("dp4a", "GEMV research", "dp4a.s32.s32 %r0, %r1, %r2, %r3;"),
+    Instruction(name="dp4a", use="GEMV research", ptx="dp4a.s32.s32 %r0, %r1, %r2, %r3;"),
     Instruction(
-        "tcgen05.alloc",
-        "SM100 kernels",
-        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;",
+        name="tcgen05.alloc",
+        use="SM100 kernels",
+        ptx="tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;",
         needed=False,
     ),
-    Instruction("wgmma.fence", "SM90 kernels", "wgmma.fence.sync.aligned;", needed=False),
+    Instruction(name="wgmma.fence", use="SM90 kernels", ptx="wgmma.fence.sync.aligned;", needed=False),
     Instruction(
-        "cp.async.bulk.tensor.cta_group::2",
-        "SM100 kernels",
-        _TMA.format("cta_group::2."),
+        name="cp.async.bulk.tensor.cta_group::2",
+        use="SM100 kernels",
+        ptx=_TMA.format("cta_group::2."),
         needed=False,
     ),
 )

@@ -61,7 +61,7 @@ class Pin:
     wheels: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildConfig:
     """How wheels of an upstream are built; see docs/reference/formats.md."""
 
@@ -373,14 +373,15 @@ class _Reader:
                 if not _PLAIN_PATH.fullmatch(path):
                     raise self.bad(f"{at}.links", f"{path!r} has other characters than letters, digits, . _ - and /")
         return BuildConfig(
-            distribution,
-            package,
-            profile,
-            version_file,
-            *requires,
-            dict(env),
-            self.texts(raw, "ignore", at),
-            {str(k): str(v) for k, v in links.items()},
+            distribution=distribution,
+            package=package,
+            profile=profile,
+            version_file=version_file,
+            requires=requires[0],
+            empty_requires=requires[1],
+            empty_env=dict(env),
+            ignore=self.texts(raw, "ignore", at),
+            links={str(k): str(v) for k, v in links.items()},
         )
 
     def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:

@@ -26,6 +26,25 @@ _DIFF_CONFIG = (
     "format.encodeEmailHeaders=true",
 )
 
+#: Options of ``git format-patch`` for the files of a stack: docs/reference/formats.md defines the format.
+_PATCH_FILES = (
+    "--quiet",
+    "--always",
+    "--zero-commit",
+    "--full-index",
+    "--no-signature",
+    "--no-stat",
+    "--keep-subject",
+    "--unified=3",
+    "--binary",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--no-color",
+    "--filename-max-length=40",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
@@ -204,27 +223,7 @@ class Diffs(Objects):
 
     def format_patches(self, spec: str, folder: Path) -> None:
         """Write a range as patch files, in the format that docs/reference/formats.md defines."""
-        self.run(
-            "format-patch",
-            "--quiet",
-            f"--output-directory={folder}",
-            "--always",
-            "--zero-commit",
-            "--full-index",
-            "--no-signature",
-            "--no-stat",
-            "--keep-subject",
-            "--unified=3",
-            "--binary",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--src-prefix=a/",
-            "--dst-prefix=b/",
-            "--no-color",
-            "--filename-max-length=40",
-            spec,
-            config=_DIFF_CONFIG,
-        )
+        self.run("format-patch", *_PATCH_FILES, f"--output-directory={folder}", spec)
 
     def apply_to_index(self, patch: bytes, index: Path) -> list[MovedHunk]:
         """Apply a patch to a temporary index without fuzz and return the hunks with an offset.

@@ -116,7 +116,7 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
         if code:
             raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
         commit = out.decode().strip()
-        listed = _answer(repo, folder, "ls-tree", "-r", "-z", commit, "--", *paths)
+        listed = _answer(repo, folder, *("ls-tree", "-r", "-z", commit, "--", *paths))
         blobs: dict[PurePosixPath, BlobId] = {}
         for line in listed.split(b"\0")[:-1]:
             meta, name = line.split(b"\t", 1)
@@ -322,7 +322,7 @@ def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
                 entry = b"100644 %s\t%s\0" % (blob, path)
             _answer(repo, folder, "update-index", "-z", "--index-info", data=entry, env=env)
         tree = _answer(repo, folder, "write-tree", env=env).decode().strip()
-        return _answer(repo, folder, "commit-tree", "-p", "HEAD", "-m", message, tree, env=env).decode().strip()
+        return _answer(repo, folder, *("commit-tree", "-p", "HEAD", "-m", message, tree), env=env).decode().strip()
 
 
 def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: str) -> None:

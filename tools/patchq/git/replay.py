@@ -24,14 +24,17 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
     if merged.failed:
         raise ConflictError(
             f"{upstream}: {name} can't be carried there: {merged.failed}; nothing was changed",
-            [Conflict(upstream, name, show_path(c.path), merged.failed) for c in store.changes(parent, tree)],
+            [
+                Conflict(upstream=upstream, patch=name, path=show_path(c.path), reason=merged.failed)
+                for c in store.changes(parent, tree)
+            ],
             hint="a newer git may; or change the order by `git rebase -i` in the worktree, then `patchq export`",
         )
     if merged.stages:
         paths = [show_path(path) for path in merged.paths]
         raise ConflictError(
             f"{upstream}: {name} doesn't merge there: {', '.join(paths)}; nothing was changed",
-            [Conflict(upstream, name, path, "3-way merge conflict") for path in paths],
+            [Conflict(upstream=upstream, patch=name, path=path, reason="3-way merge conflict") for path in paths],
             hint="change the order by `git rebase -i` in the worktree, where you can resolve it, then `patchq export`",
         )
     return merged.tree
@@ -63,5 +66,5 @@ def leave_out(
             conflicted(name, error)
             continue
         tip = store.commit_tree(onto, [tip], info.author, info.message)
-        kept.append(AppliedPatch(name, tip))
+        kept.append(AppliedPatch(name=name, commit=tip))
     return kept

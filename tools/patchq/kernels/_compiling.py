@@ -52,7 +52,7 @@ class Unit:
     gib: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Compiled:
     """Objects by module and source, and the cost of compiling them.
 

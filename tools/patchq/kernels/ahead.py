@@ -249,7 +249,7 @@ def _pack(project: Project, upstream: str, wanted: Wanted, contents: _packing.Co
             raise UserError(reason, hint="the same command again")
         item = next(one for one in job.applied if one.stack.pin.upstream == upstream)
         profile = f"kernels-{contents.arch}"
-        config = BuildConfig(wanted.distribution, wanted.package, profile)
+        config = BuildConfig(distribution=wanted.distribution, package=wanted.package, profile=profile)
         is_native = contents.platform == platforms.here()
         job = replace(job, platform="" if is_native else contents.platform)
         before = {}

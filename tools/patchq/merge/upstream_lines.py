@@ -328,7 +328,7 @@ def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Seq
     :param names: ``UPSTREAM/PATCH:PATH:LINE``, or ``UPSTREAM/PATCH:PATH`` for all lines of a file.
     :raises UserError: for a name that none of the lines has.
     """
-    change = Change("check", "accept dropped lines of upstream's")
+    change = Change(verb="check", summary="accept dropped lines of upstream's")
     unused, left = set(names), []
     for item in found:
         start = f"{item.upstream}/{item.patch}:"

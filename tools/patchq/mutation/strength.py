@@ -160,7 +160,17 @@ def mutate(
                 said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
                 found.append(Strength(patch=proof.name, proof=proof.files, tried=(), said=said, in_all=in_all))
                 continue
-            tried = _try(project, proof, here, mutants, cells, machine, end, run_cells or forks, progress)
+            tried = _try(
+                project,
+                proof,
+                here,
+                mutants,
+                cells=cells,
+                machine=machine,
+                end=end,
+                run_cells=run_cells or forks,
+                progress=progress,
+            )
             said, answers = (tried, ()) if isinstance(tried, str) else ("", tuple(tried))
             strength = Strength(patch=proof.name, proof=proof.files, tried=answers, said=said, in_all=in_all)
             found.append(strength)
@@ -173,6 +183,7 @@ def _try(
     proof: Proof,
     here: Cell,
     mutants: Sequence[Mutant],
+    *,
     cells: Mapping[str, Cell],
     machine: Machine,
     end: float | None,

@@ -48,7 +48,7 @@ class TreeMove:
     adopt: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Change:
     """Planned change of a command. ``files`` are relative to the project; None removes a file.
 

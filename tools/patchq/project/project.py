@@ -27,7 +27,7 @@ def quiet(_: str) -> None:
     """Print nothing."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Project:
     """A project.
 

@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{40}")
 MOST_PATCH = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """The ordered patches for one pin. The folder of an empty stack may not exist.
 
@@ -90,7 +90,7 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
     path = folder / "series"
     data = project_files.read(layout.root, path, MOST_BYTES)
     series = Series() if data is None else parse_series(data, str(path))
-    return Stack(layout.root, pin, folder, series)
+    return Stack(root=layout.root, pin=pin, folder=folder, series=series)
 
 
 def _refuse_misnamed(folder: Path, pin: Pin) -> None:
@@ -200,7 +200,7 @@ def _state(raw: dict[str, Any]) -> State:
     patches = []
     for name, key, sha256, commit, offsets, *empty in raw["patches"]:
         moved = tuple(Offset(*offset) for offset in offsets)
-        applied = AppliedPatch(name, CommitId(commit), moved, empty == [True])
+        applied = AppliedPatch(name=name, commit=CommitId(commit), offsets=moved, empty=empty == [True])
         patches.append(Remembered(applied, _three(*key), sha256))
     # These ids become arguments of git.
     commits = [patch.applied.commit for patch in patches]

@@ -133,4 +133,4 @@ def unpack(payload: dict[str, bytes]) -> Project:
                 path.write_bytes(data)
             if not root.exists():
                 fresh.rename(root)
-    return Project(Layout(root), wait=3600)
+    return Project(layout=Layout(root), wait=3600)

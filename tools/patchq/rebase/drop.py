@@ -152,7 +152,13 @@ def _with_proof(
         onto = complete_pin(project, planner.own.pin, pin_at(project, planner.own.pin, ref))
         header: Header = planner.plan(onto).source.load(name)[0]
         request = ProofRequest(
-            set_name, upstream, name, header.values("Proof"), header.needs, base_of(project, onto).commit, bare=True
+            set_name=set_name,
+            upstream=upstream,
+            patch=name,
+            files=header.values("Proof"),
+            needs=header.needs,
+            tip=base_of(project, onto).commit,
+            bare=True,
         )
         state, said = prove(request) if request.files else ("not run", "the patch names no proof")
     return Evidence(
@@ -191,6 +197,6 @@ def _record(project: Project, upstream: str, seen: Evidence, set_name: str, from
         )
         path = ledger_path(project.layout, upstream)
         data = ledgers.add(project_files.read(project.layout.root, path) or b"", [attempt])
-        change = Change("retire", f"retire {seen.patch} at {seen.ref}")
+        change = Change(verb="retire", summary=f"retire {seen.patch} at {seen.ref}")
         change.files[path.relative_to(project.layout.root).as_posix()] = data
         project.journal.perform(change)

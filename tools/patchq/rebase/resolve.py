@@ -295,7 +295,9 @@ def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: 
     )
     if note:
         project.say(f"{stop.patch}: {note}")
-    project.journal.perform(Change("rebase", f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files))
+    project.journal.perform(
+        Change(verb="rebase", summary=f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files=files)
+    )
     progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(taken.tree)))
     result = go_on(project, progress, step, taken.tree, prove)
     return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result

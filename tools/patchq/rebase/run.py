@@ -307,7 +307,7 @@ def _finish(project: Project, progress: Progress) -> Result:
     """Write the new stack, its pin, and what was learnt; then take the worktree away."""
     layout, onto = project.layout, progress.onto
     kept = [s for s in progress.done if s.commit]
-    change = Change("rebase", f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
+    change = Change(verb="rebase", summary=f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
     notes: list[str] = []
     if kept:
         stack = load_stack(layout, onto)

@@ -200,7 +200,15 @@ def run_proof(
     """
     stack = load_stack(project.layout, source_pin(project, progress))
     header = (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
-    request = ProofRequest(progress.set_name, progress.upstream, patch, header.values("Proof"), header.needs, tip, bare)
+    request = ProofRequest(
+        set_name=progress.set_name,
+        upstream=progress.upstream,
+        patch=patch,
+        files=header.values("Proof"),
+        needs=header.needs,
+        tip=tip,
+        bare=bare,
+    )
     if not request.files:
         return "not run", "the patch names no proof"
     project.say(f"  the proof of {patch} on {'the bare ' if bare else ''}{progress.upstream} {progress.onto.ref} …")
@@ -447,7 +455,10 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
     marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
     if marked:
         conflicts = [
-            Conflict(progress.upstream, stop.patch, show_path(p), "still has conflict markers") for p in marked
+            Conflict(
+                upstream=progress.upstream, patch=stop.patch, path=show_path(p), reason="still has conflict markers"
+            )
+            for p in marked
         ]
         names = ", ".join(c.path for c in conflicts)
         raise ConflictError(
@@ -461,7 +472,10 @@ def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktre
         how = "`git update-index --cacheinfo 160000,COMMIT,PATH`" if links else "`git rm` or `git add` it"
         raise ConflictError(
             f"{progress.upstream}/{stop.patch}: {names}: {UNDECIDED}",
-            [Conflict(progress.upstream, stop.patch, show_path(p), "is not decided") for p in undecided],
+            [
+                Conflict(upstream=progress.upstream, patch=stop.patch, path=show_path(p), reason="is not decided")
+                for p in undecided
+            ],
             hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:

@@ -71,7 +71,7 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         left = {s: refs for s, refs in lock.sets.items() if s not in gone}
         pins = [p for s in gone for p in lock.pins_of(s) if all(r.get(p.upstream) != p.ref for r in left.values())]
         pins = [p for n, p in enumerate(pins) if p not in pins[:n]]
-        change = Change("use", f"use {called}")
+        change = Change(verb="use", summary=f"use {called}")
         files = _stack_files(project, pins)
         _refuse_unkept(project, lock, gone, pins, files)
         change.files = dict.fromkeys(files, None)

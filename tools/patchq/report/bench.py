@@ -80,7 +80,7 @@ def import_files(
     stack_id, patches = _build(python, expected) if python else ("", ())
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with project.locked("bench"):
-        change = Change("bench", f"bench import {' '.join(path.name for path in paths)}")
+        change = Change(verb="bench", summary=f"bench import {' '.join(path.name for path in paths)}")
         known = {replace(measurement, time="") for measurement in read_measurements(project)[0]}
         new: list[Measurement] = []
         for path in paths:

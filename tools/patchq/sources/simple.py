@@ -20,7 +20,7 @@ ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html; q=0.2, text/html; q=0.0
 _MAJOR = "1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFile:
     """A file that an index offers.
 
@@ -75,7 +75,9 @@ def _json_files(files: Any, url: str) -> Iterator[IndexFile]:
         # Python 3.10 reads no Z and no more than six digits of a second.
         uploaded = datetime.fromisoformat(f"{when[:19]}+00:00").timestamp() if when else 0.0
         sha256 = str(file["hashes"].get("sha256", ""))
-        yield IndexFile(str(file["filename"]), urljoin(url, str(file["url"])), sha256, uploaded)
+        yield IndexFile(
+            name=str(file["filename"]), url=urljoin(url, str(file["url"])), sha256=sha256, uploaded=uploaded
+        )
 
 
 class _Page(HTMLParser):
@@ -97,4 +99,4 @@ class _Page(HTMLParser):
             name = unquote(urlsplit(url).path).rpartition("/")[2]
             kind, _, digest = fragment.partition("=")
             if name:
-                self.files.append(IndexFile(name, url, digest if kind == "sha256" else ""))
+                self.files.append(IndexFile(name=name, url=url, sha256=digest if kind == "sha256" else ""))

@@ -35,15 +35,15 @@ class Plan:
         a = self.after
         changed = self.before is None or self.before.tip != a.tip or self.before.set_name != a.set_name
         return StackResult(
-            self.stack.pin.upstream,
-            a.ref,
-            a.base,
-            a.tip,
-            a.tree,
-            a.source,
-            tuple(p.applied for p in a.patches),
-            self.total,
-            changed,
+            upstream=self.stack.pin.upstream,
+            ref=a.ref,
+            base=a.base,
+            tip=a.tip,
+            tree=a.tree,
+            source=a.source,
+            patches=tuple(p.applied for p in a.patches),
+            total=self.total,
+            changed=changed,
         )
 
 
@@ -156,7 +156,7 @@ def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId)
         data = stack.read(name)
         header, text = parse_mail(data, str(path))
         incoming.append(Incoming(name=name, header=header, diff=text, where=str(path)))
-        placeholder = AppliedPatch(name, CommitId(""), empty=not text.strip())
+        placeholder = AppliedPatch(name=name, commit=CommitId(""), empty=not text.strip())
         fresh.append(Remembered(placeholder, fsio.stat_key(path), hashlib.sha256(data).hexdigest()))
     engine = Engine(project.store, stack.pin.upstream, project.lock.nested_in(stack.pin.upstream))
     done = engine.apply(tip, incoming)
@@ -208,7 +208,7 @@ def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> 
 
 
 def _perform(project: Project, plans: Sequence[Plan], heads: dict[str, CommitId | None]) -> None:
-    change = Change("apply", "apply " + " ".join(p.stack.pin.upstream for p in plans))
+    change = Change(verb="apply", summary="apply " + " ".join(p.stack.pin.upstream for p in plans))
     for item in plans:
         add_move(project, change, item.stack.pin.upstream, heads[item.stack.pin.upstream], item.before, item.after)
     project.journal.perform(change)

@@ -81,7 +81,7 @@ def new(
         ident = user_ident(project, author)
         text = with_trailers(message or name.replace("-", " ").capitalize(), topic, proof, ident if signoff else None)
         entries = [*entries_of(project.store, state), Entry(name, _info(project.store, tree, state.tip, ident, text))]
-        return take_edits(project, stack, state, head, entries, Change("new", f"new {upstream}/{name}"))
+        return take_edits(project, stack, state, head, entries, Change(verb="new", summary=f"new {upstream}/{name}"))
 
 
 def with_trailers(message: str, topic: str, proof: str, signer: Ident | None) -> str:
@@ -159,7 +159,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
                         f"{other.pin.upstream}/{its_name} requires {full}",
                         hint=f"drop {its_name} first, or edit its Requires:",
                     )
-        change = Change("drop", f"drop {full}")
+        change = Change(verb="drop", summary=f"drop {full}")
         if not stack.path(name).exists():
             return _take_from_series(project, change, stack, name, why, "its file was missing")
         try:
@@ -231,7 +231,7 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
                 )
             at = places[0] + bool(after)
         order = [*rest[:at], moving, *rest[at:]]
-        found = _rewrite(project, loaded, order, Change("move", f"move {stack.pin.upstream}/{name}"), name)
+        found = _rewrite(project, loaded, order, Change(verb="move", summary=f"move {stack.pin.upstream}/{name}"), name)
         if order == loaded.entries:
             return found
         where = f"after {order[at - 1].name}" if at else "to the bottom of the stack"
@@ -246,7 +246,7 @@ def set_upstream_status(project: Project, upstream: str, names: Sequence[str], v
     :raises EditedTreeError: if an applied stack's worktree holds work that isn't in it.
     """
     with project.locked("pr"):
-        change = Change("pr", f"{upstream}: {value}")
+        change = Change(verb="pr", summary=f"{upstream}: {value}")
         changed = []
         for pin in project.lock.upstreams[upstream].pins.values():
             stack = load_stack(project.layout, pin)

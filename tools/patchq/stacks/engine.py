@@ -95,7 +95,10 @@ class Engine:
                 parent = onto.encode() if number == 1 else b":%d" % (number - 1)
                 out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
                 offsets.append(self._write_patch(view, patch, files, out))
-        return [AppliedPatch(patch.name, ids[n], offsets[n - 1]) for n, (patch, _) in enumerate(patches, 1)]
+        return [
+            AppliedPatch(name=patch.name, commit=ids[n], offsets=offsets[n - 1])
+            for n, (patch, _) in enumerate(patches, 1)
+        ]
 
     def _write_patch(
         self, view: View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]
@@ -117,27 +120,30 @@ class Engine:
     def _conflict(self, patch: Incoming, view: View, file: FilePatch, mismatch: Mismatch) -> ConflictError:
         path = show_path(file.old_path or file.path)
         hunk, reason = mismatch.hunk, mismatch.reason
-        conflict = Conflict(self.upstream, patch.name, path, reason)
+        conflict = Conflict(upstream=self.upstream, patch=patch.name, path=path, reason=reason)
         if hunk is not None:
             image = diff.split_lines(view.content(file.old_path))
             at = closest(hunk, image)
             if _is_there(hunk, image):
                 reason = "its lines are not there, but its result is: upstream may hold this change already"
             conflict = Conflict(
-                self.upstream,
-                patch.name,
-                path,
-                reason,
-                hunk.header.decode("utf-8", "replace"),
-                at + 1,
-                [_text(line) for line in hunk.old],
-                [_text(line) for line in image[at : at + len(hunk.old)]],
+                upstream=self.upstream,
+                patch=patch.name,
+                path=path,
+                reason=reason,
+                hunk=hunk.header.decode("utf-8", "replace"),
+                line=at + 1,
+                expected=[_text(line) for line in hunk.old],
+                found=[_text(line) for line in image[at : at + len(hunk.old)]],
             )
         elif file.old_path is not None and file.old_path not in view.files:
             same = [p for p in view.files if p.rsplit(b"/", 1)[-1] == file.old_path.rsplit(b"/", 1)[-1]]
             if same:
                 conflict = Conflict(
-                    self.upstream, patch.name, path, f"{reason}; a file of that name is at {show_path(same[0])}"
+                    upstream=self.upstream,
+                    patch=patch.name,
+                    path=path,
+                    reason=f"{reason}; a file of that name is at {show_path(same[0])}",
                 )
         hint = ""
         if mismatch.places:
@@ -187,7 +193,7 @@ class Engine:
                     hint="put back its hunk; was the file cut short?",
                 )
         commit = self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message)
-        return AppliedPatch(patch.name, commit, offsets)
+        return AppliedPatch(name=patch.name, commit=commit, offsets=offsets)
 
     def _rehearse(self, onto: CommitId, patch: Incoming, why: Unsupported) -> tuple[Offset, ...]:
         """Apply what isn't for git alone in memory: it fits exactly, and in one place; returns what moved.
@@ -219,14 +225,14 @@ class Engine:
         if not lines or _MALFORMED.search(text):
             return FormatError(f"{patch.where}: {why.reason}; git says: {text}", hint=_ANEW)
         path = text.split(":")[1].strip() if text.count(":") > 1 else text.split(":")[0]
-        return self._error([Conflict(self.upstream, patch.name, path, text)])
+        return self._error([Conflict(upstream=self.upstream, patch=patch.name, path=path, reason=text)])
 
     def _unsure(self, patch: Incoming, why: Unsupported, moved: MovedHunk) -> ConflictError:
         reason = (
             f"git would put hunk {moved.number} into line {moved.line}, {moved.lines:+d} lines from where it says, and "
             f"whether that is the only place can't be told of such a patch ({why.reason})"
         )
-        return self._error([Conflict(self.upstream, patch.name, moved.path, reason)], _ANEW)
+        return self._error([Conflict(upstream=self.upstream, patch=patch.name, path=moved.path, reason=reason)], _ANEW)
 
 
 _EMPTY = blob_id(b"")

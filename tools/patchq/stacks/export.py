@@ -106,12 +106,12 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
         if not amend:
             found = reconcile(project, stack, state, entries, edits=False)
             folded = fold(project.store, upstream, state.base, found.entries)
-            change = Change("export", f"export {upstream}")
+            change = Change(verb="export", summary=f"export {upstream}")
             result = write_stack(project, change, stack, state, folded, head, rest=found.rest)
             project.journal.perform(change)
             return result
         entries.append(_amendment(project, stack, state, amend, head))
-        return take_edits(project, stack, state, head, entries, Change("export", f"export {upstream}"))
+        return take_edits(project, stack, state, head, entries, Change(verb="export", summary=f"export {upstream}"))
 
 
 def _amendment(project: Project, stack: Stack, state: State, name: str, head: CommitId) -> Entry:
@@ -159,7 +159,7 @@ def take_edits(
         if tip_tree != edits.tree:
             raise ConflictError(
                 f"{upstream}: the edits can't be put there without changing what the stack gives",
-                [Conflict(upstream, entries[-1].name, "", "folded tree differs")],
+                [Conflict(upstream=upstream, patch=entries[-1].name, path="", reason="folded tree differs")],
                 hint="make a patch of them: `patchq new`",
             )
         result = write_stack(project, change, stack, state, folded, head, rest=rest, adopt=True)
@@ -168,8 +168,8 @@ def take_edits(
     result = write_stack(project, change, stack, state, folded, edits.commit, rest=rest)
     project.journal.perform(
         Change(
-            change.verb,
-            f"commit the edits of {upstream}",
+            verb=change.verb,
+            summary=f"commit the edits of {upstream}",
             refs=[(branch_of(upstream), head, edits.commit)],
             trees=[TreeMove(upstream, head, edits.commit, True)],
         )
@@ -397,7 +397,7 @@ def _commit(
         headers.append(Header(entry.commit.author, message))
     rest = zip(entries[len(ids) :], headers[len(ids) :], strict=True)
     ids += commit_trees(store, tip, [(entry.commit.tree, header.author, header.message) for entry, header in rest])
-    return [AppliedPatch(entry.name, commit) for entry, commit in zip(entries, ids, strict=True)], headers
+    return [AppliedPatch(name=entry.name, commit=commit) for entry, commit in zip(entries, ids, strict=True)], headers
 
 
 def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:

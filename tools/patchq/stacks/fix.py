@@ -47,7 +47,7 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
                 )
         written = _fix_files(project, names)
         count = len(written)
-        change = Change("check", "check --fix")
+        change = Change(verb="check", summary="check --fix")
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 stack = load_stack(project.layout, pin)
@@ -69,7 +69,7 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
 
 def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
     """Write what the stacks are read by: missing attributes, and both sides of conflicting series."""
-    layout, change = project.layout, Change("check", "check --fix: attributes and series")
+    layout, change = project.layout, Change(verb="check", summary="check --fix: attributes and series")
     if (attributes := with_attributes(layout.root)) is not None:
         change.files[ATTRIBUTES_NAME] = attributes
     for upstream in project.lock.upstreams.values():
@@ -140,7 +140,7 @@ def reword(
                 new = user_ident(project, "" if author == "me" else author)
                 who = replace(who, name=new.name, email=new.email)
             entries.append(Entry(name, replace(entry.commit, commit=CommitId(""), message=text, author=who)))
-        change = Change("reword", f"reword {stack.pin.upstream}/{name}")
+        change = Change(verb="reword", summary=f"reword {stack.pin.upstream}/{name}")
         result = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
         return result

@@ -97,7 +97,7 @@ def _at_revision(project: Project, revision: str) -> Iterator[Project]:
         for path, data in files.items():
             (then.root / path).parent.mkdir(parents=True, exist_ok=True)
             (then.root / path).write_bytes(data)
-        yield Project(then, project.say, project.wait, project.progress)
+        yield Project(layout=then, say=project.say, wait=project.wait, progress=project.progress)
 
 
 def _names_nothing(revision: str) -> UserError:

@@ -225,7 +225,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
         if not own.exists() and (other := _not_of(root, bundled)):
             raise UserError(f"{root} holds {other} and is no project", hint="an empty folder, by --project DIR")
         _check_members(bundled, bundle.name)
-        project = Project(Layout(root), **options)
+        project = Project(layout=Layout(root), **options)
         with project.locked("apply"):
             if not own.exists():
                 # The lock comes last: with it this is a project, without it a folder to begin with again.

@@ -150,7 +150,7 @@ def pin(
         build = None if old else _infer_build(project, done)
         after = with_pin(before, Upstream(name=name, url=url, into=nested, build=build), done, set_name)
         parse_lock(after)
-        change = Change("pin", f"pin {name} {ref}", {LOCK_NAME: after})
+        change = Change(verb="pin", summary=f"pin {name} {ref}", files={LOCK_NAME: after})
         project.journal.perform(change)
     project.__dict__.pop("lock", None)
     return Pinned(pin=done, was=was, set_name=set_name, set_was=set_was)
@@ -232,7 +232,7 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
     profile = "overlay" if package.encode() in tops and not src else "source"
     how = "over the release's own" if profile == "overlay" else "from source"
     project.say(f"{pin.upstream}: wheels of {distribution}, package {package}, are built {how} (upstream.lock)")
-    return BuildConfig(distribution, package, profile)
+    return BuildConfig(distribution=distribution, package=package, profile=profile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
