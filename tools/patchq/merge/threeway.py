@@ -381,7 +381,7 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
         blocks = patch.blocks(edit.path)
         ours, text = column.content(change.old.blob), column.content(change.new.blob)
         before = partial(column.maps.text, edit.old.blob)
-        twice = [b for b in dict.fromkeys(blocks) if is_twice(b, before, ours, text, blocks.count(b))]
+        twice = [b for b in dict.fromkeys(blocks) if is_twice(b, before, ours, text, times=blocks.count(b))]
         dropped = dropped_lines(
             old_before=before(), old_after=column.content(edit.new.blob), new_before=ours, new_after=text
         )

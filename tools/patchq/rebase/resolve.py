@@ -281,12 +281,12 @@ def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: 
         stops.stop_stages(stop),
         stops.conflicting(project, stop, stop.parked),
         stops.conflicting(project, stop, step.commit),
-        project.layout,
-        progress.upstream,
+        layout=project.layout,
+        upstream=progress.upstream,
     )
-    files: dict[str, bytes | None] = {
-        path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
-    }
+    files: dict[str, bytes | None] = {}
+    for path, data in recorded.items():
+        files[path.relative_to(project.layout.root).as_posix()] = data
     # A resolution that records nothing is an operation, too: `undo` comes back to it.
     files[resolution_path(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
     worktree = stop_worktree(project, progress)
@@ -379,7 +379,9 @@ def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) ->
 def recorded_files(project: Project, progress: Progress, stop: Stop) -> dict[bytes, bytes]:
     """The conflicting files that what is recorded in the project resolves."""
     parked = stops.conflicting(project, stop, stop.parked)
-    return rerere.replay(project.store, stops.stop_stages(stop), parked, project.layout, progress.upstream)
+    return rerere.replay(
+        project.store, stops.stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
+    )
 
 
 def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate:

@@ -278,7 +278,9 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     stop = progress.stop
     assert stop
     parked = conflicting(project, stop, stop.parked)
-    resolved = rerere.replay(project.store, stop_stages(stop), parked, project.layout, progress.upstream)
+    resolved = rerere.replay(
+        project.store, stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
+    )
     if not resolved or set(resolved) != set(_paths(stop)):
         return None
     entries = project.store.list_tree(stop.parked, sorted(resolved))
