@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 from patchq.errors import SourceError
 from patchq.formats import diff
@@ -64,7 +65,9 @@ class Line(Steps):
         for number, changes in enumerate(self.changes):
             for change in changes:
                 self.touching.setdefault(change.path, []).append((number, change))
-        self.paths = [frozenset(c.path for c in changes) for changes in self.changes]
+        self.paths: list[frozenset[bytes]] = []
+        for changes in self.changes:
+            self.paths.append(frozenset(change.path for change in changes))
         self._releases = sorted((n, releases[c.commit]) for n, c in enumerate(self.commits) if c.commit in releases)
         self._ids: dict[int, str] = {}
         self._blobs: dict[BlobId, bytes] = {}
@@ -158,8 +161,13 @@ class Line(Steps):
 
     def _need_all(self, numbers: Sequence[int]) -> None:
         """Bring the files that commits change."""
-        sides = [e for n in numbers for change in self.changes[n] for e in (change.old, change.new)]
-        self.need({e.blob for e in sides if e and e.mode != diff.GITLINK})
+        wanted = set()
+        for number in numbers:
+            for change in self.changes[number]:
+                for entry in (change.old, change.new):
+                    if entry and entry.mode != diff.GITLINK:
+                        wanted.add(entry.blob)
+        self.need(wanted)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
         """A file's content, or None where there is none to read."""
@@ -208,7 +216,11 @@ class SideBranches:
     def _parents(self) -> dict[CommitId, list[CommitId]]:
         """The parents of each commit of the range, parents first."""
         out = self.line.git.run("rev-list", "--topo-order", "--reverse", "--parents", self.range, "--").decode()
-        return {ids[0]: ids[1:] for ids in ([CommitId(i) for i in row.split()] for row in out.splitlines())}
+        found = {}
+        for row in out.splitlines():
+            commit, *parents = map(CommitId, row.split())
+            found[commit] = parents
+        return found
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
         """Return the commits with the patch's id, by number."""
@@ -248,24 +260,25 @@ def named_by(line: Line, patch: Patch) -> set[int]:
     subject, numbers, ids = names_of(patch.commit.message)
     found = set()
     for n, info in enumerate(line.commits):
-        theirs = names_of(info.message)
-        if theirs[0] == subject or set(theirs[1][:1]) & set(numbers) or any(info.commit.startswith(i) for i in ids):
+        their_subject, their_numbers, _ = names_of(info.message)
+        same_pull_request = bool(their_numbers) and their_numbers[0] in numbers
+        if their_subject == subject or same_pull_request or (ids and info.commit.startswith(ids)):
             found.add(n)
     return found
 
 
 class Landed:
-    """Asks a line of commits about patches.
+    """Search for patches in a line of commits.
 
-    :param patch_ids: git's of the patches, by name.
-    :param sides: what the line has by merges.
+    :param patch_ids: git's patch ids by patch name.
+    :param sides: commits of merged side branches.
     """
 
     def __init__(self, line: Line, patch_ids: Mapping[str, str], sides: SideBranches | None = None) -> None:
         self.line, self.patch_ids, self.sides = line, patch_ids, sides
 
     def has_whole(self, patch: Patch) -> bool:
-        """Whether upstream took a patch as one commit with its id, and didn't take it back."""
+        """Return whether upstream has a commit with the patch's id and did not revert it."""
         try:
             known = bool(self.line.same(patch, self._id(patch)) or self._same_beside(patch))
         except (SourceError, runner.CommandError):
@@ -274,7 +287,7 @@ class Landed:
         return verdict is not None and verdict.taken
 
     def look(self, patch: Patch) -> Verdict | None:
-        """What the line says of a patch; None where it says nothing, or what it would say isn't all here."""
+        """Return the state of a patch, or None if unknown or if objects are not available locally."""
         try:
             found = self._look(patch)
             return found if found and found.identical else self._look_beside(patch, found)
@@ -309,9 +322,10 @@ class Landed:
         # A rename is a file that goes and one that comes: what upstream renamed as the patch does has gone, too.
         comes = {e.path for e in patch.edits if e.old is None}
         tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
-        line.read([v.entry for versions in tracks.values() for v in versions])
-        line.read([e.new for e in patch.edits])
-        line.read_diffs({v.number for versions in tracks.values() for v in versions})
+        versions = list(chain.from_iterable(tracks.values()))
+        line.read([version.entry for version in versions])
+        line.read([edit.new for edit in patch.edits])
+        line.read_diffs({version.number for version in versions})
         named = named_by(line, patch)
         fates: dict[bytes, list[tuple[Fate, int]]] = {}
         for edit in patch.edits:
