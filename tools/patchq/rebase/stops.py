@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -264,10 +265,18 @@ def park(project: Project, progress: Progress) -> None:
     save(project, progress)
 
 
+def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
+    """Return the stage numbers of each conflicting path."""
+    found: dict[bytes, set[int]] = defaultdict(set)
+    for stage in stop_stages(stop):
+        found[stage.path].add(stage.number)
+    return found
+
+
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
-    """The files of a tree that both sides changed, of those that conflict."""
-    stages = stop_stages(stop)
-    both = [path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}]
+    """Return the conflicting files of a tree that both sides changed."""
+    numbers = _stage_numbers(stop)
+    both = [path for path in _paths(stop) if numbers[path] >= {2, 3}]
     entries = project.store.list_tree(tree, both) if both else {}
     files = {path: e for path, e in entries.items() if e.mode not in (SYMLINK, GITLINK)}
     return project.store.texts(files)
@@ -488,10 +497,13 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
 
     :param left: those that nobody has said to be decided.
     """
-    stages, paths = stop_stages(stop), _paths(stop)
-    there, parked = (project.store.list_tree(t, paths) if paths else {} for t in (tree, stop.parked))
+    paths = _paths(stop)
+    there = project.store.list_tree(tree, paths) if paths else {}
+    parked = project.store.list_tree(stop.parked, paths) if paths else {}
     marked = [p for p, text in sorted(project.store.texts(there).items()) if not rerere.is_settled(text)]
-    gone = {p for p in paths if {s.number for s in stages if s.path == p} == {1}}  # by both sides
+    deleted_by_both = {1}
+    numbers = _stage_numbers(stop)
+    gone = {path for path in paths if numbers[path] == deleted_by_both}
     same = [p for p in paths if p in left and p not in gone and there.get(p) == parked.get(p)]
     return marked, [p for p in same if p not in marked]
 
