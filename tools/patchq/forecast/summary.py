@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def needs_you(self) -> bool:
-        """Whether a person is to look at it."""
+        """Return whether a person is to look at it."""
         return self.outcome in (CONFLICT, OBSOLETE) or self.unproved
 
     @property

@@ -595,7 +595,7 @@ def _upstream_lines(project: Project, progress: Progress, stop: Stop, commit: Co
 
 
 def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
-    """Whether each conflicting file is decided: without markers, and not left as it was parked."""
+    """Return whether each conflicting file is decided: without markers, and not left as it was parked."""
     marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
     if marked:
         return FAILED, f"{show_path(marked[0])} has conflict markers"
@@ -607,7 +607,7 @@ def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candid
 
 
 def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
-    """Whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
+    """Return whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
     (mail,) = format_patches(project.store, progress.tip, commit, 1)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
     try:

@@ -1,4 +1,4 @@
-"""Whether upstream has taken a patch, by its history: in which commits, and what became of it since.
+"""Search for patches in upstream's commits, and for later changes to them.
 
 Evidence is, from the strongest: a commit with the patch's own patch id; a commit that made the change of every block
 of it, or several commits that did; a file that some commit left as the patch leaves it.
@@ -75,7 +75,7 @@ class Line(Steps):
         self._made: dict[int, dict[bytes, list[Block]]] = {}
 
     def commit(self, number: int, did: str) -> UpstreamCommit:
-        """A commit as evidence."""
+        """Return a commit as evidence."""
         info = self.commits[number]
         subject = info.message.split("\n", 1)[0]
         match = _PULL_REQUEST.search(subject)
@@ -143,7 +143,7 @@ class Line(Steps):
         return self._made.get(number, {})
 
     def clears(self, number: int, path: bytes) -> bool:
-        """Whether a commit deletes a file together with others of its folder."""
+        """Return whether a commit deletes a file together with others of its folder."""
         folder = path.rpartition(b"/")[0]
         deleted = [c for c in self.changes[number] if c.new is None and c.path.rpartition(b"/")[0] == folder]
         return len(deleted) >= _CLEARED
@@ -153,7 +153,7 @@ class Line(Steps):
         return self.commits[number].message
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
-        """Read files, all at once."""
+        """Read files with one process."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self._blobs.keys()
         if wanted:
             self.need(wanted)
@@ -170,7 +170,7 @@ class Line(Steps):
         self.need(wanted)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """A file's content, or None where there is none to read."""
+        """Return a file's content, or None if it cannot be read."""
         return self._blobs.get(entry.blob) if entry else None
 
 
@@ -201,7 +201,7 @@ class SideBranches:
 
     @cached_property
     def has_any(self) -> bool:
-        """Whether the main line has merges."""
+        """Return whether the main line has merges."""
         return any(len(info.parents) > 1 for info in self.line.commits)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Whether upstream has taken a patch, by its releases: a coarse history, where no commits are at hand.
+"""Search for patches in upstream's releases, if no commits are available locally.
 
 From one release to the next is a step, judged as a commit is. In it stand the stack's own later patches that came with
 that release, each as a step of its own, last: taken out again from the end, as `git apply -R` would, they leave what
@@ -274,7 +274,7 @@ class Releases:
         return {path: tree[n] for n, (path, *_) in enumerate(sides) if n in tree and n not in apart}
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
-        """Read files, all at once."""
+        """Read files with one process."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self.contents.keys()
         if wanted:
             self.contents.update(self.git.read_blobs(wanted))
@@ -327,7 +327,7 @@ class _Steps(Steps):
         return all(now.count(line) for line in block.added) and super().makes(number, path, block, times)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """A file's content, or None where there is none to read."""
+        """Return a file's content, or None if it cannot be read."""
         return self.releases.contents.get(entry.blob) if entry else None
 
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
@@ -374,11 +374,11 @@ class _Steps(Steps):
         return self.releases.patches[own].commit.message if own >= 0 else ""
 
     def is_coarse(self, number: int) -> bool:
-        """Whether a step is of so many changes that a revert among them may not show as one: a release is."""
+        """Return whether a step is of so many changes that a revert among them may not show as one: a release is."""
         return self.order[number].own < 0
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Whether an own patch is there to take lines of a patch back; of a release its share of each file says it."""
+        """Return whether one of the stack's own patches reverts the lines. Releases are judged by file."""
         return self.order[number].own >= 0 and super().is_revert(number, lines)
 
     def commit(self, number: int, did: str) -> UpstreamCommit:

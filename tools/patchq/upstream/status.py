@@ -145,7 +145,7 @@ class Steps(ABC):
 
     @abstractmethod
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """A file's content, or None where there is none to read."""
+        """Return a file's content, or None if it cannot be read."""
 
     @abstractmethod
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
@@ -157,23 +157,23 @@ class Steps(ABC):
 
     @abstractmethod
     def commit(self, number: int, did: str) -> UpstreamCommit:
-        """A step as evidence."""
+        """Return a step as evidence."""
 
     def is_coarse(self, number: int) -> bool:
-        """Whether a step is of so many changes that a revert among them may not show as one."""
+        """Return whether a step is of so many changes that a revert among them may not show as one."""
         return False
 
     def clears(self, number: int, path: bytes) -> bool:
-        """Whether a step deletes a file together with others of its folder."""
+        """Return whether a step deletes a file together with others of its folder."""
         return False
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
-        """Whether a step makes the very change of a block between the same lines, or anywhere so many times."""
+        """Return whether a step makes the very change of a block between the same lines, or anywhere so many times."""
         same = [b for b in self.made(number).get(path, ()) if (b.removed, b.added) == (block.removed, block.added)]
         return any(b.wide == block.wide for b in same) or 0 < times <= len(same)
 
     def moves(self, number: int, path: bytes, block: Block) -> bool:
-        """Whether a step adds most of a block's lines to other files."""
+        """Return whether a step adds most of a block's lines to other files."""
         other: set[bytes] = set()
         for changed, found in self.made(number).items():
             if changed != path:
@@ -183,7 +183,7 @@ class Steps(ABC):
         return bool(lines) and len(lines & other) >= MOVED * len(lines)
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Whether a step that took so many lines of a patch back is there for that."""
+        """Return whether a step that took so many lines of a patch back is there for that."""
         message = self.message(number)
         if re.match(r"revert\b", message, re.IGNORECASE) or "This reverts commit " in message:
             return True
