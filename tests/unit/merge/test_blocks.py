@@ -19,7 +19,7 @@ def test_an_addition_is_made_twice() -> None:
     assert is_twice(block, lambda: base, now, again)
     assert not is_twice(block, lambda: base, now, once)
     assert not is_twice(block, lambda: base, base, text(b"above", *LONG, b"below", b"c"))
-    assert not is_twice(block, lambda: base, now, again, 2)  # the patch makes it twice itself
+    assert not is_twice(block, lambda: base, now, again, times=2)  # the patch makes it twice itself
 
 
 def test_a_long_addition_is_made_twice_though_upstream_edited_it() -> None:

@@ -1,7 +1,7 @@
-"""``forecast --blame``: the first upstream commit at which each patch stops, by binary search over merges in memory.
+"""``forecast --blame``: binary search for the first upstream commit at which each patch stops.
 
-That takes upstream's history, which pins don't: it is fetched into a repository of its own under ``.patchq``.
-Where the git host can't be reached, releases are all there is.
+The search needs upstream's history, which pins lack: it is fetched into a repository under
+``.patchq``. If the git host cannot be reached, only releases can be compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """The commit that broke a patch. ``pull_request`` is its number, or empty."""
+    """Upstream commit that broke a patch.
+
+    :ivar pull_request: number of its pull request, or empty.
+    """
 
     patch: str
     ref: str
@@ -48,13 +51,13 @@ def blame(
 ) -> list[Culprit]:
     """Find the commits that broke patches.
 
-    Along first parents, between the last of the refs (or the pin's own) where a patch still lands and the first
-    where it doesn't. What breaks, mends and breaks again is blamed for one of its breaks.
+    Search along first parents, from the last ref (or the pin) to which a patch applies to the first
+    ref at which it stops. If a patch breaks more than once, one of the commits is reported.
 
-    :param breaks: the ref at which each patch (``upstream/name``) stops first.
-    :param refs: in order.
-    :param from_ref: the pinned ref whose stack is carried; the set's own by default.
-    :raises SourceError: if there is no history to be had.
+    :param breaks: first ref at which each patch (``upstream/name``) stops.
+    :param refs: refs in order.
+    :param from_ref: pinned ref of the stack (default: the set's).
+    :raises SourceError: if no history is available.
     """
     set_name = project.choose_set(set_name)
     if not breaks:
@@ -68,17 +71,17 @@ def blame(
         )
     # Apart from the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
-    chain = [pin.ref, *refs]
-    commits = {ref: fetch_history(history, pin.url, ref) for ref in dict.fromkeys(chain)}
+    commits = {ref: fetch_history(history, pin.url, ref) for ref in dict.fromkeys([pin.ref, *refs])}
     with scratch(project.store, history) as both:
         search = _Search(history, both, carried)
-        found = [
-            search.first_stop(
-                patch, ref, commits[chain[(chain.index(ref, 1) if ref in chain[1:] else 1) - 1]], commits[ref]
-            )
-            for patch, ref in breaks.items()
-        ]
-    return [culprit for culprit in found if culprit]
+        found = []
+        for patch, ref in breaks.items():
+            at = refs.index(ref) if ref in refs else 0
+            before = refs[at - 1] if at else pin.ref
+            culprit = search.first_stop(patch, ref, good=commits[before], bad=commits[ref])
+            if culprit:
+                found.append(culprit)
+    return found
 
 
 class _Search:
@@ -89,16 +92,18 @@ class _Search:
         self.stops: dict[CommitId, set[str]] = {}
 
     def _stops_at(self, commit: CommitId) -> set[str]:
-        """The patches that stop on a commit; asked once for all of them."""
+        """Return the patches that stop on a commit, merged once for all patches."""
         if commit not in self.stops:
             (column,) = carry(self.both, self.patches, [commit], self.base)
-            self.stops[commit] = {
-                f"{self.upstream}/{landing.patch}" for landing in column.landings.values() if landing.outcome in STOPS
-            }
+            stopped = set()
+            for landing in column.landings.values():
+                if landing.outcome in STOPS:
+                    stopped.add(f"{self.upstream}/{landing.patch}")
+            self.stops[commit] = stopped
         return self.stops[commit]
 
     def first_stop(self, patch: str, ref: str, good: CommitId, bad: CommitId) -> Culprit | None:
-        """The first commit of ``good..bad`` on which a patch stops."""
+        """Return the first commit of ``good..bad`` on which a patch stops."""
         try:
             out = self.history.run("rev-list", "--first-parent", "--reverse", f"{good}..{bad}")
         except runner.CommandError as error:

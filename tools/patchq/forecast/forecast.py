@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
@@ -136,8 +137,11 @@ def forecast(
             pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref, hosts), wanted))
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         bases = [base.commit for base in fetcher.fetch(pins)]
-        apart = [d for p, base in zip(pins, bases, strict=True) for d in _apart(project, set_name, p, base)]
-        plans = [planner.plan(p, newest=bool(last and p.ref == last.ref)) for p in pins]
+        apart = []
+        plans = []
+        for found_pin, base in zip(pins, bases, strict=True):
+            apart += _apart(project, set_name, found_pin, base)
+            plans.append(planner.plan(found_pin, newest=bool(last and found_pin.ref == last.ref)))
         cells: list[Cell] = []
         stacked: list[Stacked] = []
         for numbers in _alike(plans):
@@ -183,7 +187,7 @@ def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Di
 
 
 def _alike(plans: Sequence[Plan]) -> list[list[int]]:
-    """The numbers of the plans that carry the same commits, together."""
+    """Group the numbers of the plans that carry the same commits."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, plan in enumerate(plans):
         key = (plan.from_ref, *plan.known, "", *(plan.commits[name].commit for name in plan.order))
@@ -192,8 +196,11 @@ def _alike(plans: Sequence[Plan]) -> list[list[int]]:
 
 
 def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
-    """The patches of the set's stack, then what only other refs' stacks have."""
-    return dict.fromkeys([*own, *(name for plan in plans for name in (*plan.order, *plan.absent))])
+    """Return the patches of the set's stack, then those that only the stacks of other refs have."""
+    names = dict.fromkeys(own)
+    for plan in plans:
+        names.update(dict.fromkeys((*plan.order, *plan.absent)))
+    return names
 
 
 def _carried(
@@ -244,17 +251,21 @@ def _ways(
     versions: Sequence[tuple[str, Column]],
     pasts: Sequence[Landed | None],
 ) -> Iterator[list[_Way]]:
-    """The ways to the refs onto which the same patches are carried; where none of them stops, nothing is read."""
-    if not any(landing.outcome in STOPS for _, column in versions for landing in column.landings.values()):
+    """Yield the ways to refs that get the same patches. Releases are read only if a patch stops."""
+    outcomes: set[str] = set()
+    for _, column in versions:
+        outcomes.update(landing.outcome for landing in column.landings.values())
+    if outcomes.isdisjoint(STOPS):
         yield [_Way([version], Asked(past, None)) for version, past in zip(versions, pasts, strict=True)]
         return
     known = {p.onto.ref: commit for p, commit in zip(plans, bases, strict=True)}
     between = [on_the_way(project, p.source.pin, p.onto, known) for p in plans]
     columns = dict(zip(bases, (column for _, column in versions), strict=True))
-    more = list(dict.fromkeys(r.commit for way in between for r in way if r.commit not in columns))
-    columns.update(
-        zip(more, look_at(project.store, patches, more, plans[0].base, read=False) if more else (), strict=True)
-    )
+    commits = dict.fromkeys(release.commit for release in chain.from_iterable(between))
+    more = [commit for commit in commits if commit not in columns]
+    if more:
+        found_columns = look_at(project.store, patches, more, plans[0].base, read=False)
+        columns.update(zip(more, found_columns, strict=True))
     with scratch(project.store) as git:
         found = []
         for n, (way, past) in enumerate(zip(between, pasts, strict=True)):
@@ -305,10 +316,13 @@ def _cells(upstream: str, plan: Plan, number: int, base: Column, ways: Sequence[
 
 
 def _unproved(patch: Patch) -> str:
-    """Why a patch's proof can't be run here; empty where it can."""
+    """Return the reason that a patch's proof cannot run on this machine, or ``""``."""
     trailers = parse_trailers(patch.commit.message)
     if not any(key == "Proof" for key, _ in trailers):
         return "the patch names no proof"
-    needs = [word for key, value in trailers if key == "Needs" for word in value.replace(",", " ").split()]
+    needs = []
+    for key, value in trailers:
+        if key == "Needs":
+            needs += value.replace(",", " ").split()
     lacking = [need for need in needs if need not in this_machine().can] if needs else []
     return f"it needs {', '.join(lacking)}" if lacking else ""

@@ -1,7 +1,6 @@
-"""What upstream did to the lines that a patch changes, since the ref that it was written for.
+"""Upstream's changes to the lines that a patch changes, since the ref that it was written for.
 
-By commits where the git host gives its history, else by releases: then it is known that lines changed between two of
-them, not why.
+The changes are listed by commit if the git host provides the history, else by release.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from patchq.merge.patches import Patch
 from patchq.merge.target import Column
 from patchq.names import CommitId, show_path
 
-#: Of a history, at most so many commits are named for one place.
+#: Maximum number of commits listed for one hunk.
 MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """Lines of a file that a patch changes, and what upstream did to them.
+    """Upstream's changes to one hunk's lines.
 
-    :ivar first, last: the lines in the ref that the patch was written for, from 1.
-    :ivar by: releases in which they changed (``v0.14.0``), or commits (``0123abcd subject``).
-    :ivar gone: the ref from which on the file is not there any more, or empty.
+    :ivar first, last: line numbers in the ref that the patch was written for, from 1.
+    :ivar by: releases (``v0.14.0``) or commits (``0123abcd subject``) that changed the lines.
+    :ivar gone: first ref without the file, or empty.
     """
 
     path: str
@@ -37,15 +36,16 @@ class Touch:
 
 
 def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> list[Touch]:
-    """What changed between releases.
+    """Return upstream's changes by release.
 
-    :param versions: upstream's later trees with what to call them, oldest first.
+    :param versions: labels of upstream's later trees, oldest first.
     """
     found = []
     for path, hunks in patch.hunks.items():
         for hunk in hunks:
             first, last = _lines(hunk.old_start, len(hunk.old))
-            changed, gone = [], ""
+            changed: list[str] = []
+            gone = ""
             at, before = (first, last), base.bare.get(path)
             for label, column in versions:
                 now = column.bare.get(column.moved.get(path, path))
@@ -54,7 +54,8 @@ def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple
                     break
                 if before.blob != now.blob:
                     at, touched = _follow(store, before.blob, now.blob, at)
-                    changed += [label] if touched else []
+                    if touched:
+                        changed.append(label)
                 before = now
             found.append(Touch(path=show_path(path), first=first, last=last, by=tuple(changed), gone=gone))
     return found
@@ -68,17 +69,19 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
 def _follow(store: Git, old: str, new: str, at: tuple[int, int]) -> tuple[tuple[int, int], bool]:
-    """Where lines of a file went, and whether any of them changed."""
+    """Return the new range of lines of a file, and whether any of them changed."""
     out = store.run("diff", "--unified=0", "--no-color", "--no-ext-diff", "--text", old, new).decode("utf-8", "replace")
     first, last = at
     grown_before = grown_inside = 0
     touched = False
     for match in _HUNK.finditer(out):
         start, lost, _, come = (int(n) if n is not None else 1 for n in match.groups())
-        end = start + lost - 1 if lost else start  # an insertion stands after line `start`
+        end = start + max(lost, 1) - 1
+        if not lost:
+            start += 1  # git inserts after the named line
         if end < first:
             grown_before += come - lost
-        elif (start if lost else start + 1) <= last:
+        elif start <= last:
             touched = True
             grown_inside += come - lost
     first += grown_before
@@ -86,10 +89,10 @@ def _follow(store: Git, old: str, new: str, at: tuple[int, int]) -> tuple[tuple[
 
 
 def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list[Touch]:
-    """What commits of a history changed, newest first.
+    """Return upstream's changes by commit, newest first.
 
-    :param patch: as it is on ``new``.
-    :param history: a repository that has all commits of ``old..new``.
+    :param patch: the patch as applied to ``new``.
+    :param history: repository with all commits of ``old..new``.
     """
     found = []
     for path, hunks in patch.hunks.items():
@@ -97,9 +100,8 @@ def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list
             first, last = _lines(hunk.old_start, len(hunk.old))
             where = f"-L{first},{last}:{os.fsdecode(path)}"
             argv = ("log", "-s", f"--max-count={MOST}", "--format=%h %s", where, f"{old}..{new}", "--")
-            out = history.run(*argv) if old != new else b""  # of no commits, git's -L is an error
+            out = history.run(*argv) if old != new else b""  # git log -L fails on an empty range
             lines = out.decode("utf-8", "replace").splitlines()
-            found.append(
-                Touch(path=show_path(path), first=first, last=last, by=tuple(line for line in lines if line.strip()))
-            )
+            commits = tuple(filter(str.strip, lines))
+            found.append(Touch(path=show_path(path), first=first, last=last, by=commits))
     return found

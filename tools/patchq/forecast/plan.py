@@ -1,7 +1,7 @@
-"""From where a stack is carried onto a ref: the nearest one that is pinned, with what the ref's own stack has already.
+"""Choice of the stack to rebase onto a ref: the nearest pinned one, combined with the ref's own stack.
 
-What is carried from a release next door has fewer edits to cross than from the one that a set still names, and what
-was resolved on the way there needs nobody a second time.
+Upstream made fewer changes since an adjacent release than since the release of the set, and
+conflicts that were resolved on the way are not resolved again.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ class Planner:
         self._carried: dict[str, Carried] = {}
 
     def _having(self, name: str) -> Stack:
-        """The stack to find a patch in: the set's, else any that has it."""
+        """Return the stack that has a patch, preferably the set's."""
         short = name.rpartition("/")[2]
         every = [self.own, *self.stacks.values()]
         return next((stack for stack in every if short in stack.names), self.own)
 
     def plan(self, onto: Pin, *, newest: bool = False) -> Plan:
-        """What there is to carry onto a ref, and from where.
+        """Plan the rebase onto a ref.
 
-        :param newest: it comes after all that is pinned.
+        :param newest: the ref is newer than every pin.
         """
         source, why = self._source(onto, newest)
         carried = self._commits(source)
@@ -121,11 +121,26 @@ class Planner:
         known = target.names if target else ()
         merged = _merged_order(source.names, known)
         every = dict.fromkeys((*self.own.names, *merged))
-        drops = {n: drop for n in every if n not in known and (drop := self._drop(n, source, onto))}
-        order = [n for n in merged if n in known or (n in self.only if self.only else n not in drops)]
-        left = [n for n in every if n not in order and (n in drops or n in self.own.names)]
-        absent = {n: drops[n].said if n in drops else f"{NOT_YET} {source.pin.ref}" for n in left}
-        dropped = tuple(drops[n] for n in left if n in drops)
+        drops: dict[str, Drop] = {}
+        for name in every:
+            drop = self._drop(name, source, onto) if name not in known else None
+            if drop:
+                drops[name] = drop
+        order = []
+        for name in merged:
+            wanted = name in self.only if self.only else name not in drops
+            if name in known or wanted:
+                order.append(name)
+        absent: dict[str, str] = {}
+        dropped = []
+        for name in every:
+            if name in order:
+                continue
+            if name in drops:
+                absent[name] = drops[name].said
+                dropped.append(drops[name])
+            elif name in self.own.names:
+                absent[name] = f"{NOT_YET} {source.pin.ref}"
         return Plan(
             onto=onto,
             source=source,
@@ -135,7 +150,7 @@ class Planner:
             commits=commits,
             known=known,
             absent=absent,
-            dropped=dropped,
+            dropped=tuple(dropped),
         )
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
@@ -153,7 +168,7 @@ class Planner:
         return ledgers.find_drop(self.latest, name, {ref: names.get(ref, ()) for ref in refs})
 
     def _target(self, onto: Pin, source: Stack) -> Stack | None:
-        """The stack that a ref has of its own, beside the source."""
+        """Return the ref's own stack, if it has one and it is not the source."""
         there = self.stacks.get(onto.ref)
         return None if self.alone or there is None or there.pin.ref == source.pin.ref else there
 
@@ -163,7 +178,7 @@ class Planner:
         return self._carried[stack.pin.ref]
 
     def _source(self, onto: Pin, newest: bool) -> tuple[Stack, str]:
-        """The stack to start from, and why that one."""
+        """Return the stack to start from and the reason for the choice."""
         own = self.own
         if self.asked:
             return self.stacks[self.asked], "as asked"
@@ -201,7 +216,7 @@ def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """The source's order, with what only the target has after the patch that it follows there."""
+    """Return the source's order, with the target's own patches after their predecessors there."""
     order = list(source)
     for n, name in enumerate(target):
         if name not in order:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from patchq.formats.ledger import FileOffset
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileConflict
@@ -38,7 +39,7 @@ class Cell:
 
     @property
     def needs_you(self) -> bool:
-        """Whether a person is to look at it."""
+        """Return whether a person is to look at it."""
         return self.outcome in (CONFLICT, OBSOLETE) or self.unproved
 
     @property
@@ -95,6 +96,7 @@ def tally(ref: str, cells: Sequence[Cell], dropped: Sequence[str] = ()) -> RefTa
     """Count a ref's cells, and the patches that the ledger drops there; each patch is counted once."""
     work = [c for c in cells if c.needs_you and not c.known]
     rest = [c for c in cells if c not in work and not c.known]
+    files = {file.path for file in chain.from_iterable(cell.files for cell in work)}
     return RefTally(
         ref=ref,
         known=tuple(c.patch for c in cells if c.known),
@@ -103,6 +105,6 @@ def tally(ref: str, cells: Sequence[Cell], dropped: Sequence[str] = ()) -> RefTa
         replays=tuple(c.patch for c in rest if c.outcome == REPLAYED),
         needs=tuple(c.patch for c in work),
         hunks=sum(c.hunks for c in work),
-        files=len({file.path for c in work for file in c.files}),
+        files=len(files),
         dropped=tuple(dropped),
     )

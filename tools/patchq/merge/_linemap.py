@@ -1,9 +1,10 @@
-"""Where upstream's own edits put the lines of a file: what a hunk's place is judged by.
+"""Line maps between two versions of a file, used to place hunks.
 
-A hunk names a line and what stands around it; in another version the same words may stand in another function. The
-map is git's diff of the two versions, by the algorithm that its merges use: lines that it leaves alone are in runs
-that moved together, and a hunk is where its run went. Where all its lines, and one more on each side that has no
-context, are in one run, upstream changed nothing that touches it, and git's merge puts it at the same place.
+A hunk names a line number and its context, but in another version the same text may be part of
+another function. A line map is git's diff of the two versions, made with the algorithm of git's
+merges. Unchanged lines form runs that moved together, and a hunk moves with its run. If one run
+contains all lines of a hunk (and one more line on a side without context), upstream changed nothing
+that touches the hunk, and git's merge puts it at the same place.
 """
 
 from __future__ import annotations
@@ -13,28 +14,27 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from patchq.formats import diff
 from patchq.git.repository import Git
 from patchq.names import BlobId, TreeId
 
-#: The last run's length: it goes on past the end.
+#: Length of the last run, which continues past the end of the file.
 _ENDLESS = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
 class LineMap:
-    """Lines of one version of a file that stand unchanged in another.
+    """Lines of one version of a file that are unchanged in another.
 
-    :ivar runs: in their order: where a run begins in one and in the other, from 0, and how many lines it has. The
-        file's begin and its end are lines too: -1, and the one after the last.
+    :ivar runs: ordered (old start, new start, length) of each run, counted from 0. Line -1 is the
+        start of the file; the line after the last one is its end.
     """
 
     runs: tuple[tuple[int, int, int], ...]
 
     def shift(self, first: int, end: int) -> int | None:
-        """By how many lines those from ``first`` up to ``end`` moved together; None where they did not."""
+        """Return the offset of the lines ``first`` to ``end``, or None if they are not in one run."""
         at = bisect_right(self.runs, first, key=lambda run: run[0]) - 1
         if at < 0:
             return None
@@ -42,13 +42,16 @@ class LineMap:
         return new - old if end <= old + count else None
 
     def patched(self, hunks: Sequence[diff.Hunk], landed: bool) -> LineMap:
-        """The map after hunks that it places have changed the one version, and the other too if they landed there."""
+        """Return the map after the hunks changed the old version, and if ``landed`` the new one."""
         found: list[tuple[int, int, int]] = []
         places = [(*changed_lines(hunk), len(hunk.new) - len(hunk.old)) for hunk in hunks]
         for run in self.runs:
-            for start, end, grown_before in _rest_of(run, places):
-                shift = run[1] - run[0]
-                found.append((start + grown_before, start + shift + (grown_before if landed else 0), end - start))
+            shift = run[1] - run[0]
+            for start, end, grown in _rest_of(run, places):
+                moved_to = start + shift
+                if landed:
+                    moved_to += grown
+                found.append((start + grown, moved_to, end - start))
         if landed:
             grown = 0
             for first, end, more in places:
@@ -59,12 +62,12 @@ class LineMap:
         return LineMap(tuple(_joined(sorted(found))))
 
 
-#: Of a file that is the same.
+#: Map of an unchanged file.
 SAME = LineMap(((-1, -1, _ENDLESS),))
 
 
 def _rest_of(run: tuple[int, int, int], places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """A run without the lines that change, in parts: from, up to, and how many lines came before it."""
+    """Yield the parts of a run that do not change, as (first, end, lines added before it)."""
     at, last, grown = run[0], run[0] + run[2], 0
     for first, end, more in places:
         if (first < last and end > at) or (first == end and at < first < last):
@@ -79,7 +82,7 @@ def _rest_of(run: tuple[int, int, int], places: Sequence[tuple[int, int, int]]) 
 
 
 def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Runs, those as one that go on where the one before ends."""
+    """Yield the runs, with adjacent ones joined."""
     before: tuple[int, int, int] | None = None
     for old, new, count in runs:
         if before and before[0] + before[2] == old and before[1] + before[2] == new:
@@ -93,19 +96,22 @@ def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 
 
 def leading(hunk: diff.Hunk) -> int:
-    """How many lines of context a hunk begins with; of lines that repeat, the fewest that it may be."""
-    most = min(len(hunk.old), len(hunk.new)) - hunk.trailing
-    return next((n for n in range(most) if hunk.old[n] != hunk.new[n]), max(most, 0))
+    """Count a hunk's leading context lines; the fewest possible if lines repeat."""
+    most = max(min(len(hunk.old), len(hunk.new)) - hunk.trailing, 0)
+    count = 0
+    while count < most and hunk.old[count] == hunk.new[count]:
+        count += 1
+    return count
 
 
 def changed_lines(hunk: diff.Hunk) -> tuple[int, int]:
-    """The lines that a hunk changes, from 0, context left away: the first, and the one after the last."""
+    """Return the range (first, end) of the lines that a hunk changes, from 0, without context."""
     start = hunk.old_start - 1 if hunk.old else hunk.old_start
     return start + leading(hunk), start + len(hunk.old) - hunk.trailing
 
 
 def places(content: bytes, lines: Sequence[bytes]) -> Iterator[int]:
-    """Where in a file (by bytes) these whole lines stand together."""
+    """Yield the byte offsets in a file at which these whole lines occur together."""
     wanted = b"".join(lines)
     at = content.find(wanted)
     while at >= 0 and wanted:
@@ -116,14 +122,18 @@ def places(content: bytes, lines: Sequence[bytes]) -> Iterator[int]:
 
 
 def stand_alone(hunks: Iterable[diff.Hunk], content: bytes) -> bool:
-    """Whether the old lines of each of these hunks stand in a file, and in one place of it."""
-    return all(len(list(islice(places(content, hunk.old), 2))) == 1 for hunk in hunks)
+    """Return whether the old lines of each hunk occur in a file exactly once."""
+    for hunk in hunks:
+        found = places(content, hunk.old)
+        if next(found, None) is None or next(found, None) is not None:
+            return False
+    return True
 
 
 def place(hunks: Sequence[diff.Hunk], content: bytes, lines: LineMap) -> tuple[bytes, tuple[int, ...]] | None:
-    """A file with hunks put where the map has them, and how far each is from where it was written for.
+    """Apply hunks at the lines given by the map; return the new file and the offset of each hunk.
 
-    None where a hunk has no such place.
+    Return None if the map has no place for a hunk.
     """
     image = diff.split_lines(content)
     parts: list[bytes] = []
@@ -164,9 +174,9 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? ")
 
 
 class LineMaps:
-    """The maps between files' versions, by their blobs.
+    """Cache of line maps between blobs.
 
-    :param versions: those that may be asked for as text, too; the store has them.
+    :param versions: blobs in the store whose text :meth:`text` may return.
     """
 
     def __init__(self, git: Git, versions: Iterable[BlobId]) -> None:
@@ -175,16 +185,16 @@ class LineMaps:
         self._known: dict[tuple[BlobId, BlobId], LineMap | None] = {}
 
     def read(self, before: TreeId, after: TreeId, paths: Iterable[bytes]) -> None:
-        """Learn what became of these files from one tree to another, by one process."""
-        wanted = sorted(os.fsdecode(path) for path in paths)
-        for start in range(0, len(wanted), _MOST):  # there is an end to the arguments that a program takes
+        """Read the maps of these files between two trees with one ``git diff-tree``."""
+        wanted = sorted(map(os.fsdecode, paths))
+        for start in range(0, len(wanted), _MOST):  # the size of a command line is limited
             argv = ("--literal-pathspecs", "diff-tree", "-r", *_DIFF, before, after, "--")
             self._learn(self.git.run(*argv, *wanted[start : start + _MOST]))
 
     def of(self, before: BlobId, after: BlobId, *, ask: bool = True) -> LineMap | None:
-        """The map from one version to another; None where there is none, as of binary files.
+        """Return the map between two blobs, or None if there is none (binary files).
 
-        :param ask: git has both versions, so that it can be asked for what isn't known yet.
+        :param ask: git has both blobs, so a missing map can be read.
         """
         if before == after:
             return SAME
@@ -193,13 +203,13 @@ class LineMaps:
         return self._known.get((before, after))
 
     def text(self, version: BlobId) -> bytes:
-        """A version's content. They are all read when the first is asked for: a process each takes longer."""
+        """Return a blob's content. The first call reads all ``versions`` with one process."""
         if not self._texts:
             self._texts = self.git.read_blobs(self.versions)
         return self._texts[version]
 
     def put(self, before: BlobId, after: BlobId, lines: LineMap) -> None:
-        """What is known of two versions that the store may not have."""
+        """Add the map of two blobs that the store may lack."""
         self._known.setdefault((before, after), lines)
 
     def _learn(self, text: bytes) -> None:
@@ -211,10 +221,10 @@ class LineMaps:
 
 
 def parse(text: bytes) -> LineMap | None:
-    """The map that a file's diff makes, from behind its ``index`` line; None of files that are not text."""
+    """Parse the part of a file's diff after ``index`` into a map, or None if it is not text."""
     runs: list[tuple[int, int, int]] = []
-    old, new = -1, -1  # the run goes on from here
-    at, there = -1, -1
+    old, new = -1, -1  # start of the current run
+    at, there = -1, -1  # current line
     hunks = text.split(b"\n@@ ")
     if len(hunks) == 1:
         return None
@@ -222,8 +232,9 @@ def parse(text: bytes) -> LineMap | None:
         lines = (b"@@ " + hunk).split(b"\n")
         match = _HUNK.match(lines[0])
         assert match, "a diff of git's is not one"
-        first, lost = int(match[1]), int(match[2]) if match[2] is not None else 1
-        where = first - 1 if lost else first
+        where = int(match[1])
+        if match[2] is None or int(match[2]):  # a hunk without old lines names the line before it
+            where -= 1
         there += where - at
         at = where
         for line in lines[1:]:

@@ -1,10 +1,11 @@
-"""Blocks of a patch, and whether upstream made the same change; never a yes on a guess.
+"""Blocks of a patch, and the test for whether upstream made the same change.
 
-A block is lines removed and lines added in one place, without context. It is there if upstream itself made that
-change after the base: its added lines stand together more often than they did, its removed ones less often. Blank
-lines and indentation don't count, so that what moved or was reindented is found; what stood in the file all along
-never is. A block that isn't unlike all else (a line or two, or what is there twice) needs a neighbour of its own as
-well: the same line may have come for another reason.
+A block is a run of removed and added lines without context. Upstream has the block if upstream
+itself made the change after the base: the added lines occur together more often than in the base,
+and the removed lines less often. Blank lines and indentation are ignored, so moved or reindented
+code is found, and code that was always in the file is not. A block that is not distinctive (one or
+two lines, or a repeated run) also needs a matching neighbour line, because upstream may have added
+the same line for another reason.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from patchq.formats import diff
 
-#: Lines of some letters from which a block that is there once is told apart from all else by itself.
-_DISTINCT_LINES, _LETTERS = 3, 4
-#: Such lines from which on most of them are a sign, too.
+#: Number of distinctive lines that identify a block without a neighbour.
+_DISTINCT_LINES = 3
+#: Number of letters that make a line distinctive.
+_LETTERS = 4
+#: Number of distinctive lines that make a block long. An edited copy of a long block is found too.
 _LONG = 5
-#: The share of such a block's lines that upstream must have added for it to be upstream's, edited.
+#: Share of a long block's lines that upstream must have added in an edited copy.
 _MOST = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines removed and added in one place, and the nearest lines around them; all without blanks.
+    """Removed and added lines of one place, and the nearest lines around them, without blanks.
 
-    :ivar wide: up to two lines above, the nearest last, and below, as the patch leaves them.
+    :ivar wide: up to two lines above (the nearest last) and two below, as the patch leaves them.
     """
 
     removed: tuple[bytes, ...]
@@ -41,11 +44,11 @@ class Block:
 
 
 class Text:
-    """A version of a file as lines that count."""
+    """Lines of one version of a file, normalized and without blank lines."""
 
     def __init__(self, content: bytes | None) -> None:
         self.there = content is not None
-        self.lines = [line for line in (_plain(raw) for raw in diff.split_lines(content or b"")) if line]
+        self.lines = _plain_lines(diff.split_lines(content or b""))
 
     @cached_property
     def _places(self) -> dict[bytes, list[int]]:
@@ -55,26 +58,37 @@ class Text:
         return found
 
     def find(self, lines: Sequence[bytes]) -> list[int]:
-        """Where these lines stand together."""
+        """Return the positions where these lines occur together."""
         if not lines:
             return []
-        size, want = len(lines), list(lines)
-        rarest = min(range(size), key=lambda n: len(self._places.get(lines[n], ())))
-        starts = (at - rarest for at in self._places.get(lines[rarest], ()))
-        return [at for at in starts if at >= 0 and self.lines[at : at + size] == want]
+        wanted = list(lines)
+        # The rarest line has the fewest positions to compare.
+        rarest = min(range(len(wanted)), key=lambda n: self.count(wanted[n]))
+        found = []
+        for at in self._places.get(wanted[rarest], ()):
+            start = at - rarest
+            if start >= 0 and self.lines[start : start + len(wanted)] == wanted:
+                found.append(start)
+        return found
 
     def count(self, line: bytes) -> int:
-        """How often a line is there."""
+        """Return the number of times that a line occurs."""
         return len(self._places.get(line, ()))
 
     def line(self, at: int) -> bytes:
-        """A line, or nothing outside the file."""
+        """Return the line at a position, or ``b""`` outside the file."""
         return self.lines[at] if 0 <= at < len(self.lines) else b""
+
+    def neighbours(self, block: Block, at: int) -> int:
+        """Count the neighbour lines (0 to 2) that match, for a block's added lines at a position."""
+        above = self.line(at - 1) == block.above
+        below = self.line(at + len(block.added)) == block.below
+        return above + below
 
 
 @lru_cache(maxsize=256)
 def text_of(content: bytes | None) -> Text:
-    """A version; the patches of a stack look at the same ones."""
+    """Return the :class:`Text` of a file, cached because a stack's patches share files."""
     return Text(content)
 
 
@@ -82,74 +96,108 @@ def _plain(line: bytes) -> bytes:
     return b" ".join(line.split())
 
 
+def _plain_lines(lines: Iterable[bytes]) -> list[bytes]:
+    """Normalize the blanks of lines and drop blank lines."""
+    return [line for line in map(_plain, lines) if line]
+
+
 def word_of(line: bytes) -> bytes:
-    """The longest word of a line that counts: a version without it, however spaced, lacks the line."""
+    """Return the longest word of a line. A text without the word lacks the line."""
     return max(line.split(), key=len)
 
 
 def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
-    """The blocks of a file's hunks."""
+    """Return the blocks of a file's hunks."""
     return [block for block, _ in blocks_both(hunks)]
 
 
 def blocks_both(hunks: Sequence[diff.Hunk]) -> list[tuple[Block, Block]]:
-    """The blocks of a file's hunks, each with the one that takes it back."""
+    """Return the blocks of a file's hunks, each with its inverse."""
     found = []
     for hunk in hunks:
         old, new = hunk.old, hunk.new
-        for kind, i, j, k, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for kind, i, j, k, end in _opcodes(old, new):
             if kind == "equal":
                 continue
-            removed, added = (tuple(t for t in map(_plain, side) if t) for side in (old[i:j], new[k:end]))
-            if removed != added:
-                found.append((_block(removed, added, new, k, end), _block(added, removed, old, i, j)))
+            removed = tuple(_plain_lines(old[i:j]))
+            added = tuple(_plain_lines(new[k:end]))
+            if removed == added:
+                continue
+            block = _block(removed, added, before=new[:k], after=new[end:])
+            inverse = _block(added, removed, before=old[:i], after=old[j:])
+            found.append((block, inverse))
     return found
 
 
-def _block(removed: tuple[bytes, ...], added: tuple[bytes, ...], lines: Sequence[bytes], start: int, end: int) -> Block:
-    """A block whose added lines are these of a file's; around them, lines that count."""
-    above = [t for t in map(_plain, lines[:start]) if t][-2:]
-    below = [t for t in map(_plain, lines[end:]) if t][:2]
-    nearest = (above[-1] if above else b"", below[0] if below else b"")
-    return Block(removed, added, *nearest, (tuple(above), tuple(below)))
+def _opcodes(old: Sequence[bytes], new: Sequence[bytes]) -> Sequence[tuple[str, int, int, int, int]]:
+    return difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+
+def _block(
+    removed: tuple[bytes, ...],
+    added: tuple[bytes, ...],
+    *,
+    before: Sequence[bytes],
+    after: Sequence[bytes],
+) -> Block:
+    """Build a block from its lines and the hunk's lines before and after the added ones."""
+    above = tuple(_plain_lines(before)[-2:])
+    below = tuple(_plain_lines(after)[:2])
+    return Block(
+        removed,
+        added,
+        above=above[-1] if above else b"",
+        below=below[0] if below else b"",
+        wide=(above, below),
+    )
 
 
 def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
-    """Whether upstream made this change between two versions of the file.
+    """Return whether upstream made this change between two versions of the file.
 
-    :param times: how often the patch makes it.
+    :param times: number of times that the patch makes the change.
     """
     if not block.added:
-        if len(now.find(block.removed)) > len(base.find(block.removed)) - times:
-            return False
-        # All that is left of a removal is that what stood around it now stands together.
-        return any(now.line(at + 1) == block.below for at in now.find([block.above])) if block.above else True
-    places, before = now.find(block.added), len(base.find(block.added))
+        return _is_removed(block, base, now, times)
+    places = now.find(block.added)
+    before = len(base.find(block.added))
     if len(places) < before + times:
         return False
-    if block.removed and len(now.find(block.removed)) > max(0, len(base.find(block.removed)) - times):
-        return False
+    if block.removed:
+        allowed = max(0, len(base.find(block.removed)) - times)
+        if len(now.find(block.removed)) > allowed:
+            return False
     unique = not before and len(places) == times
     if unique and len(telling(block.added)) >= _DISTINCT_LINES:
         return True
-    size, needed = len(block.added), 1 if unique else 2
-    neighbours = [(now.line(at - 1) == block.above) + (now.line(at + size) == block.below) for at in places]
-    if sum(n >= needed for n in neighbours) < times:
+    needed = 1 if unique else 2
+    matching = [at for at in places if now.neighbours(block, at) >= needed]
+    if len(matching) < times:
         return False
-    # The same lines between the same neighbours may be another place's.
+    # The same lines between the same neighbours may belong to another place in the file.
     return unique or not any(block.wide) or _in_place(block, now) > _in_place(block, base)
 
 
+def _is_removed(block: Block, base: Text, now: Text, times: int) -> bool:
+    """Return whether upstream made a change that only removes lines."""
+    if len(now.find(block.removed)) > len(base.find(block.removed)) - times:
+        return False
+    if not block.above:
+        return True
+    # The only trace of a removal is that its neighbours are now adjacent.
+    return any(now.line(at + 1) == block.below for at in now.find([block.above]))
+
+
 def _in_place(block: Block, text: Text) -> int:
-    """How often a block's added lines stand between all the lines that the patch has around them."""
+    """Count the occurrences of a block's added lines with all their surrounding lines."""
     above, below = block.wide
     return len(text.find((*above, *block.added, *below)))
 
 
 def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
-    """Whether upstream added a block's lines, anywhere: then this may be the same change.
+    """Return whether upstream added a block's lines anywhere in the file.
 
-    :param base: reads the file as it was; where a line of the block is not there now, nobody needs to.
+    :param base: function that reads the base version, called only if ``now`` may have the lines.
     """
     words = [word_of(line) for line in block.added]
     if not words or not all(word in now for word in words):
@@ -157,85 +205,112 @@ def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
     return len(text_of(now).find(block.added)) > len(text_of(base()).find(block.added))
 
 
-def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes, times: int = 1) -> bool:
-    """Whether upstream made an addition, there or elsewhere, and a merge makes it once more.
+def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes, *, times: int = 1) -> bool:
+    """Return whether upstream already has an addition that a merge adds a second time.
 
-    A block that isn't unlike all else counts only where upstream has it between the same neighbours.
+    A block that is not distinctive counts only if upstream has it between the same neighbours.
 
-    :param times: how often the patch makes it.
+    :param times: number of times that the patch makes the addition.
     """
     if not seems_made(block, base, now):
         return _is_twice_edited(block, base, now, merged)
-    before, places = len(text_of(base()).find(block.added)), text_of(now).find(block.added)
+    text = text_of(now)
+    places = text.find(block.added)
+    before = len(text_of(base()).find(block.added))
     if len(text_of(merged).find(block.added)) <= max(before + times, len(places)):
         return False
     if not before and len(telling(block.added)) >= _DISTINCT_LINES:
         return True
-    text, size = text_of(now), len(block.added)
-    return any(text.line(at - 1) == block.above and text.line(at + size) == block.below for at in places)
+    return any(text.neighbours(block, at) == 2 for at in places)
 
 
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
-    """The same of a long addition most of whose lines upstream added: it has them edited."""
-    words = {line: word_of(line) for line in telling(block.added)}
-    if len(words) < _LONG or sum(word in now for word in words.values()) < _MOST * len(words):
+    """Return whether upstream has an edited copy of a long addition that a merge adds again."""
+    lines = telling(block.added)
+    if len(lines) < _LONG:
+        return False
+    likely = sum(word_of(line) in now for line in lines)
+    if likely < _MOST * len(lines):
         return False
     old, new, result = text_of(base()), text_of(now), text_of(merged)
-    own = [line for line in words if not old.count(line)]
-    there = [line for line in own if new.count(line) and result.count(line) > new.count(line)]
-    return len(own) >= _LONG and len(there) >= _MOST * len(own)
+    own = [line for line in lines if not old.count(line)]
+    repeated = 0
+    for line in own:
+        if 0 < new.count(line) < result.count(line):
+            repeated += 1
+    return len(own) >= _LONG and repeated >= _MOST * len(own)
 
 
 def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple[str, str]) -> bytes:
-    """A merged file, with conflict markers (as git's, with what was there in the middle) where these blocks are added.
+    """Return a merged file with diff3 conflict markers around the blocks that are added twice.
 
-    :param ours: the file before.
-    :param labels: for ours and for the patch.
+    :param ours: the file before the merge.
+    :param labels: marker labels for our side and for the patch.
     """
     old, new = diff.split_lines(ours), diff.split_lines(merged)
-    wanted = {b.added for b in twice}
-    changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    plain = [tuple(t for t in map(_plain, new[k:end]) if t) for _, _, _, k, end in changes]
-    chosen = [
-        change[0] != "equal" and any(added[n : n + len(w)] == w for w in wanted for n in range(len(added)))
-        for change, added in zip(changes, plain, strict=True)
-    ]
-    if not any(chosen):  # lines around it are like its own: then all that changed is to be looked at
-        chosen = [change[0] != "equal" for change in changes]
+    wanted = {block.added for block in twice}
+    changes = _opcodes(old, new)
+    chosen = set()
+    for change in changes:
+        kind, _, _, k, end = change
+        if kind != "equal" and _has_run(_plain_lines(new[k:end]), wanted):
+            chosen.add(change)
+    if not chosen:
+        # The diff split a block because its lines resemble those around it: mark every change.
+        chosen = {change for change in changes if change[0] != "equal"}
     found: list[bytes] = []
-    for (_, i, j, k, end), marked in zip(changes, chosen, strict=True):
-        if not marked:
+    for change in changes:
+        _, i, j, k, end = change
+        if change not in chosen:
             found += new[k:end]
             continue
-        sides = (
-            (b"<<<<<<< %s\n" % labels[0].encode(), old[i:j]),
-            (b"||||||| base\n", old[i:j]),
-            (b"=======\n", new[k:end]),
-        )
-        for mark, lines in sides:
-            found += [mark, *(line.rstrip(b"\n") + b"\n" for line in lines)]
+        before = _ended(old[i:j])
+        found += [b"<<<<<<< %s\n" % labels[0].encode(), *before]
+        found += [b"||||||| base\n", *before]
+        found += [b"=======\n", *_ended(new[k:end])]
         found.append(b">>>>>>> %s\n" % labels[1].encode())
     return b"".join(found)
 
 
+def _has_run(lines: Sequence[bytes], runs: Collection[tuple[bytes, ...]]) -> bool:
+    """Return whether lines contain one of several runs of lines."""
+    for start in range(len(lines)):
+        for run in runs:
+            if tuple(lines[start : start + len(run)]) == run:
+                return True
+    return False
+
+
+def _ended(lines: Iterable[bytes]) -> list[bytes]:
+    """End every line with a newline, so that a marker can follow."""
+    return [line.rstrip(b"\n") + b"\n" for line in lines]
+
+
 def telling(lines: Sequence[bytes]) -> set[bytes]:
-    """Those that hold more than brackets and blanks."""
+    """Return the distinctive lines: those with more than brackets and blanks."""
     return {line for line in lines if len(re.sub(rb"\W", b"", line)) >= _LETTERS}
 
 
 def share(found: Sequence[Block], base: Text, now: Text) -> float:
-    """Which part of the blocks' lines upstream has added or removed as well, each line for itself."""
-    added = Counter(line for b in found for line in b.added)
-    removed = Counter(line for b in found for line in b.removed)
+    """Return the share of the blocks' lines that upstream added or removed too, line by line."""
+    added: Counter[bytes] = Counter()
+    removed: Counter[bytes] = Counter()
+    for block in found:
+        added.update(block.added)
+        removed.update(block.removed)
     total = sum(added.values()) + sum(removed.values())
-    have = sum(_counted(n, base.count(line), now.count(line)) for line, n in added.items())
+    have = 0
+    for line, times in added.items():
+        have += _counted(times, base.count(line), now.count(line))
     if added and not have:
-        return 0.0  # that lines are gone which the patch replaces says nothing
-    have += sum(_counted(n, now.count(line), base.count(line)) for line, n in removed.items())
+        # Removed lines prove nothing if none of their replacements is there.
+        return 0.0
+    for line, times in removed.items():
+        have += _counted(times, now.count(line), base.count(line))
     return have / total if total else 0.0
 
 
 def _counted(times: int, before: int, after: int) -> int:
-    """How many of a line's changes are there; where it stands for other reasons too, all or none."""
+    """Count the changes of one line that upstream made; all or none if it also occurs elsewhere."""
     more = max(0, min(times, after - before))
     return more if not before or more == times else 0

@@ -1,4 +1,4 @@
-"""A patch as what it changes, and what becomes of it on a tree: the data of a carry, from commits and back to them."""
+"""Patches as data: their changes, their result on a tree, and conversion from and to commits."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from patchq.git.repository import Git
 from patchq.merge.blocks import Block, blocks
 from patchq.names import BlobId, CommitId, TreeId
 
-#: Of a patch on a ref, from the cheapest. ``absorbed``: its effect is there already, byte for byte.
+#: Outcomes of a patch on a ref, cheapest first. ``absorbed``: the ref already has the exact result.
 CLEAN, OFFSET, MERGED, ABSORBED, OBSOLETE, CONFLICT = "clean", "offset", "merged", "absorbed", "obsolete", "conflict"
-#: By a recorded resolution.
+#: Outcome of a conflict settled by a recorded resolution.
 REPLAYED = "replayed"
-#: Those that stop a rebase.
+#: Outcomes that stop a rebase.
 STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A patch as paths that change, and as hunks by the path they are for.
+    """A patch: its changed paths, and its hunks by path.
 
-    :ivar left: folders that none of upstream's files is in any more: by what the patch renames, they may have moved.
+    :ivar left: folders that the patch leaves without files. A rename may have moved the folder.
     """
 
     name: str
@@ -39,21 +39,24 @@ class Patch:
     _blocks: dict[bytes, list[Block]] = field(default_factory=dict, repr=False, compare=False)
 
     def blocks(self, path: bytes) -> list[Block]:
-        """What it changes of a file, without context; see :mod:`patchq.merge.blocks`."""
+        """Return a file's changes without context; see :mod:`patchq.merge.blocks`."""
         if path not in self._blocks:
             self._blocks[path] = blocks(self.hunks.get(path, ()))
         return self._blocks[path]
 
     @property
     def paths(self) -> set[bytes]:
-        """The paths that it changes."""
-        return {e.path for e in self.edits}
+        """Return the changed paths."""
+        return {edit.path for edit in self.edits}
 
 
 @dataclass(frozen=True, slots=True)
 class FileConflict:
-    """A file that stops a patch. ``lines``: where in the file with markers each conflict begins, from 1; none
-    where the file as a whole conflicts or is gone."""
+    """A file that stops a patch.
+
+    :ivar lines: first line of each conflict in the file with markers, from 1. Empty if the whole
+        file conflicts or is deleted.
+    """
 
     path: str
     lines: tuple[int, ...] = ()
@@ -61,12 +64,12 @@ class FileConflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """What becomes of a patch on a tree.
+    """Apply result of a patch on a tree.
 
-    :ivar changes: what of the tree it replaces; where it stops, with markers in the files of ``stages``.
-    :ivar labels: the commit ids that git put on the markers, for ours and for the patch.
-    :ivar offsets: how far lines moved, of ``offset``; upstream's edits say that they did, by a line map.
-    :ivar said: why it stops, where that is not seen from its files.
+    :ivar changes: changes to the tree. If the patch stops, files of ``stages`` have markers.
+    :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
+    :ivar offsets: line offsets of the hunks, from upstream's line map, if the outcome is ``offset``.
+    :ivar said: reason for the stop, if the files don't show it.
     """
 
     patch: str
@@ -80,7 +83,7 @@ class Landing:
 
 
 def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[Patch]:
-    """Patches by name and commit. Their hunks are what git's merges take for the change, to the line."""
+    """Read patches from named commits, with the hunks that git's merges use."""
     ids = [info.commit for _, info in commits]
     parents = store.tree_of([info.parents[0] for _, info in commits])
     found = []
@@ -91,7 +94,10 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
             files = diff.parse(text, name)
         except diff.Unsupported:
             files = []
-        hunks = {f.old_path: f.hunks for f in files if f.old_path and f.old_path == f.new_path and not f.binary}
+        hunks = {}
+        for file in files:
+            if file.old_path and file.old_path == file.new_path and not file.binary:
+                hunks[file.old_path] = file.hunks
         found.append(
             Patch(
                 name=name,
@@ -106,12 +112,19 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
 
 
 def _left(store: Git, commit: CommitId, edits: Sequence[PathChange]) -> frozenset[bytes]:
-    """The folders that a commit which renames files, or may, leaves without any."""
-    folders = {e.path.rpartition(b"/")[0] for e in edits if e.new is None} - {b""}
-    if not folders or all(e.old for e in edits):
+    """Return the folders that a commit leaves without files, if it may rename files."""
+    folders = set()
+    for edit in edits:
+        if edit.new is None and b"/" in edit.path:
+            folders.add(edit.path.rpartition(b"/")[0] + b"/")
+    if not folders or all(edit.old for edit in edits):
         return frozenset()
-    there = store.list_tree(commit, [folder + b"/" for folder in sorted(folders)])
-    return frozenset(f for f in folders if not any(path.startswith(f + b"/") for path in there))
+    there = tuple(store.list_tree(commit, sorted(folders)))
+    left = set()
+    for folder in folders:
+        if not any(path.startswith(folder) for path in there):
+            left.add(folder.removesuffix(b"/"))
+    return frozenset(left)
 
 
 def write_commits(
@@ -120,7 +133,7 @@ def write_commits(
     commits: Sequence[tuple[CommitInfo, Sequence[PathChange]]],
     contents: Mapping[BlobId, bytes],
 ) -> list[CommitId]:
-    """Commits on top of one another, each with its author and message, by one ``git fast-import``."""
+    """Write a chain of commits, each with its author and message, with one ``git fast-import``."""
     if not commits:
         return []
     ref = b"refs/patchq/scratch/carry"

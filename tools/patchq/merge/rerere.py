@@ -1,10 +1,9 @@
-"""Resolutions that are remembered: git's own rerere, its cache committed beside the patches.
+"""Recorded resolutions: the cache of git's rerere, committed with the patches.
 
-What a project has recorded lies in ``patches/<upstream>/rr-cache``, in rerere's own format, but cut down to what
-the resolution changed and three lines around it, as in a patch: rerere's merge needs no more, and a project
-doesn't come to hold upstream's files. rerere itself works in a repository of its own that is made for one conflict,
-so that both directions depend on nothing but what they are given: a kill in between, or another rebase, can't
-confuse it.
+A project's resolutions are in ``patches/<upstream>/rr-cache`` in rerere's format, reduced to the
+changed lines and three lines of context. rerere's merge needs no more, and the project does not
+contain copies of upstream's files. rerere runs in a temporary repository made for one conflict, so
+an interrupted run or another rebase cannot affect the result.
 """
 
 from __future__ import annotations
@@ -28,32 +27,40 @@ _ON = ("rerere.enabled=true", "rerere.autoUpdate=false")
 _MARKER = re.compile(rb"^(?:<{7}|>{7})(?: |$)", re.MULTILINE)
 
 
-#: Lines of a conflict that is recorded. A longer one is a rewrite, which doesn't come a second time, and to keep it
-#: would be to keep upstream's code.
+#: Maximum length in lines of a recorded conflict. A longer one is a rewrite, which does not recur,
+#: and recording it would copy upstream's code.
 LONGEST = 200
 
 
 def recorded(layout: Layout, upstream: str) -> Path:
-    """Where an upstream's resolutions are committed."""
+    """Return the directory of an upstream's committed resolutions."""
     return layout.root / "patches" / upstream / "rr-cache"
 
 
 def is_settled(content: bytes) -> bool:
-    """Whether a file holds no conflict markers."""
+    """Return whether a file has no conflict markers."""
     return not _MARKER.search(content)
 
 
 def mark_conflicts(git: Git, stages: Sequence[Stage]) -> None:
-    """Make an index say which paths conflict."""
-    lines = [b"0 %s\t%s\0" % (b"0" * 40, path) for path in sorted({s.path for s in stages})]
-    lines += [b"%s %s %d\t%s\0" % (s.entry.mode, s.entry.blob.encode(), s.number, s.path) for s in stages]
+    """Write the stages of conflicting paths to the index."""
+    lines = []
+    for path in sorted({stage.path for stage in stages}):
+        lines.append(b"0 %s\t%s\0" % (b"0" * 40, path))
+    for stage in stages:
+        mode, blob = stage.entry.mode, stage.entry.blob.encode()
+        lines.append(b"%s %s %d\t%s\0" % (mode, blob, stage.number, stage.path))
     git.run("update-index", "-z", "--index-info", data=b"".join(lines))
 
 
 def replay(
-    store: Git, stages: Sequence[Stage], parked: Mapping[bytes, bytes], layout: Layout, upstream: str
+    store: Git,
+    stages: Sequence[Stage],
+    parked: Mapping[bytes, bytes],
+    layout: Layout,
+    upstream: str,
 ) -> dict[bytes, bytes]:
-    """Return the files that what is recorded for an upstream resolves.
+    """Return the files that an upstream's recorded resolutions resolve.
 
     :param parked: the conflicting files, with markers.
     """
@@ -61,18 +68,22 @@ def replay(
     if not folder.is_dir():
         return {}
     with _repository(store, stages, parked) as git:
-        for path in sorted(folder.glob("*/p*image*")):
-            target = git.folder / ".git" / "rr-cache" / path.parent.name / path.name
+        for image in sorted(folder.glob("*/p*image*")):
+            target = git.folder / ".git" / "rr-cache" / image.parent.name / image.name
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(project_files.read(layout.root, path) or b"")
+            target.write_bytes(project_files.read(layout.root, image) or b"")
         git.run("rerere", config=_ON)
-        found = {path: (git.folder / os.fsdecode(path)).read_bytes() for path in parked}
-    # Where the same words conflict in two places, rerere may put back the one conflict for the other.
-    return {path: content for path, content in found.items() if content != parked[path] and is_settled(content)}
+        found = {}
+        for path, marked in parked.items():
+            content = (git.folder / os.fsdecode(path)).read_bytes()
+            # If the same text conflicts in two places, rerere may restore one conflict for the other.
+            if content != marked and is_settled(content):
+                found[path] = content
+    return found
 
 
 class Recorded:
-    """What is recorded for an upstream, asked of many conflicts: only those that can be known reach git's rerere."""
+    """Recorded resolutions of one upstream. Only conflicts with a known id are passed to rerere."""
 
     def __init__(self, store: Git, layout: Layout, upstream: str) -> None:
         self.store, self.layout, self.upstream = store, layout, upstream
@@ -80,22 +91,37 @@ class Recorded:
         self.known = {case.name for case in folder.iterdir()} if folder.is_dir() else set()
 
     def resolve(self, stages: Sequence[Stage], contents: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """The files of a conflict as what is recorded resolves all of it, and nothing else; empty where it doesn't.
+        """Return the resolved files if the resolutions settle all of a conflict, else ``{}``.
+
+        A resolution that also changes lines outside the conflict is not used.
 
         :param contents: the files with markers, by path.
         """
-        paths = {s.path for s in stages}
-        both = [p for p in paths if {s.number for s in stages if s.path == p} >= {2, 3} and p in contents]
-        if not self.known or len(both) < len(paths) or any(conflict_id(contents[p]) not in self.known for p in paths):
+        if not self.known:
             return {}
-        found = replay(self.store, stages, {path: contents[path] for path in both}, self.layout, self.upstream)
-        away = any(is_away(contents[path], content) for path, content in found.items())
-        return found if set(found) == paths and not away else {}
+        numbers: dict[bytes, set[int]] = {}
+        for stage in stages:
+            numbers.setdefault(stage.path, set()).add(stage.number)
+        marked = {}
+        for path, present in numbers.items():
+            if not present >= {2, 3} or path not in contents:
+                return {}
+            if conflict_id(contents[path]) not in self.known:
+                return {}
+            marked[path] = contents[path]
+        found = replay(self.store, stages, marked, layout=self.layout, upstream=self.upstream)
+        if found.keys() != numbers.keys():
+            return {}
+        for path, content in found.items():
+            if is_away(contents[path], content):
+                return {}
+        return found
 
 
 def conflict_id(content: bytes) -> str:
-    """rerere's name for the conflicts of a file: both sides of each, in an order of their own."""
-    digest, sides, part = hashlib.sha1(usedforsecurity=False), [b"", b""], -1
+    """Return rerere's id of a file's conflicts: the SHA-1 of the sorted sides of each conflict."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    sides, part = [b"", b""], -1
     for line in split_lines(content):
         if _begins(line, b"<"):
             sides, part = [b"", b""], 0
@@ -121,10 +147,11 @@ def record(
     stages: Sequence[Stage],
     parked: Mapping[bytes, bytes],
     resolved: Mapping[bytes, bytes],
+    *,
     layout: Layout,
     upstream: str,
 ) -> dict[Path, bytes]:
-    """Return the files to write below :func:`recorded`, which say how conflicts were resolved.
+    """Return the rerere files to write below :func:`recorded` for resolved conflicts.
 
     :param parked: the conflicting files, with markers; ``resolved``: the same ones afterwards.
     """
@@ -132,11 +159,13 @@ def record(
     folder = recorded(layout, upstream)
     with _repository(store, stages, parked) as git:
         git.run("rerere", config=_ON)
-        for path, content in ((p, c) for p, c in resolved.items() if p in parked):
-            (git.folder / os.fsdecode(path)).write_bytes(content)
+        for path, content in resolved.items():
+            if path in parked:
+                (git.folder / os.fsdecode(path)).write_bytes(content)
         git.run("rerere", config=_ON)
         for case in sorted((git.folder / ".git" / "rr-cache").iterdir()):
-            before, after = (fsio.read_or_none(case / name) for name in ("preimage", "postimage"))
+            before = fsio.read_or_none(case / "preimage")
+            after = fsio.read_or_none(case / "postimage")
             if before is None or after is None:
                 continue
             before, after = cut_down(before, after)
@@ -149,7 +178,7 @@ def record(
 
 
 def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
-    """Two versions of a file where they differ, with three lines around."""
+    """Reduce two versions of a file to their differences with three lines of context."""
     old, new = split_lines(before), split_lines(after)
     before_parts, after_parts = [], []
     for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
@@ -160,18 +189,22 @@ def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
 
 
 def is_away(parked: bytes, resolved: bytes) -> bool:
-    """Whether a replayed resolution changes lines that aren't beside a conflict.
+    """Return whether a replayed resolution changes lines away from every conflict.
 
-    rerere puts such a change wherever its few lines of context stand now: that may be in another function.
+    rerere applies such a change wherever its few lines of context match, maybe in another function.
     """
     old, new = split_lines(parked), split_lines(resolved)
     marks = [n for n, line in enumerate(old) if _MARKER.match(line)]
     groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3)
-    return any(not any(group[0][1] <= n < group[-1][2] for n in marks) for group in groups)
+    for group in groups:
+        start, end = group[0][1], group[-1][2]
+        if not any(start <= n < end for n in marks):
+            return True
+    return False
 
 
 def _variant(root: Path, case: Path, preimage: bytes) -> str:
-    """rerere's suffix for a conflict: the same words in another file are a variant of their own."""
+    """Return rerere's suffix for a conflict. The same conflict in another file is a new variant."""
     number = 0
     while True:
         suffix = f".{number}" if number else ""
@@ -183,7 +216,7 @@ def _variant(root: Path, case: Path, preimage: bytes) -> str:
 
 @contextmanager
 def _repository(store: Git, stages: Sequence[Stage], files: Mapping[bytes, bytes]) -> Iterator[Git]:
-    """A repository in the middle of these conflicts."""
+    """Create a temporary repository whose index and worktree have these conflicts."""
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         git = Checkout(Path(text))
         git.run("init", "--quiet", "--template=", ".")

@@ -1,4 +1,4 @@
-"""A ref's column: a stack's patches on one tree, as far as they land without git."""
+"""Target trees: a stack's patches applied to one tree, as far as possible without git."""
 
 from __future__ import annotations
 
@@ -19,25 +19,30 @@ from patchq.names import BlobId, TreeId, show_path
 
 
 class Column:
-    """The patches on one tree. Of its thousands of entries only those are kept that the patches can meet."""
+    """Target tree with its patches. Only the entries that the patches can affect are kept."""
 
     def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch], maps: LineMaps | None = None) -> None:
         self.git, self.tree, self.patches = git, tree, patches
         self.maps = maps or LineMaps(git, ())
         self.landings: dict[int, Landing] = {}
         self.contents: dict[BlobId, bytes] = {}
-        #: Those of them that git doesn't have.
+        #: Blobs of ``contents`` that git does not have.
         self.unwritten: set[BlobId] = set()
         self.changed: set[bytes] = set()
-        #: The last patch that changes a path: after it nobody asks for the path's line map.
-        self.last = {path: patch for patch in patches for path in patch.paths}
-        touched = {path for patch in patches for path in patch.paths}
-        folders = {parent for path in touched for parent in parents_of(path)}
+        #: Last patch that changes each path. The path's line map is not needed after it.
+        self.last: dict[bytes, Patch] = {}
+        left: set[bytes] = set()
+        for patch in patches:
+            self.last.update(dict.fromkeys(patch.paths, patch))
+            left |= patch.left
+        touched = self.last.keys()
+        folders: set[bytes] = set()
+        for path in touched:
+            folders.update(parents_of(path))
         near = touched | folders
-        left = {folder for patch in patches for folder in patch.left}
-        #: Folders that a patch leaves, with files in them that it doesn't know.
+        #: Folders that a patch leaves and that contain files unknown to the patch.
         self.left: set[bytes] = set()
-        #: Those of them that the tree has.
+        #: Folders of the patches' paths that exist in the tree.
         self.folders = {b""}
         self.entries: dict[bytes, TreeEntry] = {}
         for path, entry in git.list_tree(tree).items():
@@ -48,41 +53,45 @@ class Column:
             if path in near or not touched.isdisjoint(parents):
                 self.entries[path] = entry
         self.bare = dict(self.entries)
-        #: The patches that upstream has, by its history: they aren't tried, whether or not they would land once more.
+        #: Names of patches that upstream has according to its history. They are not applied.
         self.taken: frozenset[str] = frozenset()
-        #: Where files went that the patches know by another path.
+        #: New path of each file that upstream renamed, by the patches' path.
         self.moved: dict[bytes, bytes] = {}
 
     def content(self, blob: BlobId) -> bytes:
-        """A blob's bytes, from memory or the store."""
+        """Return a blob's bytes from memory or the store."""
         if blob not in self.contents:
             self.contents[blob] = self.git.read_blobs([blob])[blob]
         return self.contents[blob]
 
     def read_bare(self, paths: Iterable[bytes]) -> None:
-        """Read the files at these paths as upstream has them, all at once."""
+        """Read upstream's files at these paths with one process."""
         self.read(self.bare.get(self.moved.get(path, path)) for path in paths)
 
     def read(self, entries: Iterable[TreeEntry | None]) -> None:
-        """Read files, all at once."""
+        """Read files with one process."""
         wanted = {e.blob for e in entries if e and e.mode != diff.GITLINK} - self.contents.keys()
         self.contents.update(self.git.read_blobs(wanted))
 
     def read_maps(self) -> None:
-        """Learn what upstream did to the files that the patches change, all at once."""
-        wanted = {edit.path for patch in self.patches for edit in patch.edits if self._may_have_place(patch, edit)}
+        """Read the line maps of the files that the patches change with one process."""
+        wanted = set()
+        for patch in self.patches:
+            for edit in patch.edits:
+                if self._may_have_place(patch, edit):
+                    wanted.add(edit.path)
         if wanted:
             self.maps.read(self.patches[0].parent, self.tree, wanted)
 
     def _may_have_place(self, patch: Patch, edit: PathChange) -> bool:
-        """Whether a file that upstream changed has all old lines of a patch's hunks, as it stands."""
+        """Return whether a file changed by upstream still has all old lines of a patch's hunks."""
         there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
         if not (there and hunks and edit.old) or there in (edit.old, edit.new) or there.mode != edit.old.mode:
             return False
         return stand_alone(hunks, self.content(there.blob))
 
     def put(self, changes: Sequence[PathChange]) -> None:
-        """Change the tree."""
+        """Apply changes to the tree."""
         for change in changes:
             if change.new is None:
                 self.entries.pop(change.path, None)
@@ -93,7 +102,7 @@ class Column:
     # Landing
 
     def advance(self) -> list[Request]:
-        """Land what needs no git; returns the merges that can be asked for now, together."""
+        """Apply the patches that need no git; return the merges that can run together now."""
         requests: list[Request] = []
         waiting: set[bytes] = set()
         for number, patch in enumerate(self.patches):
@@ -101,14 +110,14 @@ class Column:
                 continue
             if patch.paths & waiting:
                 if not self.left.isdisjoint(patch.left) or self._sides(patch) is None:
-                    break  # its merge is of whole trees, in which no later patch may be yet
+                    break  # its merge uses whole trees, which must not contain a later patch
                 waiting |= patch.paths
                 continue
             if patch.name in self.taken:
                 self.leave_out(patch)
                 self.landings[number] = Landing(patch=patch.name, outcome=ABSORBED)
                 continue
-            # What stays in a folder that a patch renames goes with it: only a merge of whole trees sees that.
+            # If a patch renames a folder, its other files move too: only a merge of whole trees detects it.
             alone = self.left.isdisjoint(patch.left)
             landing = self._in_process(patch) if alone else None
             if landing:
@@ -117,7 +126,7 @@ class Column:
                 continue
             sides = self._sides(patch) if alone else None
             if sides is None:
-                # A merge of whole trees may move any path: it waits for all before it, and all after for it.
+                # A merge of whole trees may move any path, so it runs alone and in order.
                 if not waiting:
                     requests.append(Request(column=self, number=number, patch=patch, sides=None))
                 break
@@ -126,7 +135,7 @@ class Column:
         return requests
 
     def _in_process(self, patch: Patch) -> Landing | None:
-        """Land a patch whose every path is as it was, or takes its hunks where upstream's edits put them."""
+        """Apply a patch without git if each path is unchanged or has a line map for its hunks."""
         entries = self.entries
         new: list[PathChange] = []
         placed: list[tuple[PathChange, TreeEntry, LineMap]] = []
@@ -150,10 +159,13 @@ class Column:
                     offsets.append(FileOffset(show_path(edit.path), shifts))
         if patch.edits and already == len(patch.edits):
             return Landing(patch=patch.name, outcome=ABSORBED)
-        if already or any(c.new and c.path not in entries and self.in_the_way(c.path) for c in new):
+        if already:
             return None
+        for change in new:
+            if change.new and change.path not in entries and self.in_the_way(change.path):
+                return None
         for edit, entry, lines in placed:
-            # Where its mode alone changed, the map from its content to upstream's is as good for the patches after it.
+            # If only the mode changed, the existing map is valid for later patches.
             hunks = patch.hunks.get(edit.path)
             if hunks and edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
                 self.maps.put(edit.new.blob, entry.blob, lines.patched(hunks, landed=True))
@@ -164,15 +176,15 @@ class Column:
     def _place(
         self, patch: Patch, edit: PathChange, there: TreeEntry
     ) -> tuple[TreeEntry, LineMap, tuple[int, ...]] | None:
-        """A file that upstream changed, with a patch's hunks where they belong, and how far each moved.
+        """Apply a patch's hunks to a file that upstream changed; return it with its map and offsets.
 
-        None where that isn't certain: git's merge is to say then. It isn't where the line map has no place for a hunk,
-        where its old lines stand in the file elsewhere too, and where upstream added what the hunk adds.
+        Return None (fall back to git's merge) if a hunk has no mapped line, if its old lines are not
+        unique in the file, or if upstream added the lines that the hunk adds.
         """
         old, new, hunks = edit.old, edit.new, patch.hunks.get(edit.path)
         if old is None or new is None or there.mode != old.mode or old.mode in (diff.SYMLINK, diff.GITLINK):
             return None
-        if old.blob == new.blob:  # its mode alone changes
+        if old.blob == new.blob:  # only the mode changes
             return TreeEntry(new.mode, there.blob), SAME, ()
         content = self.content(there.blob)
         if not hunks or not stand_alone(hunks, content):
@@ -192,7 +204,7 @@ class Column:
         return TreeEntry(new.mode, blob), lines, shifts
 
     def leave_out(self, patch: Patch) -> None:
-        """Keep the line maps of a patch's files for those after it, though it didn't land."""
+        """Update the line maps for later patches after a patch that was not applied."""
         for edit in patch.edits:
             there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
             if not (there and hunks and edit.old and edit.new) or self.last[edit.path] is patch:
@@ -201,25 +213,25 @@ class Column:
                 self.maps.put(edit.new.blob, there.blob, lines.patched(hunks, landed=False))
 
     def in_the_way(self, path: bytes) -> bool:
-        """Whether a file is where a new path has a folder, or a folder where it is a file."""
-        if any(parent in self.entries for parent in parents_of(path)):
+        """Return whether a path conflicts with a file in place of its folder, or a folder in its place."""
+        if not self.entries.keys().isdisjoint(parents_of(path)):
             return True
         return any(other.startswith(path + b"/") for other in self.entries)
 
     def _may_follow(self, edit: PathChange) -> bool:
-        """Return whether a new file's folder is gone: git may know where that went."""
+        """Return whether a new file's folder is missing, so git may find a renamed folder."""
         path = self.moved.get(edit.path, edit.path)
         return edit.old is None and path not in self.entries and path.rpartition(b"/")[0] not in self.folders
 
     def _sides(self, patch: Patch) -> tuple[Side, ...] | None:
-        """The files that a merge of this patch is of, where it can't reach any other; None where it may."""
+        """Return the three sides of each file to merge, or None if other files may be affected."""
         found = []
         for edit in patch.edits:
             path = self.moved.get(edit.path, edit.path)
             side = Side(path=path, base=edit.old, ours=self.entries.get(path), theirs=edit.new)
             modes = {e.mode for e in (side.base, side.ours, side.theirs) if e}
             if diff.GITLINK in modes or {diff.SYMLINK} < modes:
-                return None  # a link and a file: git keeps both, one of them beside
+                return None  # a symlink and a file: git keeps both under different names
             if path != edit.path and edit.old and edit.new is None:
                 return None  # renamed here, removed there
             if side.ours is None and self.in_the_way(path):
@@ -232,7 +244,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A merge to ask git for: of the files that the patch changes (``sides``), or of whole trees (None)."""
+    """Merge request for git.
+
+    :ivar sides: sides of the patch's files, or None to merge whole trees.
+    """
 
     column: Column
     number: int
@@ -241,6 +256,6 @@ class Request:
 
 
 def parents_of(path: bytes) -> list[bytes]:
-    """Return the folders that a path lies in, the outermost first."""
+    """Return the parent folders of a path, outermost first."""
     parts = path.split(b"/")
     return [b"/".join(parts[:n]) for n in range(1, len(parts))]

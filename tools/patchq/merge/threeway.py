@@ -1,18 +1,20 @@
-"""Patches carried onto other trees in memory: what ``forecast`` shows and ``rebase`` keeps.
+"""Three-way merges of patches onto other trees in memory, for ``forecast`` and ``rebase``.
 
-A patch lands in process where each of its paths is as it was, or where a line map says for certain where its hunks
-belong; the rest is for git's ort merge. All merges that don't wait for each other go through one ``git merge-tree
---stdin``. Where a patch changes files that are all there, its merge is one of those files alone: a release apart, two
-whole trees take ten times as long, and nothing could have been renamed.
+A patch is applied in process if each of its paths is unchanged or has a line map that places its
+hunks. Git's ort strategy merges the rest. Independent merges share one ``git merge-tree --stdin``.
+If all files of a patch exist in the target, only those files are merged: merging whole trees of
+adjacent releases takes ten times as long, and no file can have been renamed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
@@ -28,7 +30,7 @@ from patchq.merge.target import Column, Request, parents_of
 from patchq.merge.upstream_lines import dropped_lines
 from patchq.names import BlobId, CommitId, TreeId, show_path
 
-#: Where files went from one tree to another, of those that were asked about: git's search takes most of a carry's time.
+#: Cache of renamed files between two trees, because git's rename search takes most of the time.
 Moves = dict[tuple[TreeId, TreeId, tuple[bytes, ...]], list[tuple[bytes, bytes, TreeEntry | None]]]
 
 
@@ -41,28 +43,36 @@ def carry(
     taken: frozenset[str] = frozenset(),
     moves: Moves | None = None,
 ) -> list[Column]:
-    """The patches on each base; one that stops is left out of what follows.
+    """Apply the patches to each base. Patches after a stopped patch are applied without it.
 
-    What the landings hold is in memory: ``Column.contents`` has all that isn't in the store.
+    Results stay in memory: ``Column.contents`` has every blob that is not in the store.
 
-    :param written_for: the commit that the patches' stack begins at.
-    :param recorded: resolutions to take where they fit, unseen.
-    :param taken: patches that upstream is known to have.
-    :param moves: what is known of files that moved, and gets what is found.
+    :param written_for: base commit of the patches' stack.
+    :param recorded: resolutions to apply without review.
+    :param taken: names of patches that upstream already has.
+    :param moves: cache of renamed files, updated in place.
     """
     with _following(store, patches, bases, written_for, moves) as (columns, merger):
         merger.recorded = recorded
         for column in columns:
-            column.read_bare(path for patch in patches for path in patch.paths)
+            column.read_bare(_paths_of(patches))
             column.taken = taken
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(Column.read_maps, columns))
-        while requests := [r for column in columns for r in column.advance()]:
+        while requests := list(chain.from_iterable(map(Column.advance, columns))):
             merger.merge(requests)
     return columns
 
 
-#: Trees whose files are in memory together: more of them take more time, not more memory.
+def _paths_of(patches: Iterable[Patch]) -> set[bytes]:
+    """Return the paths that any of these patches changes."""
+    found: set[bytes] = set()
+    for patch in patches:
+        found |= patch.paths
+    return found
+
+
+#: Number of trees whose files are in memory at the same time.
 _TOGETHER = 5
 
 
@@ -73,10 +83,10 @@ def carry_each(
     written_for: CommitId,
     recorded: Recorded | None = None,
 ) -> list[Column]:
-    """As :func:`carry`, of any number of bases: what comes of the patches, without the files' contents."""
+    """Run :func:`carry` for any number of bases and drop the files' contents."""
     columns = []
     for start in range(0, len(bases), _TOGETHER):
-        part = carry(store, patches, bases[start : start + _TOGETHER], written_for, recorded)
+        part = carry(store, patches, bases[start : start + _TOGETHER], written_for, recorded=recorded)
         for column in part:
             column.contents = {}
         columns += part
@@ -92,13 +102,14 @@ def look_at(
     read: bool = True,
     moves: Moves | None = None,
 ) -> list[Column]:
-    """Trees as the patches see them, with no patch on any: for :func:`sight`.
+    """Return target trees without any patch applied, for :func:`patchq.upstream.match.sight`.
 
-    :param read: the files, too; else they are read when they are asked for.
+    :param read: read the files now with one process, else each on first use.
     """
     with _following(store, patches, commits, written_for, moves) as (columns, _):
-        for column in columns if read else ():
-            column.read_bare(path for patch in patches for path in patch.paths)
+        if read:
+            for column in columns:
+                column.read_bare(_paths_of(patches))
     return columns
 
 
@@ -106,11 +117,15 @@ def look_at(
 def _following(
     store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, moves: Moves | None
 ) -> Iterator[tuple[list[Column], _Merger]]:
-    """Columns that know where files went, and what merges in them; afterwards they read from the store."""
+    """Yield target trees that follow renames, with their merger. Afterwards they read from the store."""
     with scratch(store) as git:
         base, *trees = store.tree_of([written_for, *commits])
-        edits = [e for patch in patches for e in patch.edits if e.path in patch.hunks]
-        maps = LineMaps(git, [e.old.blob for e in edits if e.old])
+        versions = []
+        for patch in patches:
+            for edit in patch.edits:
+                if edit.old and edit.path in patch.hunks:
+                    versions.append(edit.old.blob)
+        maps = LineMaps(git, versions)
         columns = [Column(git, tree, patches, maps) for tree in trees]
         merger = _Merger(git, {} if moves is None else moves)
         merger.follow(columns, base)
@@ -123,7 +138,7 @@ _PROBE = b"\nwhere this line is, there is the file: %d\n"
 
 
 class _Merger:
-    """Asks git for merges, all of a round by one process, and lands what they come to."""
+    """Runs all merges of a round with one git process per core, and stores their results."""
 
     def __init__(self, git: Git, moves: Moves) -> None:
         self.git, self.moves = git, moves
@@ -132,21 +147,31 @@ class _Merger:
         self.recorded: Recorded | None = None
 
     def follow(self, columns: Sequence[Column], base: TreeId) -> None:
-        """Find where files went that the patches change and a column lacks, and folders that they add files to.
+        """Find the new places of files and folders that the patches change and a target tree lacks.
 
-        By a merge that changes just those: git finds a renamed file as it would for the patch, once for all.
+        A merge that changes only those files makes git search for renames once for all patches.
         """
-        absences = [{p for patch in c.patches for p in patch.paths} - c.entries.keys() for c in columns]
+        absences = [_paths_of(column.patches) - column.entries.keys() for column in columns]
         if not any(absences):
             return
         before = self.git.list_tree(base, sorted(set().union(*absences)))
         every = []
         for column, absent in zip(columns, absences, strict=True):
-            absent = {p for p in absent if p not in before or before[p].mode != diff.GITLINK}
-            every.append({p for p in absent if p in before or p.rpartition(b"/")[0] not in column.folders})
+            searched = set()
+            for path in absent:
+                if path in before:
+                    wanted = before[path].mode != diff.GITLINK
+                else:
+                    wanted = path.rpartition(b"/")[0] not in column.folders
+                if wanted:
+                    searched.add(path)
+            every.append(searched)
         self._settle_new_folders(columns, base, every, before)
         anew = self._anew(columns[0].patches, base, set().union(*every) - before.keys())
-        lacking = [(column, sorted(gone - anew)) for column, gone in zip(columns, every, strict=True) if gone - anew]
+        lacking = []
+        for column, gone in zip(columns, every, strict=True):
+            if gone - anew:
+                lacking.append((column, sorted(gone - anew)))
         if not lacking:
             return
         keys = [(base, column.tree, tuple(gone)) for column, gone in lacking]
@@ -164,8 +189,11 @@ class _Merger:
     def _search(
         self, base: TreeId, asked: Sequence[tuple[TreeId, TreeId, tuple[bytes, ...]]], before: Mapping[bytes, TreeEntry]
     ) -> None:
-        """Have git find files of a tree in others, each marked by a line of its own."""
-        blobs = self.git.read_blobs(before[p].blob for _, _, gone in asked for p in gone if p in before)
+        """Find files of a tree in other trees by merging a copy with one marker line per file."""
+        wanted: set[BlobId] = set()
+        for _, _, gone in asked:
+            wanted.update(before[path].blob for path in gone if path in before)
+        blobs = self.git.read_blobs(wanted)
         with Objects(self.git, self.written) as objects:
             pairs = []
             root = objects.commit(base)
@@ -178,13 +206,13 @@ class _Merger:
                 pairs.append((objects.commit(tree, parent=root), objects.commit(base, marked, parent=root)))
         merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
         for key, merge in zip(asked, merges, strict=True):
-            # Where git fell over it nothing is known to have moved: the patches' own merges say what comes of them.
+            # If git failed, no rename is known: the patches' own merges decide.
             found = [c for c in self.git.changes(key[1], merge.tree) if c.new]
             contents = self.git.read_blobs(c.new.blob for c in found if c.new and c.new.mode != diff.GITLINK)
             self.moves[key] = []
             for n, path in enumerate(key[2]):
                 places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
-                # Where git couldn't tell which of several folders a new file's folder became, the file stays, too.
+                # If git found several new folders for a new file's folder, the file stays in place.
                 unclear = bool(merge.stages) and path not in before and bool(places) and places[0].path == path
                 if len(places) == 1 and not unclear and _can_be(path, places[0], path in before):
                     self.moves[key].append((path, places[0].path, places[0].old))
@@ -192,23 +220,30 @@ class _Merger:
     def _settle_new_folders(
         self, columns: Sequence[Column], base: TreeId, every: Sequence[set[bytes]], before: Collection[bytes]
     ) -> None:
-        """Take new files out of what is to be found whose own folder the base lacks.
+        """Exclude new files from the search if the base lacks their folder.
 
-        They stay where they are, unless a folder above is gone: then it depends on what else a patch does there
-        whether git takes them along, and its own merge says.
+        Such files stay in place, unless a parent folder is missing. Then the result depends on the
+        patch's other changes there, and its own merge decides.
         """
-        own = {path: path.rpartition(b"/")[0] for path in set().union(*every) - set(before) if b"/" in path}
+        own = {}
+        for path in set().union(*every) - set(before):
+            if b"/" in path:
+                own[path] = path.rpartition(b"/")[0]
         if not own:
             return
-        there = {parent for path in self.git.list_tree(base) for parent in parents_of(path)}
+        there: set[bytes] = set()
+        for path in self.git.list_tree(base):
+            there.update(parents_of(path))
         for column, gone in zip(columns, every, strict=True):
-            for path in [path for path in gone if path in own and own[path] not in there]:
+            for path in gone & own.keys():
+                if own[path] in there:
+                    continue
                 gone.discard(path)
                 if column.folders.issuperset(there.intersection(parents_of(path))):
                     column.folders.add(own[path])
 
     def _anew(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
-        """Those of these new files whose folder the base has, and a patch before took away: it is another one now."""
+        """Return the new files whose folder exists in the base but was removed by an earlier patch."""
         folders = {path: path.rpartition(b"/")[0] + b"/" for path in added if b"/" in path}
 
         def lacking(tree: TreeId, paths: Collection[bytes]) -> set[bytes]:
@@ -218,12 +253,13 @@ class _Merger:
 
         no_more, found = lacking(base, folders), set[bytes]()
         for path in folders.keys() - no_more:
-            adding = next((p for p in patches for e in p.edits if e.path == path and e.old is None), None)
-            found |= lacking(adding.parent, [path]) if adding else set()
+            adding = _adding(patches, path)
+            if adding:
+                found |= lacking(adding.parent, [path])
         return found
 
     def merge(self, requests: Sequence[Request]) -> None:
-        """Merge, and land."""
+        """Run these merges and store their results in the target trees."""
         small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
         whole = [r for r in requests if r.sides is None]
         with Objects(self.git, self.written) as objects:
@@ -236,42 +272,41 @@ class _Merger:
         for sides, merge, pair, tree in zip(small, merges[:count], pairs[:count], flat, strict=True):
             assert sides is not None
             self.known[sides] = by_path(sides, merge, pair, tree)
-        found = [
-            (
-                r,
-                Merged(
-                    changes=tuple(self.git.changes(pair[0], merge.tree)),
-                    stages=merge.stages,
-                    labels=pair,
-                    failed=merge.failed,
-                ),
-            )
-            for r, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True)
-        ]
-        found += [(r, self.known[r.sides]) for r in requests if r.sides is not None]
-        wanted = {c.new.blob for _, m in found for c in m.changes if c.new and c.new.mode != diff.GITLINK}
+        found = []
+        for request, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True):
+            changes = tuple(self.git.changes(pair[0], merge.tree))
+            merged = Merged(changes=changes, stages=merge.stages, labels=pair, failed=merge.failed)
+            found.append((request, merged))
+        for request in requests:
+            if request.sides is not None:
+                found.append((request, self.known[request.sides]))
+        wanted: set[BlobId] = set()
+        for _, merged in found:
+            wanted |= _files_of(merged)
         contents = self.git.read_blobs(wanted)
-        for r, merged in found:
-            news = [c.new.blob for c in merged.changes if c.new and c.new.blob in contents]
-            r.column.contents.update((blob, contents[blob]) for blob in news)
-            _land(r, merged, self.recorded)
+        for request, merged in found:
+            for blob in _files_of(merged):
+                request.column.contents[blob] = contents[blob]
+            _land(request, merged, self.recorded)
 
     def _ask(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
-        """The merges of pairs, by one process for each core: a merge takes git as long as its files are long."""
+        """Merge pairs of commits with one process per core."""
         count = max(1, min(os.cpu_count() or 1, len(pairs)))
         with ThreadPoolExecutor(count) as pool:
             parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
         return [parts[n % count][n // count] for n in range(len(pairs))]
 
     def _files(self, objects: Objects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
-        """Commits of flat trees that hold only these files, by number."""
+        """Write both sides of these files as commits of flat trees; return their numbers."""
         for side in sides:
             if side.ours and side.ours.blob in column.contents:
                 column.unwritten.discard(objects.blob(column.contents[side.ours.blob]))
-        base, ours, theirs = (
-            {b"%05d" % n: entry for n, entry in enumerate(entries)}
-            for entries in zip(*((s.base, s.ours, s.theirs) for s in sides), strict=True)
-        )
+        base: dict[bytes, TreeEntry | None] = {}
+        ours: dict[bytes, TreeEntry | None] = {}
+        theirs: dict[bytes, TreeEntry | None] = {}
+        for number, side in enumerate(sides):
+            name = b"%05d" % number
+            base[name], ours[name], theirs[name] = side.base, side.ours, side.theirs
         root = objects.commit("", base)
         return objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
 
@@ -285,13 +320,30 @@ class _Merger:
         return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
 
 
-def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
-    """Return whether the place that a merge puts a file at is where the file went.
+def _files_of(merged: Merged) -> set[BlobId]:
+    """Return the blobs of the files that a merge adds or changes."""
+    new = [change.new for change in merged.changes]
+    return {entry.blob for entry in new if entry and entry.mode != diff.GITLINK}
 
-    A file of the base that git has to put back was deleted. A new one may meet a file that upstream has put there:
-    git's merge of both decides. Where it meets a folder or a link, git gives it a name of its own.
+
+def _adding(patches: Iterable[Patch], path: bytes) -> Patch | None:
+    """Return the first patch that adds a file, or None."""
+    for patch in patches:
+        if any(edit.path == path and edit.old is None for edit in patch.edits):
+            return patch
+    return None
+
+
+def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
+    """Return whether a merge shows the new path of a file.
+
+    A file of the base that git restores was deleted, not renamed. A new file may have the path of a
+    file that upstream added: git's merge of both decides. If a folder or symlink has the path, git
+    renames the new file.
     """
-    return found.old is not None if was_there else found.path.rpartition(b"/")[2] == path.rpartition(b"/")[2]
+    if was_there:
+        return found.old is not None
+    return found.path.rpartition(b"/")[2] == path.rpartition(b"/")[2]
 
 
 def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
@@ -334,36 +386,39 @@ def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
 
 
 def _left_to_a_person(column: Column, patch: Patch, merged: Merged) -> Merged:
-    """A merge that git gave no answer to: what is as the patch knows it is changed, of all else there are the sides."""
+    """Build the result of a failed merge: apply unchanged files, and list the sides of the others."""
     changes, stages, every = [], [], []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
         ours = column.entries.get(path)
-        sides = [Stage(path, side, n) for n, side in enumerate((edit.old, ours, edit.new), 1) if side]
+        sides = []
+        for number, entry in enumerate((edit.old, ours, edit.new), 1):
+            if entry:
+                sides.append(Stage(path, entry, number))
         every += sides
         if ours == edit.old and not (ours is None and column.in_the_way(path)):
             changes.append(PathChange(path, ours, edit.new))
         elif ours != edit.new:
             stages += sides
-    if not stages:  # what git fell over is no file of these: a folder that moved, maybe
+    if not stages:  # git failed for another reason than these files, for example a renamed folder
         return Merged(changes=(), stages=tuple(every), labels=merged.labels, failed=merged.failed)
     return Merged(changes=tuple(changes), stages=tuple(stages), labels=merged.labels, failed=merged.failed)
 
 
 def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathChange, ...]:
-    """What a merge with conflicts comes to by recorded resolutions; nothing where they don't resolve all of it."""
+    """Return the changes if recorded resolutions settle all conflicts of a merge, else ``()``."""
     changes = {c.path: c for c in merged.changes}
     stages = {s.path for s in merged.stages}
-    parked = {
-        p: column.contents[c.new.blob]
-        for p, c in changes.items()
-        if p in stages and c.new and c.new.blob in column.contents
-    }
+    parked = {}
+    for path in stages & changes.keys():
+        entry = changes[path].new
+        if entry and entry.blob in column.contents:
+            parked[path] = column.contents[entry.blob]
     for path, content in recorded.resolve(merged.stages, parked).items():
         old, new, blob = changes[path].old, changes[path].new, blob_id(content)
         assert new
         column.contents[blob] = content
-        # git is asked for the line maps of those after it, which it has to know the file for.
+        # git must have the file to make the line maps of later patches.
         column.git.run("hash-object", "-w", "--stdin", data=content)
         changes[path] = PathChange(path, old, TreeEntry(new.mode, blob))
         stages.discard(path)
@@ -371,8 +426,10 @@ def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathC
 
 
 def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
-    """A clean merge; where it adds what upstream has added already, or drops such lines, a conflict there, and why."""
-    changes, stages, said = {c.path: c for c in merged.changes}, [], []
+    """Turn a clean merge into a conflict, with the reason, where it repeats or drops upstream's lines."""
+    changes = {change.path: change for change in merged.changes}
+    stages: list[Stage] = []
+    said = []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
         change = changes.get(path)
@@ -381,12 +438,17 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
         blocks = patch.blocks(edit.path)
         ours, text = column.content(change.old.blob), column.content(change.new.blob)
         before = partial(column.maps.text, edit.old.blob)
-        twice = [b for b in dict.fromkeys(blocks) if is_twice(b, before, ours, text, blocks.count(b))]
+        twice = []
+        for block, times in Counter(blocks).items():
+            if is_twice(block, before, ours, text, times=times):
+                twice.append(block)
+        sides = (edit.old, change.old, edit.new)
+        all_stages = [Stage(path, entry, number) for number, entry in enumerate(sides, 1)]
         dropped = dropped_lines(
             old_before=before(), old_after=column.content(edit.new.blob), new_before=ours, new_after=text
         )
         if dropped:
-            stages += [Stage(path, e, n) for n, e in enumerate((edit.old, change.old, edit.new), 1)]
+            stages += all_stages
             first = dropped[0][1].decode("utf-8", "replace").strip()
             said.append(
                 f"{show_path(path)}: git's merge drops {len(dropped)} lines of upstream's, the first: {first!r}"
@@ -396,9 +458,7 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
             blob = blob_id(content)
             column.contents[blob] = content
             changes[path] = PathChange(path, change.old, TreeEntry(change.new.mode, blob))
-            entries = enumerate((edit.old, change.old, edit.new), 1)
-            stages += [Stage(path, entry, number) for number, entry in entries]
+            stages += all_stages
             said.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them once more")
-    return Merged(changes=tuple(changes.values()), stages=(*merged.stages, *stages), labels=merged.labels), "; ".join(
-        said
-    )
+    result = Merged(changes=tuple(changes.values()), stages=(*merged.stages, *stages), labels=merged.labels)
+    return result, "; ".join(said)

@@ -1,20 +1,21 @@
-"""Find lines that upstream added and a carried patch drops, although the patch never removed them.
+"""Search for upstream's new lines that a carried patch drops, although the patch never removed them.
 
-Upstream adds a line next to one that the patch changes; whoever resolves the conflict takes the
-patch's side, and upstream's line is gone. Nothing fails: the patch applies and its proof passes.
+Upstream adds a line next to one that the patch changes, and the conflict is resolved with the
+patch's side, which loses upstream's line. Nothing fails: the patch applies and its proof passes.
 So every resolution, replay and merge is compared with upstream's own edits.
 
-Lines are compared without their blanks: a line that was moved or indented is still there. A line
-that the patch and upstream both changed is still there if what upstream put into it is.
+Lines are compared without blanks, so moved or indented lines are not lost. A line that the patch
+and upstream both changed is not lost if the result contains upstream's new words.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import chain, product
 
 from patchq.errors import UserError
 from patchq.formats import diff
@@ -49,11 +50,11 @@ class DroppedLine:
 
     @property
     def name(self) -> str:
-        """Return what names it on the command line."""
+        """Return the name used on the command line, ``PATH:LINE``."""
         return f"{self.path}:{self.line}"
 
     def is_one_of(self, names: Sequence[str]) -> bool:
-        """Return whether it is named, as ``PATH:LINE`` or with all of its file as ``PATH``."""
+        """Return whether ``names`` has this line (``PATH:LINE``) or its file (``PATH``)."""
         return self.name in names or self.path in names
 
 
@@ -75,9 +76,8 @@ def dropped_lines(
     :param new_before: the file that it is carried onto; ``new_after``: with the carried patch.
     :param upstream: upstream's own file, if patches below changed ``new_before``.
     """
-    old, patched, new, result = (
-        text.splitlines(keepends=False) for text in (old_before, old_after, new_before, new_after)
-    )
+    old, patched = old_before.splitlines(), old_after.splitlines()
+    new, result = new_before.splitlines(), new_after.splitlines()
     short = _missing(old, patched, new, result)
     if upstream is not None:
         own = set(map(_key, upstream.splitlines()))
@@ -101,23 +101,23 @@ def dropped_lines(
 def _missing(
     old: Sequence[bytes], patched: Sequence[bytes], new: Sequence[bytes], result: Sequence[bytes]
 ) -> Counter[bytes]:
-    """Count the lines of which the result has fewer than upstream, but for those that the old patch removed.
+    """Count upstream's lines that the result lacks, except lines that the old patch removed.
 
-    A line that the patch adds far from where upstream adds the same one is there besides.
+    If the patch and upstream add the same line far apart, the result must have both.
     """
     o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
     both = {key for key in (p - o).keys() & (n - o).keys() if r[key] < n[key] + p[key] - o[key]}
-    if both:  # a diff costs more than all else here
+    if both:  # the diffs are slow
         by_patch, by_upstream = _added(old, patched), _added(old, new)
         for key in both:
-            places = ((a, b) for a in by_patch.get(key, ()) for b in by_upstream.get(key, ()))
-            if min((abs(a - b) for a, b in places), default=0) > _NEAR:
+            pairs = product(by_patch.get(key, ()), by_upstream.get(key, ()))
+            if min((abs(ours - theirs) for ours, theirs in pairs), default=0) > _NEAR:
                 n[key] += p[key] - o[key]
     return Counter({key: count for key, count in (n - r - (o - p)).items() if _WORD.search(key)})
 
 
 def _added(old: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, list[int]]:
-    """Return the lines that are added to a text, with the numbers of those that they come before."""
+    """Return the added lines, with the old line numbers at which they were inserted."""
     found: dict[bytes, list[int]] = {}
     for hunk in _hunks(lines, old):
         for line in hunk.before:
@@ -130,7 +130,7 @@ def _key(line: bytes) -> bytes:
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_Hunk]:
-    """Yield what differs between two texts; ``at`` counts the lines of ``after``, from 1."""
+    """Yield the differences of two texts; ``at`` is a line number in ``after``, from 1."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -144,35 +144,44 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_Hunk]:
 
 
 def _is_still_there(line: bytes, replaced: Sequence[bytes], instead: Sequence[bytes]) -> bool:
-    """Return whether what upstream put into a line is in the lines that the result has in its place.
+    """Return whether the result keeps upstream's new words of a line.
 
-    :param replaced: upstream's old lines, for which it came.
-    :param instead: the lines of the result.
+    :param replaced: upstream's old lines that the line replaced.
+    :param instead: lines of the result in the same place.
     """
     tokens = _TOKEN.findall(line)
-    there = [token for one in instead for token in _TOKEN.findall(one)]
+    there = _tokens_of(instead)
     if not replaced:
         return _holds(there, tokens)
-    before = Counter(token for one in replaced for token in _TOKEN.findall(one))
+    before = Counter(_tokens_of(replaced))
     new = {token for token in Counter(tokens) - before if _WORD.match(token)}
     return bool(instead) and new <= set(there) and _alike(tokens, there)
 
 
+def _tokens_of(lines: Sequence[bytes]) -> list[bytes]:
+    """Split lines into words and punctuation characters."""
+    found = []
+    for line in lines:
+        found += _TOKEN.findall(line)
+    return found
+
+
 def _holds(there: Sequence[bytes], tokens: Sequence[bytes]) -> bool:
-    """Return whether tokens stand in a row."""
+    """Return whether ``there`` contains these tokens in sequence."""
     size = len(tokens)
     return any(there[at : at + size] == list(tokens) for at in range(len(there) - size + 1))
 
 
 def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
     """Return whether more than half of a line's words are in the result's lines, in their order."""
-    words, others = ([token for token in side if _WORD.match(token)] for side in (tokens, there))
+    words = list(filter(_WORD.match, tokens))
+    others = list(filter(_WORD.match, there))
     blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
     return sum(block.size for block in blocks) * 2 > len(words)
 
 
 def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[DroppedLine]:
-    """Compare a carried patch with the one that it was made of.
+    """Compare a carried patch with the original.
 
     :param old: the patch's commit in the stack that it is carried from.
     :param new: its commit in the new stack.
@@ -213,9 +222,9 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
 def _origins(
     store: Git, old: CommitId, new: CommitId, before: Sequence[PathChange], after: Sequence[PathChange]
 ) -> dict[bytes, PathChange]:
-    """Return what the old patch did to the files that the new one changes, by the new path.
+    """Return the old patch's changes to the new patch's files, by new path.
 
-    A file that upstream renamed is found by git's renames, and one that it rewrote, too, by its name alone.
+    Renamed files are found by git's rename detection, else by file name if it is unique.
     """
     found = {own.path: own for own in before}
     lost = found.keys() - {change.path for change in after}
@@ -233,36 +242,45 @@ def _origins(
 
 
 def _untouched(store: Git, old: CommitId, paths: Sequence[bytes]) -> dict[bytes, TreeEntry]:
-    """Return the files of the old stack that its patch leaves alone."""
+    """Return the files as they were before the old patch, which does not change them."""
     return store.list_tree(f"{old}^", paths) if paths else {}
 
 
 def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store: Git) -> set[bytes]:
     """Return the lines that the old patch removes from any file, without blanks."""
     sides = [(own.old, own.new) for own in before if own.old and _is_text(own)]
-    lacking = {e.blob for pair in sides for e in pair if e and e.blob not in texts}
-    known = {**texts, **store.read_blobs(lacking)}
+    wanted = {entry.blob for entry in chain.from_iterable(sides) if entry}
+    known = {**texts, **store.read_blobs(wanted - texts.keys())}
+
+    def keys(entry: TreeEntry | None) -> Counter[bytes]:
+        return Counter(map(_key, known[entry.blob].splitlines())) if entry else Counter()
+
     found: set[bytes] = set()
     for first, last in sides:
-        lines = [known[entry.blob].splitlines() if entry else [] for entry in (first, last)]
-        found |= (Counter(map(_key, lines[0])) - Counter(map(_key, lines[1]))).keys()
+        found |= (keys(first) - keys(last)).keys()
     return found
 
 
 def _is_text(*changes: PathChange | None) -> bool:
-    entries = [entry for change in changes if change for entry in (change.old, change.new) if entry]
-    return all(entry.mode not in (diff.GITLINK, diff.SYMLINK) for entry in entries)
+    return all(entry.mode not in (diff.GITLINK, diff.SYMLINK) for entry in _entries(changes))
 
 
 def _blobs(pairs: Sequence[tuple[PathChange, PathChange | None]]) -> Iterator[BlobId]:
-    for pair in pairs:
-        for change in pair:
-            if change:
-                yield from (entry.blob for entry in (change.old, change.new) if entry)
+    for entry in _entries(chain.from_iterable(pairs)):
+        yield entry.blob
+
+
+def _entries(changes: Iterable[PathChange | None]) -> Iterator[TreeEntry]:
+    """Yield both sides of each change, where they exist."""
+    for change in changes:
+        if change and change.old:
+            yield change.old
+        if change and change.new:
+            yield change.new
 
 
 def show_dropped(lines: Sequence[DroppedLine], commits: Mapping[DroppedLine, str] | None = None) -> str:
-    """Return dropped lines in words: each with file, number, text and, where it is known, upstream's commit."""
+    """Format dropped lines with file, number, text and, if known, upstream's commit."""
     parts = []
     for line in lines[:_MOST_SHOWN]:
         commit = (commits or {}).get(line, "")
@@ -302,7 +320,9 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -
             old, new = _commit_of(before, attempt.patch), _commit_of(after, attempt.patch)
             if old and new:
                 carried.append((upstream, attempt, old, new, after.after.base))
-    commits = [commit for _, _, old, new, _ in carried for commit in (old, new)]
+    commits: list[CommitId] = []
+    for _, _, old, new, _ in carried:
+        commits += (old, new)
     ids = dict(zip(commits, project.store.patch_ids_of(commits), strict=True))
     found = []
     for upstream, attempt, old, new, base in carried:

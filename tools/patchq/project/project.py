@@ -51,7 +51,7 @@ class Project:
         """
         layout = find_project(start)
         check_private(layout)
-        return cls(layout, say, wait)
+        return cls(layout=layout, say=say, wait=wait)
 
     def count(self, what: str, done: int, total: int, unit: str) -> None:
         """Report the progress of an operation."""

@@ -281,12 +281,12 @@ def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: 
         stops.stop_stages(stop),
         stops.conflicting(project, stop, stop.parked),
         stops.conflicting(project, stop, step.commit),
-        project.layout,
-        progress.upstream,
+        layout=project.layout,
+        upstream=progress.upstream,
     )
-    files: dict[str, bytes | None] = {
-        path.relative_to(project.layout.root).as_posix(): data for path, data in recorded.items()
-    }
+    files: dict[str, bytes | None] = {}
+    for path, data in recorded.items():
+        files[path.relative_to(project.layout.root).as_posix()] = data
     # A resolution that records nothing is an operation, too: `undo` comes back to it.
     files[resolution_path(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
     worktree = stop_worktree(project, progress)
@@ -381,7 +381,9 @@ def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) ->
 def recorded_files(project: Project, progress: Progress, stop: Stop) -> dict[bytes, bytes]:
     """The conflicting files that what is recorded in the project resolves."""
     parked = stops.conflicting(project, stop, stop.parked)
-    return rerere.replay(project.store, stops.stop_stages(stop), parked, project.layout, progress.upstream)
+    return rerere.replay(
+        project.store, stops.stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
+    )
 
 
 def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate:
@@ -595,7 +597,7 @@ def _upstream_lines(project: Project, progress: Progress, stop: Stop, commit: Co
 
 
 def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
-    """Whether each conflicting file is decided: without markers, and not left as it was parked."""
+    """Return whether each conflicting file is decided: without markers, and not left as it was parked."""
     marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
     if marked:
         return FAILED, f"{show_path(marked[0])} has conflict markers"
@@ -607,7 +609,7 @@ def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candid
 
 
 def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
-    """Whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
+    """Return whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
     (mail,) = format_patches(project.store, progress.tip, commit, 1)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
     try:
@@ -628,9 +630,10 @@ def _text(project: Project, commit: CommitId) -> tuple[str, str]:
 
 
 def _python(project: Project, progress: Progress, commit: CommitId) -> tuple[str, str]:
-    """Whether the Python files that it changes still compile; one of upstream's that doesn't, needn't."""
+    """Check that changed Python files compile, except files that did not compile before."""
     changed = [c for c in project.store.changes_of([commit])[0] if c.new and c.path.endswith(b".py")]
-    contents = project.store.read_blobs(e.blob for c in changed for e in (c.old, c.new) if e)
+    sides = [*(change.old for change in changed), *(change.new for change in changed)]
+    contents = project.store.read_blobs(entry.blob for entry in sides if entry)
     for change in changed:
         assert change.new
         said = _compiled(contents[change.new.blob])

@@ -376,6 +376,7 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
     )
     new = [s for s in progress.done if not s.known]
     ids = project.store.patch_ids_of([CommitId(progress.commits[s.patch]) for s in new])
+    known_ids = [patch_id or "0" * 40 for patch_id in ids]
     return [
         ledgers.Attempt(
             patch=s.patch,
@@ -397,7 +398,7 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
             checked=s.checked,
             dropped=tuple(ledgers.DroppedLine(*line) for line in s.dropped),
         )
-        for s, pid in zip(new, (pid or "0" * 40 for pid in ids), strict=True)
+        for s, pid in zip(new, known_ids, strict=True)
     ]
 
 

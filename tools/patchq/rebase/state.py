@@ -261,10 +261,11 @@ def _progress(raw: dict[str, Any], upstream: str) -> Progress:
         check_name(name, "a set")
     stopped = raw["stop"] or {"parked": raw["base"], "replayed": "", "stages": []}
     ids = [raw["old_base"], raw["base"], stopped["parked"], *raw["commits"].values()]
-    ids += [value for value in (stopped["replayed"], *(step["commit"] for step in raw["done"])) if value]
+    optional = [stopped["replayed"], *(step["commit"] for step in raw["done"])]
     ids += [blob for _, _, blob, _ in stopped["stages"]]
     stops = [stopped, *(item["stop"] for item in raw.get("settled", ()))]
-    ids += [value for value in (one.get("resolution", "") for one in stops) if value]
+    optional += [one.get("resolution", "") for one in stops]
+    ids += filter(None, optional)
     ids += [item["tree"] for item in raw.get("settled", ())]
     if bad := next((value for value in ids if not _ID.fullmatch(value)), ""):
         raise ValueError(f"{bad!r} is no id")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -273,10 +274,18 @@ def park(project: Project, progress: Progress) -> None:
     save(project, progress)
 
 
+def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
+    """Return the stage numbers of each conflicting path."""
+    found: dict[bytes, set[int]] = defaultdict(set)
+    for stage in stop_stages(stop):
+        found[stage.path].add(stage.number)
+    return found
+
+
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
-    """The files of a tree that both sides changed, of those that conflict."""
-    stages = stop_stages(stop)
-    both = [path for path in _paths(stop) if {s.number for s in stages if s.path == path} >= {2, 3}]
+    """Return the conflicting files of a tree that both sides changed."""
+    numbers = _stage_numbers(stop)
+    both = [path for path in _paths(stop) if numbers[path] >= {2, 3}]
     entries = project.store.list_tree(tree, both) if both else {}
     files = {path: e for path, e in entries.items() if e.mode not in (SYMLINK, GITLINK)}
     return project.store.texts(files)
@@ -287,7 +296,9 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     stop = progress.stop
     assert stop
     parked = conflicting(project, stop, stop.parked)
-    resolved = rerere.replay(project.store, stop_stages(stop), parked, project.layout, progress.upstream)
+    resolved = rerere.replay(
+        project.store, stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
+    )
     if not resolved or set(resolved) != set(_paths(stop)):
         return None
     entries = project.store.list_tree(stop.parked, sorted(resolved))
@@ -501,10 +512,13 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
 
     :param left: those that nobody has said to be decided.
     """
-    stages, paths = stop_stages(stop), _paths(stop)
-    there, parked = (project.store.list_tree(t, paths) if paths else {} for t in (tree, stop.parked))
+    paths = _paths(stop)
+    there = project.store.list_tree(tree, paths) if paths else {}
+    parked = project.store.list_tree(stop.parked, paths) if paths else {}
     marked = [p for p, text in sorted(project.store.texts(there).items()) if not rerere.is_settled(text)]
-    gone = {p for p in paths if {s.number for s in stages if s.path == p} == {1}}  # by both sides
+    deleted_by_both = {1}
+    numbers = _stage_numbers(stop)
+    gone = {path for path in paths if numbers[path] == deleted_by_both}
     same = [p for p in paths if p in left and p not in gone and there.get(p) == parked.get(p)]
     return marked, [p for p in same if p not in marked]
 

@@ -69,8 +69,12 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
             raise UserError(f"there is a set {called} already", hint="another name after --as")
         _refuse_under_way(project, [*gone, *([set_name] if called != set_name else [])])
         left = {s: refs for s, refs in lock.sets.items() if s not in gone}
-        pins = [p for s in gone for p in lock.pins_of(s) if all(r.get(p.upstream) != p.ref for r in left.values())]
-        pins = [p for n, p in enumerate(pins) if p not in pins[:n]]
+        pins: list[Pin] = []
+        for replaced in gone:
+            for pin in lock.pins_of(replaced):
+                used = any(refs.get(pin.upstream) == pin.ref for refs in left.values())
+                if not used and pin not in pins:
+                    pins.append(pin)
         change = Change(verb="use", summary=f"use {called}")
         files = _stack_files(project, pins)
         _refuse_unkept(project, lock, gone, pins, files)
@@ -135,8 +139,9 @@ def _root(lock: Lock, set_name: str) -> str:
 
 
 def _older(lock: Lock, other: str, set_name: str) -> bool:
-    """Whether a set is one that rebases made another from: of the same name but for that, at no newer ref."""
-    mine, theirs = ({p.upstream: p for p in lock.pins_of(s)} for s in (set_name, other))
+    """Return whether rebases made ``set_name`` from ``other``: same root name, and no newer ref."""
+    mine = {pin.upstream: pin for pin in lock.pins_of(set_name)}
+    theirs = {pin.upstream: pin for pin in lock.pins_of(other)}
     if _root(lock, other) != _root(lock, set_name) or mine.keys() != theirs.keys():
         return False
     return all(pin == mine[u] or older_first([mine[u], pin])[0] == pin for u, pin in theirs.items())

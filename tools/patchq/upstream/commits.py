@@ -1,4 +1,4 @@
-"""Whether upstream has taken a patch, by its history: in which commits, and what became of it since.
+"""Search for patches in upstream's commits, and for later changes to them.
 
 Evidence is, from the strongest: a commit with the patch's own patch id; a commit that made the change of every block
 of it, or several commits that did; a file that some commit left as the patch leaves it.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 
 from patchq.errors import SourceError
 from patchq.formats import diff
@@ -64,7 +65,9 @@ class Line(Steps):
         for number, changes in enumerate(self.changes):
             for change in changes:
                 self.touching.setdefault(change.path, []).append((number, change))
-        self.paths = [frozenset(c.path for c in changes) for changes in self.changes]
+        self.paths: list[frozenset[bytes]] = []
+        for changes in self.changes:
+            self.paths.append(frozenset(change.path for change in changes))
         self._releases = sorted((n, releases[c.commit]) for n, c in enumerate(self.commits) if c.commit in releases)
         self._ids: dict[int, str] = {}
         self._blobs: dict[BlobId, bytes] = {}
@@ -72,7 +75,7 @@ class Line(Steps):
         self._made: dict[int, dict[bytes, list[Block]]] = {}
 
     def commit(self, number: int, did: str) -> UpstreamCommit:
-        """A commit as evidence."""
+        """Return a commit as evidence."""
         info = self.commits[number]
         subject = info.message.split("\n", 1)[0]
         match = _PULL_REQUEST.search(subject)
@@ -140,7 +143,7 @@ class Line(Steps):
         return self._made.get(number, {})
 
     def clears(self, number: int, path: bytes) -> bool:
-        """Whether a commit deletes a file together with others of its folder."""
+        """Return whether a commit deletes a file together with others of its folder."""
         folder = path.rpartition(b"/")[0]
         deleted = [c for c in self.changes[number] if c.new is None and c.path.rpartition(b"/")[0] == folder]
         return len(deleted) >= _CLEARED
@@ -150,7 +153,7 @@ class Line(Steps):
         return self.commits[number].message
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
-        """Read files, all at once."""
+        """Read files with one process."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self._blobs.keys()
         if wanted:
             self.need(wanted)
@@ -158,11 +161,16 @@ class Line(Steps):
 
     def _need_all(self, numbers: Sequence[int]) -> None:
         """Bring the files that commits change."""
-        sides = [e for n in numbers for change in self.changes[n] for e in (change.old, change.new)]
-        self.need({e.blob for e in sides if e and e.mode != diff.GITLINK})
+        wanted = set()
+        for number in numbers:
+            for change in self.changes[number]:
+                for entry in (change.old, change.new):
+                    if entry and entry.mode != diff.GITLINK:
+                        wanted.add(entry.blob)
+        self.need(wanted)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """A file's content, or None where there is none to read."""
+        """Return a file's content, or None if it cannot be read."""
         return self._blobs.get(entry.blob) if entry else None
 
 
@@ -193,7 +201,7 @@ class SideBranches:
 
     @cached_property
     def has_any(self) -> bool:
-        """Whether the main line has merges."""
+        """Return whether the main line has merges."""
         return any(len(info.parents) > 1 for info in self.line.commits)
 
     @cached_property
@@ -208,7 +216,11 @@ class SideBranches:
     def _parents(self) -> dict[CommitId, list[CommitId]]:
         """The parents of each commit of the range, parents first."""
         out = self.line.git.run("rev-list", "--topo-order", "--reverse", "--parents", self.range, "--").decode()
-        return {ids[0]: ids[1:] for ids in ([CommitId(i) for i in row.split()] for row in out.splitlines())}
+        found = {}
+        for row in out.splitlines():
+            commit, *parents = map(CommitId, row.split())
+            found[commit] = parents
+        return found
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
         """Return the commits with the patch's id, by number."""
@@ -248,24 +260,25 @@ def named_by(line: Line, patch: Patch) -> set[int]:
     subject, numbers, ids = names_of(patch.commit.message)
     found = set()
     for n, info in enumerate(line.commits):
-        theirs = names_of(info.message)
-        if theirs[0] == subject or set(theirs[1][:1]) & set(numbers) or any(info.commit.startswith(i) for i in ids):
+        their_subject, their_numbers, _ = names_of(info.message)
+        same_pull_request = bool(their_numbers) and their_numbers[0] in numbers
+        if their_subject == subject or same_pull_request or (ids and info.commit.startswith(ids)):
             found.add(n)
     return found
 
 
 class Landed:
-    """Asks a line of commits about patches.
+    """Search for patches in a line of commits.
 
-    :param patch_ids: git's of the patches, by name.
-    :param sides: what the line has by merges.
+    :param patch_ids: git's patch ids by patch name.
+    :param sides: commits of merged side branches.
     """
 
     def __init__(self, line: Line, patch_ids: Mapping[str, str], sides: SideBranches | None = None) -> None:
         self.line, self.patch_ids, self.sides = line, patch_ids, sides
 
     def has_whole(self, patch: Patch) -> bool:
-        """Whether upstream took a patch as one commit with its id, and didn't take it back."""
+        """Return whether upstream has a commit with the patch's id and did not revert it."""
         try:
             known = bool(self.line.same(patch, self._id(patch)) or self._same_beside(patch))
         except (SourceError, runner.CommandError):
@@ -274,7 +287,7 @@ class Landed:
         return verdict is not None and verdict.taken
 
     def look(self, patch: Patch) -> Verdict | None:
-        """What the line says of a patch; None where it says nothing, or what it would say isn't all here."""
+        """Return the state of a patch, or None if unknown or if objects are not available locally."""
         try:
             found = self._look(patch)
             return found if found and found.identical else self._look_beside(patch, found)
@@ -309,9 +322,10 @@ class Landed:
         # A rename is a file that goes and one that comes: what upstream renamed as the patch does has gone, too.
         comes = {e.path for e in patch.edits if e.old is None}
         tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
-        line.read([v.entry for versions in tracks.values() for v in versions])
-        line.read([e.new for e in patch.edits])
-        line.read_diffs({v.number for versions in tracks.values() for v in versions})
+        versions = list(chain.from_iterable(tracks.values()))
+        line.read([version.entry for version in versions])
+        line.read([edit.new for edit in patch.edits])
+        line.read_diffs({version.number for version in versions})
         named = named_by(line, patch)
         fates: dict[bytes, list[tuple[Fate, int]]] = {}
         for edit in patch.edits:

@@ -1,13 +1,14 @@
-"""An upstream's history, where it is at hand: its repository on this machine, or what was fetched of it.
+"""Upstream's history, if available locally: a repository on this machine, or a fetched copy.
 
-Pins bring no history. Commits, and the trees of those that matter, are read from wherever they lie already; where
-`patchq fetch --history` has brought them without files, those files that a question needs are asked for.
+Pins have no history. After `patchq fetch --history` without files, missing files are fetched when
+they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -52,8 +53,11 @@ class History:
     def commit(self, pin: Pin) -> CommitId | None:
         """The commit that a pin is, if it is at hand with its history."""
         names = (f"refs/tags/{pin.ref}", f"refs/heads/{pin.ref}")
-        asked = [pin.commit or "", *(self._refs.get(name, "") for name in names)]
-        return next((found for name in asked if name and (found := self.git.ref_or_none(f"{name}^{{commit}}"))), None)
+        for name in (pin.commit, *map(self._refs.get, names)):
+            found = self.git.ref_or_none(f"{name}^{{commit}}") if name else None
+            if found:
+                return found
+        return None
 
     def releases(self) -> dict[CommitId, str]:
         """The tags, by the commits that they are of."""
@@ -82,7 +86,8 @@ class History:
             return None
         wanted = [p.commit.commit for p in patches if p.commit.commit not in self._ids]
         self._ids.update(zip(wanted, self.git.patch_ids_of(wanted), strict=True))
-        sides = SideBranches(line, base, target, (path for patch in patches for path in patch.paths))
+        paths = chain.from_iterable(patch.paths for patch in patches)
+        sides = SideBranches(line, base, target, paths)
         return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches}, sides)
 
     def distance(self, one: CommitId, other: CommitId) -> int | None:

@@ -1,11 +1,13 @@
-"""Match a patch against upstream's trees: how much of it each file has, and since when.
+"""Match a patch against upstream's trees: the share that upstream has, and its first release.
 
-A patch is graded by its files, and a file by its blocks (:mod:`patchq.merge.blocks`). Upstream's history, or where none
-is available its releases, then say more (:mod:`patchq.upstream.commits`, :mod:`patchq.upstream.releases`).
+A patch is graded by its files, and a file by its blocks (:mod:`patchq.merge.blocks`). Upstream's
+history (:mod:`patchq.upstream.commits`), or its releases (:mod:`patchq.upstream.releases`) if no
+history is available, refine the result.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,18 +21,19 @@ from patchq.upstream.releases import Releases
 from patchq.upstream.status import UpstreamCommit, Verdict
 
 IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
-#: The share of a change from which on it is shown as edited, and the one that must be left when it has landed
-#: and later versions went over it.
-_HALF, _LEFT = 0.5, 0.75
+#: Minimum share of a patch's lines that is reported as edited.
+_HALF = 0.5
+#: Minimum share of a patch's lines that must remain in the target after upstream had all of them.
+_LEFT = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSight:
-    """What was seen of one file's part of a patch.
+    """Upstream match of one file of a patch.
 
-    :ivar where: the label of the version at which it was first seen; empty where it never was.
-    :ivar share: which part of its lines upstream has at the last version.
-    :ivar reverted: it was there, and is not any more.
+    :ivar where: label of the first version with the change, or empty.
+    :ivar share: share of the changed lines that the last version has.
+    :ivar reverted: an earlier version has the change and the last one does not.
     """
 
     path: str
@@ -47,32 +50,36 @@ def look(
     base: bytes | None,
     versions: Sequence[tuple[str, bytes | None]],
 ) -> FileSight:
-    """Look for one file's part of a patch in upstream's versions of it.
+    """Match one file of a patch with upstream's versions of the file.
 
-    :param patched: the file as the patch leaves it; None where the patch removes it.
-    :param base: the file as upstream had it when the patch was written.
-    :param versions: upstream's later versions with what to call them, oldest first, the last one the target.
+    :param patched: the file after the patch, or None if the patch deletes it.
+    :param base: upstream's file that the patch was written for.
+    :param versions: labels and contents of upstream's later versions, oldest first, target last.
     """
     target = versions[-1][1]
     if patched is None or base is None or not hunks:
-        # A file that comes or goes, or has no lines: only the very same result is a sign.
-        same = [label for label, content in versions if content == patched]
-        if target == patched and base != patched:
-            return FileSight(path=path, grade=IDENTICAL, where=same[0], share=1.0)
+        # An added, deleted or empty file has no blocks: only an identical result is evidence.
+        first = next((label for label, content in versions if content == patched), None)
+        if first is not None and target == patched and base != patched:
+            return FileSight(path=path, grade=IDENTICAL, where=first, share=1.0)
         if patched is None or target is None or base is not None:
-            return FileSight(path=path, grade=ABSENT, where=same[0] if same else "", share=0.0, reverted=bool(same))
+            reverted = first is not None
+            return FileSight(path=path, grade=ABSENT, where=first or "", share=0.0, reverted=reverted)
     before, now = text_of(base), text_of(target)
     parts = blocks(hunks)
     if not parts:
         return FileSight(path=path, grade=ABSENT, where="", share=0.0)
     left = share(parts, before, now)
-    words = {word_of(line) for block in parts for line in block.added}
+    words: set[bytes] = set()
+    for block in parts:
+        words.update(map(word_of, block.added))
+    times = Counter(parts)
     for label, content in versions:
         if content is None or not all(word in content for word in words):
-            continue  # not all lines can be there
+            continue  # some line is missing
         if content == patched and content != base:
             grade = IDENTICAL
-        elif all(is_there(block, before, text_of(content), parts.count(block)) for block in parts):
+        elif all(is_there(block, before, text_of(content), count) for block, count in times.items()):
             grade = CONTAINED
         else:
             continue
@@ -84,9 +91,12 @@ def look(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What was seen of a whole patch. ``grade`` is the least of its files', ``where`` the last of their firsts.
+    """Upstream match of a whole patch.
 
-    :ivar past: what upstream's history says of it; ``by_history``: as one commit with the patch's own id.
+    :ivar grade: the lowest grade of its files.
+    :ivar where: label of the first version that contains all of its files' changes.
+    :ivar past: evidence from upstream's history.
+    :ivar by_history: upstream has one commit with the patch's id.
     """
 
     grade: str
@@ -98,12 +108,12 @@ class Sight:
 
     @property
     def retirable(self) -> bool:
-        """Whether it is there in full; else a person has to say."""
+        """Return whether upstream has the whole patch; else it needs review."""
         return self.grade in (IDENTICAL, CONTAINED)
 
     @property
     def said(self) -> str:
-        """The evidence, in words."""
+        """Return the evidence as text."""
         words = []
         for f in self.files:
             if f.reverted:
@@ -116,16 +126,16 @@ class Sight:
 
 
 def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
-    """A patch from its files: all of them must be there.
+    """Grade a patch by its files.
 
-    :param labels: of the versions, oldest first.
+    :param labels: labels of the versions, oldest first.
     """
     if not files:
         return Sight(grade=ABSENT, where="", files=())
     order = (IDENTICAL, CONTAINED, EDITED, ABSENT)
     worst = max((f.grade for f in files), key=order.index)
     if worst == ABSENT and any(f.grade != ABSENT or f.reverted for f in files):
-        # Part of it landed, or all did and was taken back: that is worth a look, and no more.
+        # Upstream has a part, or reverted the whole: report it for review.
         worst = EDITED
     seen = [f.where for f in files if f.where]
     where = max(seen, key=list(labels).index) if worst in (IDENTICAL, CONTAINED) and seen else ""
@@ -133,40 +143,44 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
 
 
 def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> Sight:
-    """Whether upstream has a patch already.
+    """Match a patch with upstream's trees.
 
-    :param base: the tree that the stack was written for.
-    :param versions: upstream's later trees with what to call them, oldest first, the last one the target.
+    :param base: tree that the stack was written for.
+    :param versions: labels of upstream's later trees, oldest first, target last.
     """
 
     def content(column: Column, path: bytes) -> bytes | None:
         entry = column.bare.get(column.moved.get(path, path))
         return column.content(entry.blob) if entry and entry.mode != diff.GITLINK else None
 
-    patched = {e.new.blob: base.content(e.new.blob) for e in patch.edits if e.new and e.new.mode != diff.GITLINK}
-    files = [
-        look(
-            show_path(e.path),
-            patch.hunks.get(e.path, ()),
-            patched.get(e.new.blob) if e.new else None,
-            content(base, e.path),
-            [(label, content(column, e.path)) for label, column in versions],
+    files = []
+    for edit in patch.edits:
+        patched = None
+        if edit.new and edit.new.mode != diff.GITLINK:
+            patched = base.content(edit.new.blob)
+        files.append(
+            look(
+                show_path(edit.path),
+                patch.hunks.get(edit.path, ()),
+                patched=patched,
+                base=content(base, edit.path),
+                versions=[(label, content(column, edit.path)) for label, column in versions],
+            )
         )
-        for e in patch.edits
-    ]
     return judge(files, [label for label, _ in versions])
 
 
 def sights(
     patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
 ) -> dict[int, Sight]:
-    """:func:`sight` with each of these versions as the target, by its number; the files are read once, and dropped."""
+    """Run :func:`sight` with each of these versions as the target and return the results by number."""
     if not targets:
         return {}
     versions = versions[: max(targets) + 1]
     columns = [base, *(column for _, column in versions)]
-    entries = [column.bare.get(column.moved.get(path, path)) for column in columns for path in patch.paths]
-    entries += [edit.new for edit in patch.edits]
+    entries = [edit.new for edit in patch.edits]
+    for column in columns:
+        entries += [column.bare.get(column.moved.get(path, path)) for path in patch.paths]
     contents = base.git.read_blobs({e.blob for e in entries if e and e.mode != diff.GITLINK})
     for column in columns:
         column.contents = contents
@@ -177,7 +191,7 @@ def sights(
 
 
 def with_past(seen: Sight, past: Verdict | None) -> Sight:
-    """What was seen, and what history says: it knows what landed and was changed on, and what was reverted."""
+    """Combine a match with history, which also knows later changes and reverts."""
     if past is None:
         return seen
     said = replace(seen, past=past.said, by_history=past.taken and past.identical, commits=past.commits)
@@ -189,28 +203,31 @@ def with_past(seen: Sight, past: Verdict | None) -> Sight:
 
 
 class Asked:
-    """Whom to ask about a stack's patches at one target: upstream's history, or where none is at hand its releases."""
+    """Evidence about a stack's patches at one target: upstream's history, else its releases."""
 
     def __init__(self, past: Landed | None, releases: Releases | None) -> None:
         self.past, self.releases = past, releases
 
     def about(self, patch: Patch, seen: Sight) -> Sight:
-        """What was seen of a patch, with what they say. Releases aren't asked what can be seen."""
+        """Add the evidence to a match. Releases are not searched for a patch that upstream has."""
         if self.past or not self.releases:
             return with_past(seen, self.past.look(patch) if self.past else None)
         return seen if seen.retirable else with_past(seen, self.releases.look(patch))
 
 
 def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> frozenset[str]:
-    """The patches that would land on a tree though upstream has them: it took them, and went on with their lines."""
+    """Return the patches that apply to a tree although upstream took them and then changed them."""
     if past is None:
         return frozenset()
-    landed = (patches[n] for n, landing in column.landings.items() if landing.outcome not in STOPS)
-    return frozenset(patch.name for patch in landed if past.has_whole(patch))
+    found = set()
+    for number, landing in column.landings.items():
+        if landing.outcome not in STOPS and past.has_whole(patches[number]):
+            found.add(patches[number].name)
+    return frozenset(found)
 
 
 def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:
-    """Of a patch that stops on a ref: its outcome, how much of it upstream has, and the evidence."""
+    """Return the outcome, grade and evidence of a patch that stops on a ref."""
     if landing.outcome == ABSORBED and not seen.retirable:
         said = f"nothing of it is left to add at {ref}"
         return ABSORBED, IDENTICAL, f"{said}; {seen.past}" if seen.past else said

@@ -1,4 +1,4 @@
-"""Whether upstream has taken a patch, by its releases: a coarse history, where no commits are at hand.
+"""Search for patches in upstream's releases, if no commits are available locally.
 
 From one release to the next is a step, judged as a commit is. In it stand the stack's own later patches that came with
 that release, each as a step of its own, last: taken out again from the end, as `git apply -R` would, they leave what
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import PurePosixPath
 
 from patchq.errors import SourceError
@@ -116,14 +116,19 @@ class Releases:
             self.contents = {}
         # Taken out, a patch leaves lines that it had found: beside the releases' those are all that can be there.
         seen = self._everywhere(patch)
-        seen += [e.old for number in later for e in self.patches[number].edits if e.path in patch.paths]
+        for number in later:
+            seen += [edit.old for edit in self.patches[number].edits if edit.path in patch.paths]
         self.read(seen)
         texts = [self.contents[e.blob] for e in seen if e and e.blob in self.contents]
         if not _may_be_there(patch, patch.edits, texts):
             return None
         unknown = [self.patches[number] for number in later if number not in self.came]
-        self.read([e for p in unknown for e in self._everywhere(p)])
-        self.read([e for p in unknown for edit in p.edits for e in (edit.old, edit.new)])
+        wanted: list[TreeEntry | None] = []
+        for other in unknown:
+            wanted += self._everywhere(other)
+            for edit in other.edits:
+                wanted += (edit.old, edit.new)
+        self.read(wanted)
         for number in reversed(later):
             if number not in self.came:
                 self._settle(number)
@@ -163,12 +168,18 @@ class Releases:
             new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
             # Each is looked at once: `text_of` would keep them.
             contents = self.git.read_blobs(new).values()
-            self.new[release, suffix] = {line for content in contents for line in Text(content).lines}
+            lines: set[bytes] = set()
+            for content in contents:
+                lines.update(Text(content).lines)
+            self.new[release, suffix] = lines
         return self.new[release, suffix]
 
     def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:
         """A patch's files before all releases and at each."""
-        return [self._bare(column, edit, patch) for column in (self.base, *self.columns) for edit in patch.edits]
+        found = []
+        for column in (self.base, *self.columns):
+            found += [self._bare(column, edit, patch) for edit in patch.edits]
+        return found
 
     def _settle(self, number: int) -> None:
         """Learn with which release a patch came, and take it out of that one.
@@ -207,7 +218,7 @@ class Releases:
             since = next((v.number for v in versions[1:] if v.entry == edit.new != first), None)
             floor = text_of(steps.text(first))
             fates[edit.path] = File(steps, patch, edit, versions, floor=floor).fates(since)
-        every = [fate for part in fates.values() for fate, _ in part]
+        every = [fate for fate, _ in chain.from_iterable(fates.values())]
         verdict = judge(steps, fates, False)
         if not every or any(fate.first < 0 for fate in every):
             return verdict, None
@@ -249,10 +260,12 @@ class Releases:
     def _merged(self, sides: Sequence[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]]) -> dict[bytes, TreeEntry | None]:
         """Files (path, base, ours, theirs), merged; those without a conflict."""
         with Objects(self.git, self.written) as objects:
-            base, ours, theirs = (
-                {b"%05d" % n: entry for n, entry in enumerate(entries)}
-                for entries in list(zip(*sides, strict=True))[1:]
-            )
+            base: dict[bytes, TreeEntry | None] = {}
+            ours: dict[bytes, TreeEntry | None] = {}
+            theirs: dict[bytes, TreeEntry | None] = {}
+            for number, (_, *entries) in enumerate(sides):
+                name = b"%05d" % number
+                base[name], ours[name], theirs[name] = entries
             root = objects.commit("", base)
             marks = objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
         (merge,) = self.git.merge([(objects.id(marks[0]), objects.id(marks[1]))])
@@ -261,16 +274,23 @@ class Releases:
         return {path: tree[n] for n, (path, *_) in enumerate(sides) if n in tree and n not in apart}
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
-        """Read files, all at once."""
+        """Read files with one process."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self.contents.keys()
         if wanted:
             self.contents.update(self.git.read_blobs(wanted))
 
 
 def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[bytes]) -> bool:
-    """Whether each line that a patch adds to files may be in some version of them, by its longest word."""
-    lines = (line for edit in edits for block in patch.blocks(edit.path) for line in block.added)
-    return all(any(word in text for text in texts) for word in set(map(word_of, lines)))
+    """Return whether the longest word of every added line occurs in some version of the files."""
+    words: set[bytes] = set()
+    for edit in edits:
+        for block in patch.blocks(edit.path):
+            words.update(map(word_of, block.added))
+
+    def occurs(word: bytes) -> bool:
+        return any(word in text for text in texts)
+
+    return all(map(occurs, words))
 
 
 class _Steps(Steps):
@@ -293,8 +313,11 @@ class _Steps(Steps):
                             self._diffs.append((len(self.order), edit.path, before, now))
                     last[edit.path] = now
                 self.order.append(step)
-        releases.read([v.entry for versions in self.versions.values() for v in versions])
-        releases.read([e.new for e in patch.edits] + [e for _, _, before, now in self._diffs for e in (before, now)])
+        wanted: list[TreeEntry | None] = [edit.new for edit in patch.edits]
+        wanted += [version.entry for version in chain.from_iterable(self.versions.values())]
+        for _, _, before, now in self._diffs:
+            wanted += (before, now)
+        releases.read(wanted)
         self._made: dict[int, dict[bytes, Sequence[Block]]] | None = None
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
@@ -304,7 +327,7 @@ class _Steps(Steps):
         return all(now.count(line) for line in block.added) and super().makes(number, path, block, times)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """A file's content, or None where there is none to read."""
+        """Return a file's content, or None if it cannot be read."""
         return self.releases.contents.get(entry.blob) if entry else None
 
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
@@ -351,11 +374,11 @@ class _Steps(Steps):
         return self.releases.patches[own].commit.message if own >= 0 else ""
 
     def is_coarse(self, number: int) -> bool:
-        """Whether a step is of so many changes that a revert among them may not show as one: a release is."""
+        """Return whether a step is of so many changes that a revert among them may not show as one: a release is."""
         return self.order[number].own < 0
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Whether an own patch is there to take lines of a patch back; of a release its share of each file says it."""
+        """Return whether one of the stack's own patches reverts the lines. Releases are judged by file."""
         return self.order[number].own >= 0 and super().is_revert(number, lines)
 
     def commit(self, number: int, did: str) -> UpstreamCommit:

@@ -1,17 +1,18 @@
-"""What became of each part of a patch along the steps that upstream took: there, changed on since, or taken back.
+"""State of each hunk of a patch over upstream's steps: present, changed since, or reverted.
 
-A step is a commit, or where none are at hand the way from one release to the next. What upstream does to a patch's
-lines later is no revert: one is where the lines that were there before stand there again.
+A step is a commit, or the difference between two releases if no commits are available locally. A
+later change to a patch's lines is a revert only if it restores the lines from before the patch.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
@@ -33,7 +34,7 @@ GONE = "gone"
 
 
 def _few(words: Sequence[str]) -> str:
-    """Some of them, and how many more there are."""
+    """Format up to three names and the number of the others."""
     more = f" and {len(words) - 3} more" if len(words) > 3 else ""
     return ", ".join(words[:3]) + more
 
@@ -65,11 +66,13 @@ class UpstreamCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What history says of a patch.
+    """State of a patch in upstream's history.
 
-    :ivar taken: upstream took all of it, and didn't take it back; ``identical``: as one commit with its patch id.
-    :ivar commits: what that rests on, in order.
-    :ivar missing: files of which a part was never there; ``undone``: those of which one was taken back.
+    :ivar taken: upstream has the whole patch and did not revert it.
+    :ivar identical: upstream has one commit with the patch id.
+    :ivar commits: the evidence, in order.
+    :ivar missing: files with a part that upstream never had.
+    :ivar undone: files with a part that upstream reverted.
     """
 
     taken: bool
@@ -85,8 +88,12 @@ class Verdict:
     @property
     def said(self) -> str:
         """The evidence, in words."""
-        by_kind = {did: [c.said for c in self.commits if c.did == did] for did in ("landed", CHANGED, UNDONE, GONE)}
-        words = [f"landed {self._as}{_few(by_kind['landed'])}"] if by_kind["landed"] else []
+        by_kind: dict[str, list[str]] = defaultdict(list)
+        for commit in self.commits:
+            by_kind[commit.did].append(commit.said)
+        words = []
+        if by_kind["landed"]:
+            words.append(f"landed {self._as}{_few(by_kind['landed'])}")
         if by_kind[UNDONE]:
             words.append(f"reverted by {_few(by_kind[UNDONE])}: {_few(self.undone)}")
         elif by_kind[GONE]:
@@ -109,11 +116,11 @@ class Version:
 
 @dataclass(slots=True, kw_only=True)
 class Fate:
-    """What became of a part: when it landed, and by which step it is no more as it landed.
+    """State of one hunk upstream: the step that introduced it and the one that last changed it.
 
-    :ivar first: when it was there first.
-    :ivar unsure: it may have been taken back, or have become something else: the step is too long to tell.
-    :ivar cleared: its file went with others of its folder, as the notes for a changelog do once it is written.
+    :ivar first: first step that had the hunk.
+    :ivar unsure: the step is too large to distinguish a revert from a rewrite.
+    :ivar cleared: upstream deleted the file with others of its folder, such as changelog fragments.
     """
 
     state: str = ABSENT
@@ -134,11 +141,11 @@ class Fate:
 
 
 class Steps(ABC):
-    """What upstream did, step by step, by number."""
+    """Numbered steps of upstream."""
 
     @abstractmethod
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """A file's content, or None where there is none to read."""
+        """Return a file's content, or None if it cannot be read."""
 
     @abstractmethod
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
@@ -150,48 +157,53 @@ class Steps(ABC):
 
     @abstractmethod
     def commit(self, number: int, did: str) -> UpstreamCommit:
-        """A step as evidence."""
+        """Return a step as evidence."""
 
     def is_coarse(self, number: int) -> bool:
-        """Whether a step is of so many changes that a revert among them may not show as one."""
+        """Return whether a step is of so many changes that a revert among them may not show as one."""
         return False
 
     def clears(self, number: int, path: bytes) -> bool:
-        """Whether a step deletes a file together with others of its folder."""
+        """Return whether a step deletes a file together with others of its folder."""
         return False
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
-        """Whether a step makes the very change of a block between the same lines, or anywhere so many times."""
+        """Return whether a step makes the very change of a block between the same lines, or anywhere so many times."""
         same = [b for b in self.made(number).get(path, ()) if (b.removed, b.added) == (block.removed, block.added)]
         return any(b.wide == block.wide for b in same) or 0 < times <= len(same)
 
     def moves(self, number: int, path: bytes, block: Block) -> bool:
-        """Whether a step adds most of a block's lines to other files."""
-        other = {line for p, made in self.made(number).items() if p != path for b in made for line in b.added}
+        """Return whether a step adds most of a block's lines to other files."""
+        other: set[bytes] = set()
+        for changed, found in self.made(number).items():
+            if changed != path:
+                for theirs in found:
+                    other.update(theirs.added)
         lines = telling(block.added)
         return bool(lines) and len(lines & other) >= MOVED * len(lines)
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Whether a step that took so many lines of a patch back is there for that."""
+        """Return whether a step that took so many lines of a patch back is there for that."""
         message = self.message(number)
         if re.match(r"revert\b", message, re.IGNORECASE) or "This reverts commit " in message:
             return True
-        size = sum(len(b.added) + len(b.removed) for found in self.made(number).values() for b in found)
+        size = sum(map(size_of, chain.from_iterable(self.made(number).values())))
         return 3 * lines >= 2 * size
 
 
 def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool) -> Verdict | None:
-    """What the fates of a patch's parts, each with its lines, say of it; None where no part was ever there."""
-    every = [fate for part in fates.values() for fate, _ in part]
+    """Judge a patch by the states and sizes of its parts; return None if upstream never had any."""
+    parts = list(chain.from_iterable(fates.values()))
+    every = [fate for fate, _ in parts]
     if not any(f.landed >= 0 for f in every):
         return None
-    total = sum(lines for part in fates.values() for _, lines in part)
-    cleared = [(fate, lines) for part in fates.values() for fate, lines in part if fate.cleared]
-    if 2 * sum(lines for _, lines in cleared) > total:  # then they were what the patch is about
+    total = sum(lines for _, lines in parts)
+    cleared = [(fate, lines) for fate, lines in parts if fate.cleared]
+    if 2 * sum(lines for _, lines in cleared) > total:  # the patch is mainly about these files
         for fate, _ in cleared:
             fate.state = UNDONE
-    missing = tuple(show_path(p) for p, part in fates.items() if any(f.state == ABSENT for f, _ in part))
-    undone = tuple(show_path(p) for p, part in fates.items() if any(f.state == UNDONE for f, _ in part))
+    missing = _paths_with(fates, ABSENT)
+    undone = _paths_with(fates, UNDONE)
     back: Counter[int] = Counter()
     sure: Counter[int] = Counter()
     beside: Counter[int] = Counter()
@@ -225,8 +237,22 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
     )
 
 
+def _paths_with(fates: Mapping[bytes, Sequence[tuple[Fate, int]]], state: str) -> tuple[str, ...]:
+    """Return the paths that have a part in this state."""
+    found = []
+    for path, part in fates.items():
+        if any(fate.state == state for fate, _ in part):
+            found.append(show_path(path))
+    return tuple(found)
+
+
+def size_of(block: Block) -> int:
+    """Count a block's added and removed lines."""
+    return len(block.added) + len(block.removed)
+
+
 class File:
-    """One file's part of a patch, through the commits that touch it."""
+    """One file of a patch, followed through upstream's steps."""
 
     def __init__(
         self,
@@ -248,21 +274,21 @@ class File:
         return [self.steps.text(v.entry) for v in self.versions]
 
     def fates(self, since: int | None) -> list[tuple[Fate, int]]:
-        """What became of each block, with how many lines it is.
+        """Return the state and the number of lines of each block.
 
         :param since: the commit that is known to have made the change.
         """
         pairs = blocks_both(self.patch.hunks.get(self.edit.path, ()))
         base, patched = self.contents[0], self.steps.text(self.edit.new)
         if not pairs or base is None or patched is None:
-            size = sum(len(b.added) + len(b.removed) for b, _ in pairs) or len(text_of(patched or base).lines)
+            size = sum(size_of(block) for block, _ in pairs) or len(text_of(patched or base).lines)
             return [(self._whole(since), max(1, size))]
         times = Counter(block for block, _ in pairs)
         alike = Counter((block.removed, block.added) for block, _ in pairs)
         found = []
         for block, inverse in pairs:
             fate = self._fate(block, inverse, times[block], alike[block.removed, block.added], since)
-            found.append((fate, len(block.added) + len(block.removed)))
+            found.append((fate, size_of(block)))
         return found
 
     def _whole(self, since: int | None) -> Fate:
@@ -322,14 +348,14 @@ class File:
         return fate
 
     def _above_floor(self, block: Block, now: Text, times: int) -> bool:
-        """Whether a block is no work of an earlier patch's: what stood in the file all along isn't upstream's doing."""
+        """Return whether upstream, and not an earlier patch of the stack, made a block."""
         return self.floor is None or is_there(block, self.floor, now, times)
 
 
 def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: int, base: Text) -> bool:
-    """Whether upstream took a change back between two versions: its lines went, and what was there before stands.
+    """Return whether upstream reverted a change between two versions and restored the old lines.
 
-    :param base: the file before the patch: a line that the patch moves is there as often when it has moved back.
+    :param base: the file before the patch, to recognize lines that the patch only moves.
     """
     if not now.there:
         return False
@@ -343,7 +369,7 @@ def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: in
 
 
 def _trackless(block: Block, landed: Text, now: Text) -> bool:
-    """Whether none of a block's lines is left where many changes came at once, or some that it replaced are back."""
+    """Return whether a coarse step removed all of a block's lines or restored a replaced line."""
     added, removed = telling(block.added) or set(block.added), telling(block.removed)
     if any(now.count(line) > landed.count(line) for line in removed - added):
         return True
@@ -351,8 +377,9 @@ def _trackless(block: Block, landed: Text, now: Text) -> bool:
 
 
 def _edited(block: Block, base: Text, now: Text) -> bool:
-    """Whether new lines stand in a block's place that have its own words, and none of those that it replaced."""
-    added, removed = (set(_WORD.findall(b"\n".join(side))) for side in (block.added, block.removed))
+    """Return whether new lines in a block's place have most of its words and no replaced word."""
+    added = set(_WORD.findall(b"\n".join(block.added)))
+    removed = set(_WORD.findall(b"\n".join(block.removed)))
     own, size = added - removed, len(block.added)
     places = [at + 1 for at in now.find([block.above])] + [at - size for at in now.find([block.below])]
     for at in places if own else ():
@@ -365,14 +392,14 @@ def _edited(block: Block, base: Text, now: Text) -> bool:
 
 
 def _beside(block: Block, text: Text) -> int:
-    """How often the lines around a removal stand beside one another."""
+    """Count the places where the neighbours of a removal are adjacent."""
     if not block.above:
         return int(text.line(0) == block.below)
     return sum(text.line(at + 1) == block.below for at in text.find([block.above]))
 
 
 def _stands(block: Block, landed: Text, now: Text) -> bool:
-    """Whether a change that had landed is still there."""
+    """Return whether an upstream change is still present."""
     if block.added:
         return len(now.find(block.added)) >= len(landed.find(block.added))
     return now.there and len(now.find(block.removed)) <= len(landed.find(block.removed))
