@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 from patchq.drift._calls import scan_source  # noqa: E402
-from patchq.drift._signatures import Api, Change, Parameter, Signature, load_api  # noqa: E402
+from patchq.drift._signatures import Api, Parameter, Signature, SignatureChange, load_api  # noqa: E402
 
 TREES = ROOT / ".patchq" / "trees"
 WRAPPERS = (
@@ -158,7 +158,7 @@ def main() -> None:
             continue
         done += 1
         kind, new = mutated
-        change = [] if kind == "nothing" else [Change(api.functions[path], new)]
+        change = [] if kind == "nothing" else [SignatureChange(api.functions[path], new)]
         said = {
             (a.path, a.line) for p, s in sources.items() for a in scan_source(s, p, "vllm", api, change, frozenset())
         }

@@ -33,7 +33,7 @@ from patchq.git.repository import Git, scratch
 from patchq.merge.patches import ABSORBED, read_patches
 from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
-from patchq.upstream.commits import Landed, Line, SideBranches
+from patchq.upstream.commits import Landed, Lineage, SideBranches
 from patchq.upstream.history import History
 from patchq.upstream.match import sight, verdict, with_past
 
@@ -150,7 +150,7 @@ def main() -> int:
         history = History(git, {})
         for case, patch in zip(cases, patches, strict=True):
             commits = git.log(f"{bench.base}..{case.onto}")
-            line = Line(git, commits, {}, history.need, history._known)
+            line = Lineage(git, commits, {}, history.need, history._known)
             landed = Landed(line, ids, SideBranches(line, bench.base, case.onto, patch.paths))
             first, last = look_at(git, [patch], [bench.base, case.onto], bench.base)
             first.read(edit.new for edit in patch.edits)

@@ -37,7 +37,7 @@ from patchq.merge.patches import ABSORBED, Patch, read_patches
 from patchq.merge.target import Column
 from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
-from patchq.upstream.commits import Landed, Line, SideBranches
+from patchq.upstream.commits import Landed, Lineage, SideBranches
 from patchq.upstream.match import sight, verdict, with_past
 from patchq.upstream.releases import Releases
 
@@ -272,7 +272,7 @@ class Judges:
     ) -> None:  # fmt: skip
         self.git, self.bench, self.between, self.patches = git, bench, between, patches
         self.base, self.onto = bench.base, bench.onto
-        self.line = Line(git, git.log(f"{self.base}..{self.onto}"), {})
+        self.line = Lineage(git, git.log(f"{self.base}..{self.onto}"), {})
         ids = git.patch_ids_of([p.commit.commit for p in patches])
         self.ids = dict(zip((p.name for p in patches), ids, strict=True))
         theirs = git.patch_ids_of([c.commit for c in self.line.commits])
@@ -287,7 +287,7 @@ class Judges:
 
     def landed_at(self, onto: CommitId) -> Landed:
         """With the history up to a tip."""
-        line = Line(self.git, self.git.log(f"{self.base}..{onto}"), {})
+        line = Lineage(self.git, self.git.log(f"{self.base}..{onto}"), {})
         return Landed(line, self.ids, SideBranches(line, self.base, onto, self.paths))
 
     def asked(self, last: Column) -> tuple[Releases, Releases]:

@@ -13,7 +13,7 @@ from patchq.git.repository import partial_repository, scratch
 from patchq.git.transport import fetch_history
 from patchq.merge.patches import read_patches
 from patchq.names import BlobId
-from patchq.upstream.commits import Landed, Line
+from patchq.upstream.commits import Landed, Lineage
 from patchq.upstream.history import History, fetched
 
 
@@ -402,7 +402,7 @@ def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upst
         history = History(both, {}, partial, url)
         (info,) = both.log(git(wide.layout.store, "rev-parse", "up") + "^!")
         (patch,) = read_patches(wide.project.store, [("wide", info)])
-        line = Line(both, both.log(f"{base}..{target}"), {}, history.need)
+        line = Lineage(both, both.log(f"{base}..{target}"), {}, history.need)
         verdict = Landed(line, {"wide": both.patch_ids_of([info.commit])[0]}).look(patch)
     assert verdict is not None
     assert (verdict.taken, verdict.identical) == (True, True)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import Patchq, edit, with_lines
-from patchq.adopt._releases import MOST_TRIED, Search
+from patchq.adopt._releases import MOST_TRIED, ReleaseSearch
 from patchq.sources import index
 
 
@@ -202,7 +202,7 @@ def test_a_run_beside_the_pin_is_found_with_both_its_ends(count: int, data: st.D
     pin = data.draw(st.integers(0, count))
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first, count - 1 if first >= pin else pin - 1))
-    search = Search(count, pin, [data.draw(st.none() | st.integers(first, last))])
+    search = ReleaseSearch(count, pin, [data.draw(st.none() | st.integers(first, last))])
     while (at := search.next()) is not None:
         assert at not in search.tried
         like = 1 / (1 + max(first - at, at - last, 0))

@@ -18,7 +18,7 @@ from kit import Patchq, commit_files, edit, git
 from patchq.project.project import Project
 from patchq.proofs import cluster as cluster_module
 from patchq.proofs.judge import CellResult
-from patchq.proofs.plan import Cell
+from patchq.proofs.plan import ProofCell
 from patchq.proofs.prove import run_proofs
 
 HONEST = "def test_it(trees):\n    assert (trees / 'up' / 'a.txt').read_text().splitlines()[4] == 'changed'\n"
@@ -79,7 +79,7 @@ def test_what_compiles_is_begun_first(proven: Patchq) -> None:
     proven.patch_file("second").write_bytes(data.replace(b"\nProof:", b"\nNeeds: nvcc\nProof:"))
     begun: list[tuple[str, str]] = []
 
-    def run(project: Project, cells: Sequence[Cell]) -> Iterator[CellResult]:
+    def run(project: Project, cells: Sequence[ProofCell]) -> Iterator[CellResult]:
         begun.extend((cell.proof.patch, cell.variant.kind) for cell in cells)
         return (CellResult(proof=cell.proof.name, variant=cell.variant.kind, state="not run") for cell in cells)
 

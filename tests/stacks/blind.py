@@ -28,7 +28,7 @@ from test_by_hand import ROOT, content_of, whole_of
 
 from patchq.environment.machine import this_machine
 from patchq.proofs.judge import ERROR, FAILED
-from patchq.proofs.plan import Cell, proofs_of, result_key
+from patchq.proofs.plan import ProofCell, proofs_of, result_key
 from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.warm import warm
 
@@ -85,12 +85,12 @@ def run_patch(set_name: str, patch: str, mutants: list[ByHand]) -> None:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     with warm() as forks:
         key = result_key(project, proof, whole.variant, machine)
-        forks.unchanged[patch] = Cell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
+        forks.unchanged[patch] = ProofCell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
         for mutant in mutants:
             changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
             (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
             key = result_key(project, proof, variant, machine)
-            cell = Cell(proof=proof, variant=variant, key=key, set_name=whole.set_name, timeout=LIMIT)
+            cell = ProofCell(proof=proof, variant=variant, key=key, set_name=whole.set_name, timeout=LIMIT)
             started = time.monotonic()
             found = run_cells_kept(project, [cell], machine, False, forks, lambda _: None)[key]
             row = {

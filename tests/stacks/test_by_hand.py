@@ -27,7 +27,7 @@ from by_hand_vllm import ByHand
 from patchq.environment.machine import this_machine
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, FAILED
-from patchq.proofs.plan import Cell, WholeSet, planning, proofs_of, result_key
+from patchq.proofs.plan import ProofCell, WholeSet, planning, proofs_of, result_key
 from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.warm import warm
 
@@ -91,13 +91,13 @@ def test_its_proof_sees_it(request: pytest.FixtureRequest, patch: str) -> None:
     proof = proofs_of(whole.stacks, [patch])[0]
     with warm() as forks:
         key = result_key(project, proof, whole.variant, machine)
-        forks.unchanged[patch] = Cell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
+        forks.unchanged[patch] = ProofCell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
         cells = []
         for mutant in mutants:
             changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
             (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
             cells.append(
-                Cell(
+                ProofCell(
                     proof=proof,
                     variant=variant,
                     key=result_key(project, proof, variant, machine),

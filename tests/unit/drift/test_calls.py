@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from patchq.drift._calls import judge_call, likeness, scan_source
-from patchq.drift._signatures import Change, Signature, changes, load_api
+from patchq.drift._signatures import Signature, SignatureChange, changes, load_api
 
 
 def api(tmp_path: Path, name: str, source: str) -> object:
@@ -24,7 +24,7 @@ def signature(tmp_path: Path, name: str, parameters: str) -> Signature:
 
 
 def judged(tmp_path: Path, old: str, new: str, call: str) -> list[str]:
-    change = Change(signature(tmp_path, "old", old), signature(tmp_path, "new", new))
+    change = SignatureChange(signature(tmp_path, "old", old), signature(tmp_path, "new", new))
     node = ast.parse(call, mode="eval").body
     assert isinstance(node, ast.Call)
     return [kind for kind, _ in judge_call(node, change)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from patchq.forecast.summary import Cell, tally
+from patchq.forecast.summary import ForecastCell, tally
 from patchq.merge.patches import FileConflict
 
 
-def cell(name: str, outcome: str, *files: FileConflict, known: bool = False, unproved: bool = False) -> Cell:
-    return Cell(patch=f"up/{name}", ref="v2", outcome=outcome, files=files, known=known, unproved=unproved)
+def cell(name: str, outcome: str, *files: FileConflict, known: bool = False, unproved: bool = False) -> ForecastCell:
+    return ForecastCell(patch=f"up/{name}", ref="v2", outcome=outcome, files=files, known=known, unproved=unproved)
 
 
 def test_each_patch_is_counted_once_and_only_work_is_work() -> None:

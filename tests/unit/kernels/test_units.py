@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from patchq.environment.installed import Package
+from patchq.environment.installed import InstalledPackage
 from patchq.errors import BuildError, FormatError, UserError
 from patchq.formats import toml
 from patchq.kernels import _linking
@@ -228,11 +228,11 @@ def test_this_projects_own() -> None:
         arch_list("gb10")
 
 
-def kernels_wheel(folder: Path, *names: str) -> Package:
+def kernels_wheel(folder: Path, *names: str) -> InstalledPackage:
     """An installed wheel with some of the two modules of a project."""
     about = {"arch": "sm_121f", "wanted": ["norm", "moe"], "modules": [{"name": name} for name in names]}
     (folder / "kernels.json").write_text(json.dumps(about))
-    return Package(distribution="flashinfer-jit-cache", state="patched", version="1", origin=str(folder))
+    return InstalledPackage(distribution="flashinfer-jit-cache", state="patched", version="1", origin=str(folder))
 
 
 @pytest.mark.parametrize("minutes", [0, 42])
@@ -252,7 +252,7 @@ gib = 9
     cost += ", all of them took 42 minutes of one processor" if minutes else ""
     cost += "; kept in /home/me/.cache/flashinfer"
 
-    def said(*packages: Package) -> tuple[str, str]:
+    def said(*packages: InstalledPackage) -> tuple[str, str]:
         found = judge_left("flashinfer", wanted, packages, "/home/me/.cache/flashinfer")
         return found.level, found.said
 

@@ -11,7 +11,7 @@ import pytest
 from kit import ROOT, Patchq
 from patchq.formats.ledger import Ledger, parse
 from patchq.project.project import Project
-from patchq.report.story import Way, route, tell, way
+from patchq.report.story import StoryWay, route, tell, way
 from patchq.system.paths import Layout
 
 PAGE = ROOT / "docs" / "explanation" / "from-0.13-to-0.33.md"
@@ -48,17 +48,17 @@ SERIES = {"v1": ("a", "b", "c"), "v2": ("a", "b"), "v3": ("a", "new")}
 
 
 @pytest.fixture
-def told() -> Way:
+def told() -> StoryWay:
     return way("up", parse(LEDGER), SERIES, "v1", "v3")
 
 
-def test_the_way_goes_through_what_was_carried(told: Way) -> None:
+def test_the_way_goes_through_what_was_carried(told: StoryWay) -> None:
     assert told.refs == ("v1", "v2", "v3")
     assert route(parse(LEDGER).attempts, "v1", "v9") == ("v1", "v9")
     assert told.set_out == ("a", "b", "c")
 
 
-def test_a_stop_counts_what_first_stopped_it_and_says_what_was_last(told: Way) -> None:
+def test_a_stop_counts_what_first_stopped_it_and_says_what_was_last(told: StoryWay) -> None:
     first, second = told.steps
     (stop,) = first.stops
     assert (stop.patch, stop.hunks, stop.files, stop.last.how, stop.last.lines) == ("a", 3, ("f0", "f1"), "by hand", 5)
@@ -67,7 +67,7 @@ def test_a_stop_counts_what_first_stopped_it_and_says_what_was_last(told: Way) -
     assert (second.hunks, second.stops, second.left) == (0, (), ())
 
 
-def test_a_look_from_further_back_is_told_beside_and_settles_nothing(told: Way) -> None:
+def test_a_look_from_further_back_is_told_beside_and_settles_nothing(told: StoryWay) -> None:
     first, second = told.steps
     assert first.straight == ()
     (straight,) = second.straight
@@ -76,14 +76,14 @@ def test_a_look_from_further_back_is_told_beside_and_settles_nothing(told: Way) 
     assert {a.patch for a in second.taken} == {"b", "c"}
 
 
-def test_the_series_say_what_stands(told: Way) -> None:
+def test_the_series_say_what_stands(told: StoryWay) -> None:
     assert told.steps[1].written == ("new",)
     assert told.last == ("a", "new")
     other = way("up", parse(LEDGER), {**SERIES, "v3": ()}, "v1", "v3")
     assert other.steps[1].missing == ("a",)
 
 
-def test_each_patch_has_its_way(told: Way) -> None:
+def test_each_patch_has_its_way(told: StoryWay) -> None:
     assert dict(told.lives) == {
         "a": ("resolved", "offset"), "b": ("clean", "upstream has it"), "c": ("left out", "upstream has it"),
         "new": ("", "written for it"),

@@ -25,7 +25,7 @@ _NUMBERED = re.compile(r"\d+[-_.]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FolderPlace:
     """A file that is to be read, its bytes or where it lies, and how its tool applies it.
 
     :ivar unlisted: the list of its folder doesn't name it, so it is no patch of the stack.
@@ -47,7 +47,7 @@ class Place:
         return self.data if isinstance(self.data, bytes) else read_edited(self.data)
 
 
-def places(path: Path) -> list[Place]:
+def places(path: Path) -> list[FolderPlace]:
     """The files of patches that a path stands for, in their order.
 
     :raises UserError: for a path that isn't there, and a folder whose order can't be known.
@@ -63,8 +63,10 @@ def places(path: Path) -> list[Place]:
     return [_place(path)]
 
 
-def _place(path: Path, strip: int = 1, folder: str = "") -> Place:
-    return Place(data=path, where=str(path), name=slug(path.name), strip=strip, folder=folder, origin=origin_of(path))
+def _place(path: Path, strip: int = 1, folder: str = "") -> FolderPlace:
+    return FolderPlace(
+        data=path, where=str(path), name=slug(path.name), strip=strip, folder=folder, origin=origin_of(path)
+    )
 
 
 def origin_of(path: Path) -> str:
@@ -77,7 +79,7 @@ def origin_of(path: Path) -> str:
     return "/".join(parts[-3:] if path.is_absolute() else parts)
 
 
-def _in_folder(folder: Path) -> list[Place]:
+def _in_folder(folder: Path) -> list[FolderPlace]:
     for inner in ("debian/patches", "patches"):
         if (folder / inner / "series").is_file() or (inner == "patches" and _is_openwrt(folder)):
             return _in_folder(folder / inner)
@@ -130,7 +132,7 @@ def _electron_folders(folder: Path) -> list[str]:
         return [p.parent.name for p in sorted(folder.glob("*/.patches"))]
 
 
-def _series(folder: Path, text: str) -> list[Place]:
+def _series(folder: Path, text: str) -> list[FolderPlace]:
     """The patches of quilt's ``series``, each with its own ``-p``."""
     found = []
     for line in text.splitlines():
@@ -147,7 +149,7 @@ def _series(folder: Path, text: str) -> list[Place]:
     return found
 
 
-def _unlisted(folder: Path, listed_in: str, found: Sequence[Place]) -> list[Place]:
+def _unlisted(folder: Path, listed_in: str, found: Sequence[FolderPlace]) -> list[FolderPlace]:
     """Return the patches of a folder that its list doesn't name."""
     listed = {place.data.resolve() for place in found if isinstance(place.data, Path)}
     files = sorted(p for p in folder.iterdir() if _PATCH.match(p.name) and p.is_file() and p.resolve() not in listed)
@@ -163,7 +165,7 @@ def _inside(folder: Path, listed_in: str, name: str) -> Path:
     return file
 
 
-def _debian_archive(path: Path) -> list[Place]:
+def _debian_archive(path: Path) -> list[FolderPlace]:
     """``debian/patches`` of a source package: its ``.debian.tar``, or the ``.dsc`` that names it."""
     if path.suffix == ".dsc":
         names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", read_list(path), re.MULTILINE)
@@ -185,10 +187,10 @@ def _debian_archive(path: Path) -> list[Place]:
     return _listed(path, files)
 
 
-def _listed(path: Path, files: dict[str, bytes]) -> list[Place]:
+def _listed(path: Path, files: dict[str, bytes]) -> list[FolderPlace]:
     if "series" not in files:
         raise UserError(f"{path} has no debian/patches/series", hint="is it a package of format 3.0 (quilt)?")
-    found: list[Place] = []
+    found: list[FolderPlace] = []
     for line in files["series"].decode("utf-8", "replace").splitlines():
         words: Sequence[str] = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].split()
         if not words:
@@ -199,7 +201,7 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[Place]:
         where = f"{path}: debian/patches/{words[0]}"
         origin = f"{path.name}: debian/patches/{words[0]}"
         found.append(
-            Place(
+            FolderPlace(
                 data=files[words[0]],
                 where=where,
                 name=slug(PurePosixPath(words[0]).name),
@@ -212,5 +214,7 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[Place]:
     for name in sorted(files):
         where = f"{path}: debian/patches/{name}"
         if _PATCH.match(name) and where not in listed:
-            found.append(Place(data=files[name], where=where, name=slug(PurePosixPath(name).name), unlisted="series"))
+            found.append(
+                FolderPlace(data=files[name], where=where, name=slug(PurePosixPath(name).name), unlisted="series")
+            )
     return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from patchq.adopt._diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
-from patchq.adopt.found import Downloaded, Elsewhere, Found, Reading
+from patchq.adopt.found import Downloaded, Elsewhere, Found, ReadOptions
 from patchq.errors import PatchqError
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, scratch
@@ -38,7 +38,7 @@ MOST_TRIED, MOST_DOWNLOADED = 16, 256 << 20
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff --git .* )([^\t\r\n]+)", re.MULTILINE)
 
 
-class Search:
+class ReleaseSearch:
     """Choose the next release to try, for several patches; without side effects.
 
     >>> search = Search(9, 4, [None])
@@ -106,7 +106,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class TrialRelease:
     """A release to try: a pinned commit that the store has, or a file of the index.
 
     :ivar uploaded: seconds since 1970, 0 if unknown.
@@ -123,7 +123,7 @@ def search_releases(
     pin: Pin,
     found: Sequence[Found],
     left: Sequence[Found],
-    reading: Reading,
+    reading: ReadOptions,
     *,
     offline: bool = False,
     most: int = MOST_DOWNLOADED,
@@ -140,7 +140,7 @@ def search_releases(
     pinned, releases = _releases(project, pin, offline=offline)
     if not releases:
         return {}
-    search = Search(len(releases), pinned, [_made(patch, releases) for patch in left])
+    search = ReleaseSearch(len(releases), pinned, [_made(patch, releases) for patch in left])
     skipped = 0
     too_large: list[str] = []
     with scratch(project.store) as git:
@@ -164,7 +164,7 @@ def search_releases(
     return {n: _result(search, n, labels, len(search.tried) - skipped, downloaded) for n in range(len(left))}
 
 
-def _result(search: Search, patch: int, labels: Sequence[str], tried: int, downloaded: Downloaded) -> Elsewhere:
+def _result(search: ReleaseSearch, patch: int, labels: Sequence[str], tried: int, downloaded: Downloaded) -> Elsewhere:
     fits = [labels[at] for at in search.fits(patch)]
     there = [labels[at] for at in sorted(search.tried) if search.tried[at][patch] == "there"]
     return Elsewhere(
@@ -177,22 +177,22 @@ def _result(search: Search, patch: int, labels: Sequence[str], tried: int, downl
     )
 
 
-def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[Release]]:
+def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[TrialRelease]]:
     """Return the index of the first release after the pin, and the releases without the pinned one, oldest first.
 
     Pre-releases are tried only if the pin is one.
     """
-    found: dict[Version, Release] = {}
+    found: dict[Version, TrialRelease] = {}
     if not offline:
         for version, release in _index_releases(pin).items():
-            found[version] = Release(label=str(version), uploaded=release.uploaded, file=release.file)
+            found[version] = TrialRelease(label=str(version), uploaded=release.uploaded, file=release.file)
     refs = project.store.refs("refs/patchq/base", "refs/patchq/archive")
     for other in project.lock.upstreams[pin.upstream].pins.values():
         number = _version(other)
         base = have_base(project.store, other, refs)
         if number and base:
             uploaded = found[number].uploaded if number in found else 0.0
-            found[number] = Release(label=other.ref, uploaded=uploaded, commit=base.commit)
+            found[number] = TrialRelease(label=other.ref, uploaded=uploaded, commit=base.commit)
     ours = _version(pin)
     if ours is None:
         among = sorted(version for version in found if not version.is_prerelease)
@@ -202,7 +202,7 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[R
     return bisect_left(among, ours), [found[version] for version in among]
 
 
-def _index_releases(pin: Pin) -> dict[Version, index.Release]:
+def _index_releases(pin: Pin) -> dict[Version, index.IndexRelease]:
     """Return the releases of the project that the pin's archive belongs to, if it is one of the index."""
     if not pin.archive or is_local_archive(pin.archive) or pin.source == "git":
         return {}
@@ -218,7 +218,7 @@ def _version(pin: Pin) -> Version | None:
     return next(iter(tag_versions([pin.ref], pin.ref)), None)
 
 
-def _made(patch: Found, releases: Sequence[Release]) -> int | None:
+def _made(patch: Found, releases: Sequence[TrialRelease]) -> int | None:
     """Return the last release before a patch's date, if both are known."""
     when = patch.author.when if patch.author else int(patch.date.removeprefix("@").partition(" ")[0] or 0)
     before = [at for at, release in enumerate(releases) if 0 < release.uploaded <= when]
@@ -234,12 +234,12 @@ class _Trial:
         pin: Pin,
         git: Git,
         found: Sequence[Found],
-        reading: Reading,
+        reading: ReadOptions,
         *,
         allowance: Allowance,
     ) -> None:
         self.project, self.pin, self.git, self.allowance = project, pin, git, allowance
-        self.reading = Reading(reading.strip, reading.folder)
+        self.reading = ReadOptions(reading.strip, reading.folder)
         self.nested = project.lock.nested_in(pin.upstream)
         # Commits have a base of their own, and an unreadable patch applies nowhere.
         self.found = [patch for patch in found if patch.trees is None and not patch.problem and not patch.left_out]
@@ -248,7 +248,7 @@ class _Trial:
             for match in _NAMES.finditer(patch.diff):
                 self.names.add(_base_name(match[1].strip(b'"')))
 
-    def outcomes(self, release: Release) -> dict[int, tuple[str, float]]:
+    def outcomes(self, release: TrialRelease) -> dict[int, tuple[str, float]]:
         """Return the outcome and the likeness of each patch on a release, by the patch's ``id``.
 
         :raises PatchqError: if the release can't be downloaded.
@@ -261,7 +261,7 @@ class _Trial:
             found[id(patch)] = (item.outcome, alike)
         return found
 
-    def _bring(self, release: Release) -> CommitId:
+    def _bring(self, release: TrialRelease) -> CommitId:
         if release.commit:
             return release.commit
         assert release.file

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from patchq.adopt._shell import Step
+from patchq.adopt._shell import ShellStep
 from patchq.adopt.found import Found
 from patchq.adopt.limits import read_edited, walk_edited
 from patchq.errors import UserError
@@ -31,7 +31,7 @@ class StepFailed(UserError):
 def run_steps(
     store: Git,
     tip: CommitId,
-    steps: Sequence[Step],
+    steps: Sequence[ShellStep],
     say: Callable[[str], None],
     beside: Path | None = None,
     *,
@@ -78,7 +78,7 @@ def _short(text: str) -> str:
 
 
 def _run(
-    store: Git, step: Step, copy: Path, moved: dict[str, str], beside: Path | None, before: TreeId, limits: Limits
+    store: Git, step: ShellStep, copy: Path, moved: dict[str, str], beside: Path | None, before: TreeId, limits: Limits
 ) -> TreeId:
     script = "\n".join([*(_inside(s, moved) for s in step.setup), _inside(step.text, moved)]) + "\n"
     ran = run_isolated(
@@ -142,7 +142,7 @@ def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
         return TreeId(store.run("write-tree", env=env).decode().strip())
 
 
-def _found(step: Step, names: Sequence[str], before: TreeId, after: TreeId) -> Found:
+def _found(step: ShellStep, names: Sequence[str], before: TreeId, after: TreeId) -> Found:
     stem = Path(names[0]).stem
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     subject = step.comment.strip().rstrip(".") or f"Edit {names[0]}{more}"
@@ -152,7 +152,7 @@ def _found(step: Step, names: Sequence[str], before: TreeId, after: TreeId) -> F
     return Found(name=name, where=step.where, author=None, message=message, trees=(before, after), origin=step.where)
 
 
-def find_moves(steps: Sequence[Step], files: Collection[bytes]) -> dict[str, str]:
+def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
     """Where commands have the tree's files: folders of absolute paths in them, and what each is in the tree.
 
     >>> find_moves([Step("sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", "it")], [b"src/pkg/x.py", b"y"])

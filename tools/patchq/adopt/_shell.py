@@ -27,7 +27,7 @@ _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ShellStep:
     """A command as it is written, ``setup`` to run before it, and the comment above it.
 
     :ivar where: its file and line.
@@ -41,7 +41,7 @@ class Step:
     program: tuple[str, ...] = ("bash",)
 
 
-def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
+def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
     """The commands of a shell script, those joined by ``&&`` and ``;`` one by one; loops and ``||`` are one.
 
     >>> [s.text for s in steps_of("cd /x && sed -i s/a/b/ f; git apply y || true", "it")]
@@ -50,8 +50,8 @@ def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
     data = text.encode()
     root = _parser().parse(data).root_node
     if root.has_error:
-        return [Step(text=text, where=f"{where}:{line}")] if text.strip() else []
-    found: list[Step] = []
+        return [ShellStep(text=text, where=f"{where}:{line}")] if text.strip() else []
+    found: list[ShellStep] = []
     setup: list[str] = []
     comments: list[tuple[int, str]] = []
     for node, told in _flat(root, data):
@@ -67,7 +67,7 @@ def steps_of(text: str, where: str, line: int = 1) -> list[Step]:
             continue
         above = " ".join(c for _, c in comments) if comments and comments[-1][0] == at - 1 else ""
         comments = []
-        found.append(Step(text=told, where=f"{where}:{line + at}", setup=tuple(setup), comment=above))
+        found.append(ShellStep(text=told, where=f"{where}:{line + at}", setup=tuple(setup), comment=above))
     return found
 
 
@@ -98,7 +98,7 @@ def _sets_up(node: Any) -> bool:
     return node.type == "command" and node.children[0].text.decode() in _SETTING
 
 
-def script_steps(data: bytes, where: str) -> list[Step]:
+def script_steps(data: bytes, where: str) -> list[ShellStep]:
     """The commands of a script file; one of another interpreter than a shell is one command."""
     text = data.decode("utf-8", "replace")
     first = text.split("\n", 1)[0]
@@ -111,7 +111,7 @@ def script_steps(data: bytes, where: str) -> list[Step]:
             raise too_large(where, f"{len(data)} bytes of shell commands", MOST_COMMANDS)
         flags = [w for w in program[1:] if w.startswith("-")]
         return [replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)) for s in steps_of(text, where)]
-    return [Step(text=text, where=f"{where}:1", program=("python3" if name.startswith("python") else name,))]
+    return [ShellStep(text=text, where=f"{where}:1", program=("python3" if name.startswith("python") else name,))]
 
 
 def is_dockerfile(path: Path) -> bool:
@@ -124,7 +124,7 @@ def is_script(path: Path, data: bytes) -> bool:
     return data.startswith(b"#!") or path.suffix in (".sh", ".bash", ".py")
 
 
-def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[Step]:
+def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[ShellStep]:
     """The commands of a Dockerfile that edit files of a tree, by their names, with what was set before them.
 
     A ``COPY`` onto such a file is a command, too; what is copied elsewhere can be read where it was.
@@ -136,7 +136,7 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
     paths = [path.decode("utf-8", "replace") for path in files]
     known = {path.rsplit("/", 1)[-1] for path in paths}
     tails = {"/".join(path.split("/")[-2:]) for path in paths}
-    found: list[Step] = []
+    found: list[ShellStep] = []
     setup: list[str] = []
     copied: list[tuple[str, str]] = []
     comment = ""
@@ -155,7 +155,7 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
             names = [w for w in value.split() if not w.startswith("--")]
             copied += [(target, source) for source, target in _copies(names)]
             found += [
-                Step(
+                ShellStep(
                     text=f"cp {BESIDE}/{source} {target}", where=f"{where}:{line}", setup=tuple(setup), comment=comment
                 )
                 for source, target in _copies(names)

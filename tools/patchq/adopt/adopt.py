@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import TAKEN, Fitter, Item
-from patchq.adopt.found import Found, Reading
-from patchq.adopt.gather import Request, gather
+from patchq.adopt.found import Found, ReadOptions
+from patchq.adopt.gather import AdoptRequest, gather
 from patchq.errors import ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Ident, clean_message, parse_trailers, with_trailer
 from patchq.git.objects import CommitInfo
@@ -17,7 +17,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Exported, Names, slug, write_stack
-from patchq.stacks.reconcile import Entry
+from patchq.stacks.reconcile import ReconciledEntry
 
 #: What ``--author`` is for those who adopt their own.
 ME = "me"
@@ -38,7 +38,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ImportRequest:
     """How what is found is to be adopted.
 
     :ivar author: of those that name nobody: ``Name <email>``, or :data:`ME`.
@@ -58,7 +58,7 @@ class Wish:
 
 
 def import_patches(
-    project: Project, upstream: str, request: Request, wish: Wish | None = None, *, set_name: str = ""
+    project: Project, upstream: str, request: AdoptRequest, wish: ImportRequest | None = None, *, set_name: str = ""
 ) -> Imported:
     """Adopt patches on top of a stack, from whatever ``request`` names.
 
@@ -66,7 +66,7 @@ def import_patches(
         adopted then.
     :raises UserError: for a source that holds no patch, and a patch without an author.
     """
-    wish = wish or Wish()
+    wish = wish or ImportRequest()
     set_name = project.choose_set(set_name)
     with project.locked("import"):
         stacks = project.stacks(set_name, [upstream])
@@ -84,7 +84,7 @@ def import_patches(
         _ask_for_authors([f for f, _ in taken], wish.author)
         entries, names = list(loaded.entries), Names(e.name for e in loaded.entries)
         for patch, tree in taken:
-            entries.append(Entry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
+            entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
         change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
         result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
@@ -97,7 +97,12 @@ def import_patches(
 
 
 def _with_releases(
-    project: Project, loaded: Loaded, found: Sequence[Found], items: Sequence[Item], reading: Reading, wish: Wish
+    project: Project,
+    loaded: Loaded,
+    found: Sequence[Found],
+    items: Sequence[Item],
+    reading: ReadOptions,
+    wish: ImportRequest,
 ) -> tuple[Item, ...]:
     """The items; to those that don't apply, what is known of where they would."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
@@ -167,7 +172,7 @@ def _ask_for_authors(taken: Sequence[Found], author: str) -> None:
     )
 
 
-def _commit_of(project: Project, patch: Found, tree: TreeId, wish: Wish) -> CommitInfo:
+def _commit_of(project: Project, patch: Found, tree: TreeId, wish: ImportRequest) -> CommitInfo:
     author = patch.author or _author(project, patch, wish.author)
     signer = user_ident(project, "" if wish.author == ME else wish.author) if wish.signoff else None
     text = _describe(patch)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchq.adopt._diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
-from patchq.adopt.found import Elsewhere, Found, Reading
+from patchq.adopt.found import Elsewhere, Found, ReadOptions
 from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 from patchq.formats.header import Header, Ident
 from patchq.git.diffs import PathChange
@@ -50,7 +50,7 @@ class Item:
 class Fitter:
     """A tree that patches are put on, one after the other."""
 
-    def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: Reading) -> None:
+    def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: ReadOptions) -> None:
         self.store, self.upstream, self.nested, self.reading = store, upstream, nested, reading
         self.engine = Engine(store, upstream, nested)
         self._tip: CommitId | None = tip

@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How files are to be read: patch's ``-p`` and ``--directory`` for all of them, and ``git apply --3way``."""
 
     strip: int | None = None

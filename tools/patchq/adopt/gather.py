@@ -14,9 +14,9 @@ from patchq.adopt._mails import read_data
 from patchq.adopt._monkey import from_monkey_patches, replacements
 from patchq.adopt._overlay import from_overlay, from_site_packages
 from patchq.adopt._scripts import run_steps
-from patchq.adopt._shell import Step, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
+from patchq.adopt._shell import ShellStep, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
 from patchq.adopt._stgit import has_stgit, stgit_patches
-from patchq.adopt.found import Found, Reading
+from patchq.adopt.found import Found, ReadOptions
 from patchq.adopt.limits import MOST_ALL, read_stream, too_large
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.diff import GITLINK
@@ -39,7 +39,7 @@ MOST_SCRIPT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AdoptRequest:
     """From where to adopt.
 
     :ivar paths: files and folders, ``-`` for ``stdin``; with ``git_range`` one repository.
@@ -57,11 +57,11 @@ class Request:
     commands: Sequence[str] = ()
     overlay: Path | None = None
     site_packages: Path | None = None
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     first_parent: bool = False
 
 
-def gather(project: Project, loaded: Loaded, request: Request) -> list[Found]:
+def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Found]:
     """The patches of a request, in their order.
 
     :raises UserError: if there is none.
@@ -111,7 +111,7 @@ def _is_script(path: Path) -> bool:
 def from_scripts(project: Project, loaded: Loaded, paths: Sequence[Path], commands: Sequence[str]) -> list[Found]:
     """What scripts, Dockerfiles and commands change, a patch each; they are run on top of the stack, walled in."""
     tip = loaded.state.tip
-    steps: list[Step] = []
+    steps: list[ShellStep] = []
     for path in paths:
         data = fsio.read_limited(path, MOST_SCRIPT) or b""
         if is_dockerfile(path):
@@ -154,18 +154,18 @@ def from_host(project: Project, address: Address) -> list[Found]:
         if not address.patch:
             raise
         project.say(f"{url} doesn't give it to git; taking {address.patch}")
-        return _of(read_data(mails_of(address), address.patch, "patch", 1), "", Reading(), address.patch)
+        return _of(read_data(mails_of(address), address.patch, "patch", 1), "", ReadOptions(), address.patch)
     found = of_commits(project, commits, f"{url}#{address.number}", f"{url}#{address.number}")
     return [replace(f, said=(*f.said, f"{f.where}: {said}")) for f in found] if said else found
 
 
-def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: Reading | None = None) -> list[Found]:
+def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[Found]:
     """The patches in files and folders, in their order, mails without a patch among them.
 
     :raises UserError: if there is no patch at all, or a path isn't there.
     :raises FormatError: for a mail that git can't read.
     """
-    reading = reading or Reading()
+    reading = reading or ReadOptions()
     found: list[Found] = []
     left = MOST_ALL
     for path in paths:
@@ -204,7 +204,7 @@ def _is_piped(path: Path) -> bool:
     return str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and path.is_fifo()
 
 
-def _of(found: Sequence[Found], folder: str, reading: Reading, origin: str) -> list[Found]:
+def _of(found: Sequence[Found], folder: str, reading: ReadOptions, origin: str) -> list[Found]:
     folder = "/".join(part for part in (reading.folder.strip("/"), folder.strip("/")) if part)
     return [
         replace(

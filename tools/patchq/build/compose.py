@@ -19,7 +19,7 @@ from patchq.system import project_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class ComposedPackage:
     """A package whose files come from a mounted tree; ``links``: where in it other folders of the tree belong."""
 
     upstream: str
@@ -29,7 +29,7 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class MountedCache:
     """A folder that outlives its container."""
 
     volume: str
@@ -61,7 +61,7 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         raise UserError(f"{folder} is not in the project", hint="the images are built from the project's files")
     inside = folder.relative_to(root)
     packages = [
-        Package(
+        ComposedPackage(
             upstream=pin.upstream,
             distribution=build.distribution,
             package=build.package,
@@ -89,7 +89,7 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         # The signature too, where there is one: a star may stand for nothing.
         "attestation": "provenance.*json" if project.lock.signing else _attest.NAME,
         "lock_sha256": project_files.hash_file(root, project.layout.lock),
-        "caches": [Cache(_volume(name, path), path) for path in environment.caches],
+        "caches": [MountedCache(_volume(name, path), path) for path in environment.caches],
         "folder": inside.as_posix(),
         "root": Path(os.path.relpath(root, folder)).as_posix(),
         "trees": Path(os.path.relpath(project.layout.private / "trees", folder)).as_posix(),

@@ -35,7 +35,7 @@ _UTF8 = 0x800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ZipMember:
     """A file as it lies in a zip file: packed, or as it is where packing doesn't make it smaller."""
 
     name: str
@@ -59,13 +59,13 @@ def check_compressor() -> None:
         )
 
 
-def pack(name: str, content: bytes, runnable: bool = False) -> Member:
+def pack(name: str, content: bytes, runnable: bool = False) -> ZipMember:
     """A file as a member."""
     import deflate
 
     packed = bytes(deflate.deflate_compress(content, LEVEL)) if content else b""
     smaller = len(packed) < len(content)
-    return Member(
+    return ZipMember(
         name=name,
         data=packed if smaller else content,
         size=len(content),
@@ -112,7 +112,7 @@ def write(
         beside.unlink(missing_ok=True)
 
 
-def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[Member]:
+def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[ZipMember]:
     """Packed on all cores, a few hundred at a time, in the order given."""
     rest = iter(files.items())
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -120,7 +120,7 @@ def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[Member]:
             yield from pool.map(lambda item: pack(item[0], item[1], item[0] in runnable), some)
 
 
-def _put(member: Member, out: io.BufferedWriter) -> bytes:
+def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
     """Write a member; returns its entry in the table of contents."""
     name, offset = member.name.encode(), out.tell()
     if offset + len(member.data) >= 0xFFFFFFFF or member.size >= 0xFFFFFFFF:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from patchq.environment.differences import Code, Difference, Level
 
 if TYPE_CHECKING:
-    from patchq.environment.installed import Package
+    from patchq.environment.installed import InstalledPackage
     from patchq.environment.verify import Kernels
 
 #: A sentence for each code. ``{0}`` and ``{1}`` are the words of a difference; its paths follow.
@@ -118,7 +118,7 @@ def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def against(package: Package) -> str:
+def against(package: InstalledPackage) -> str:
     """Return the sentence for what a package was compared with."""
     if package.reference == "wheel":
         return package.against
@@ -130,7 +130,7 @@ def against(package: Package) -> str:
     return f"{only}: there is no wheel and no stack id to hold it against"
 
 
-def package_json(package: Package) -> dict[str, Any]:
+def package_json(package: InstalledPackage) -> dict[str, Any]:
     return {
         **asdict(package),
         "differences": as_json(package.differences),

@@ -21,7 +21,7 @@ PROPOSABLE = ("Pending", "Submitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BranchPlan:
     """What is to be proposed: patches of a stack (``names``, with what the ``chosen`` need), and where."""
 
     carried: Carried
@@ -36,7 +36,7 @@ class Plan:
         return self.carried.stack.pin.upstream
 
 
-def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> Plan:
+def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> BranchPlan:
     """Find the patches, upstream's ref, the stack to take them from, and what they need there.
 
     :raises UserError: if they are not of one upstream, or no one stack has them all.
@@ -61,7 +61,7 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
     carried = _source(project, target, pin, chosen, set_name)
     names = tuple(closure(project.store, carried, chosen))
     headers = dict(carried.stack.headers())
-    return Plan(
+    return BranchPlan(
         carried=carried,
         chosen=tuple(n for n in names if n in chosen),
         names=names,
@@ -100,7 +100,7 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
     raise UserError(f"no one stack of {pin.upstream} has {', '.join(chosen)}", hint="a `patchq pr` for each of them")
 
 
-def set_with(project: Project, plan: Plan, set_name: str) -> str:
+def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:
     """A set whose other pins go with the target: one that has it, else the one asked for."""
     having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
     return set_name if set_name in having or not having else having[0]

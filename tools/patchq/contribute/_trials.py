@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from patchq.contribute._selection import Plan, set_with
+from patchq.contribute._selection import BranchPlan, set_with
 from patchq.contribute.gates import FAILED
-from patchq.contribute.proposal import Member, TestRun
+from patchq.contribute.proposal import BranchPatch, TestRun
 from patchq.errors import BuildError
 from patchq.git.diffs import PathChange
 from patchq.merge.patches import write_commits as write
@@ -30,10 +30,10 @@ class Branch:
     base: Base
     tip: CommitId
     old_tip: CommitId
-    members: tuple[Member, ...]
+    members: tuple[BranchPatch, ...]
 
 
-def prove(project: Project, plan: Plan, branch: Branch, set_name: str) -> tuple[Verdict, ...]:
+def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[Verdict, ...]:
     """Run the proofs on the branch and on the bare ref.
 
     :raises BuildError: if one fails with its patch, or doesn't fail without.
@@ -57,7 +57,7 @@ def prove(project: Project, plan: Plan, branch: Branch, set_name: str) -> tuple[
     return tuple(found)
 
 
-def run_brought(project: Project, plan: Plan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
+def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
     """Run the tests that the branch adds, with it and with nothing but them."""
     paths = [t for m in branch.members if not m.absent for t in plan.headers[m.patch].values("Upstream-Test")]
     if not paths:
@@ -86,7 +86,7 @@ def run_brought(project: Project, plan: Plan, branch: Branch, set_name: str) -> 
 
 
 def run_upstreams(
-    project: Project, plan: Plan, branch: Branch, set_name: str, every_test: bool
+    project: Project, plan: BranchPlan, branch: Branch, set_name: str, every_test: bool
 ) -> tuple[tuple[FileResult, ...], str]:
     """Upstream's own tests of what the branch touches, on the bare ref and on the branch; or why they were not run."""
     changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]

@@ -126,7 +126,7 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
             continue
         blobs = store.read_blobs(entry.blob for entry in (change.old, change.new) if entry)
         before, after = (
-            bodies.Version(change.path, blobs[entry.blob] if entry else b"") for entry in (change.old, change.new)
+            bodies.SourceVersion(change.path, blobs[entry.blob] if entry else b"") for entry in (change.old, change.new)
         )
         unlike = before.unlike(after)
         inner = [name for name in unlike if not any(other.startswith(f"{name}.") for other in unlike)]

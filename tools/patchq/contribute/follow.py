@@ -25,7 +25,7 @@ from patchq.project.refs import newest_release, older_first, pin_at
 from patchq.proofs.judge import Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.rebase import run
-from patchq.rebase.state import Result, Step, tally_result
+from patchq.rebase.state import PatchStep, Result, tally_result
 from patchq.rebase.stops import Prove
 from patchq.sources.forge import Forge, Pull
 from patchq.stacks.rangediff import CHANGED, compare
@@ -47,7 +47,7 @@ Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class FollowRow:
     """A patch in the body."""
 
     patch: str
@@ -79,7 +79,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FollowTarget:
     """Where it goes: the remote and branch of the project's repository, and the forge that has it."""
 
     forge: Forge
@@ -106,7 +106,7 @@ class Prepared:
 def follow(
     project: Project,
     upstream: str,
-    target: Target,
+    target: FollowTarget,
     *,
     prove: Prove,
     verdicts: Verdicts,
@@ -178,7 +178,7 @@ def follow(
         _take_back(project)
 
 
-def send(project: Project, folder: Path, target: Target, *, set_name: str = "") -> Followed:
+def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str = "") -> Followed:
     """Push the branch that a dry run prepared, and bring its pull request up to date.
 
     Nothing is fetched from upstream and no proof runs. The dry run ran others' code, so that what it left is checked:
@@ -298,7 +298,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _send(project: Project, target: Target, done: Prepared, pull: Pull | None) -> Followed:
+def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | None) -> Followed:
     """Push the branch and bring the pull request up to date."""
     root, forge = project.layout.root, target.forge
     title, body, branch = done.title, done.body, _branch(done.upstream, done.onto)
@@ -334,7 +334,7 @@ def _send(project: Project, target: Target, done: Prepared, pull: Pull | None) -
     return replace(result, state="edited", url=pull.url, pushed=pushed, notes=tuple(notes))
 
 
-def _base(project: Project, target: Target) -> str:
+def _base(project: Project, target: FollowTarget) -> str:
     base = target.base or person.branch(project.layout.root)
     if not base:
         raise UserError("no branch is checked out to open it against", hint="--base BRANCH")
@@ -407,16 +407,16 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {tally}", body
 
 
-def _row(step: Step, verdict: Verdict | None) -> Row:
+def _row(step: PatchStep, verdict: Verdict | None) -> FollowRow:
     files = ", ".join(f"{path} ({hunks})" if hunks > 1 else path for path, hunks in step.files)
     if step.commit:
         proof = verdict.state if verdict else step.proof or "not run"
         told = verdict.said if verdict and not verdict.ok else step.how
-        return Row(patch=step.patch, outcome=step.outcome, proof=proof, said=told)
+        return FollowRow(patch=step.patch, outcome=step.outcome, proof=proof, said=told)
     if step.outcome == ABSORBED and step.proof:
-        return Row(patch=step.patch, outcome="upstream has it", proof=step.proof, said=step.evidence)
+        return FollowRow(patch=step.patch, outcome="upstream has it", proof=step.proof, said=step.evidence)
     has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade and step.outcome != ABSORBED else ""
     how = step.how.removeprefix(NOT_CARRIED_YET).lstrip(":; ")
-    return Row(
+    return FollowRow(
         patch=step.patch, outcome=step.outcome, proof="", said="; ".join(filter(None, (files, has, how))), open=True
     )

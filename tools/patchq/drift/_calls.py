@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from patchq.drift._outline import parse
-from patchq.drift._signatures import Api, Change, Signature
+from patchq.drift._signatures import Api, Signature, SignatureChange
 from patchq.drift.alarms import Alarm
 
 #: Of the arguments that a call on an unknown receiver names, how many must be named like the
@@ -16,7 +16,7 @@ LIKENESS = 0.5
 
 
 def scan_source(
-    source: bytes, path: str, upstream: str, old: Api, changed: Sequence[Change], gone: frozenset[str]
+    source: bytes, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
     """Return the alarms in one file's source; a file that doesn't parse has none."""
     tree = parse(source)
@@ -32,7 +32,9 @@ def scan_source(
 class _Calls(ast.NodeVisitor):
     """Walks a file, knowing what its names are bound to, and judges each call."""
 
-    def __init__(self, path: str, upstream: str, old: Api, changed: Sequence[Change], gone: frozenset[str]) -> None:
+    def __init__(
+        self, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
+    ) -> None:
         self.path, self.upstream, self.old, self.gone = path, upstream, old, gone
         self.changed = {c.old.path: c for c in changed}
         wanted = {c.old.path.rsplit(".", 1)[1] for c in changed}
@@ -160,7 +162,7 @@ class _Calls(ast.NodeVisitor):
                 fits = change.new.accepts(len(node.args), keywords)
                 self._alarm(kind, node.lineno, change.old.path, said, ast.unparse(node), fits)
 
-    def _callee(self, node: ast.Call) -> Change | None:
+    def _callee(self, node: ast.Call) -> SignatureChange | None:
         full = self._resolve(node.func)
         if full:
             target = self.old.aliases.get(full, full)
@@ -200,7 +202,7 @@ def _named_like(node: ast.expr, name: str) -> bool:
     return bool(own) and (own == name or own.startswith(name + "_") or own.endswith("_" + name))
 
 
-def judge_call(node: ast.Call, change: Change) -> Iterator[tuple[str, str]]:
+def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, str]]:
     """What a call that was right for the old signature means for the new one."""
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         return

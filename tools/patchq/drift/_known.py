@@ -21,7 +21,7 @@ _READERS = ("bodies", "_outline", "shared")
 _PARSERS = ("tree-sitter", "tree-sitter-cuda")
 
 
-class Known:
+class KnownDrift:
     """What is kept of sets, as rows of texts by a set's name, in ``.patchq/check``.
 
     A set's are of no use once what decides them is something else, and so are those that are damaged.

@@ -130,17 +130,17 @@ def _signature(path: str, function: Any) -> Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SignatureChange:
     """A function that is in both refs with different parameters."""
 
     old: Signature
     new: Signature
 
 
-def changes(old: Api, new: Api) -> tuple[list[Change], frozenset[str]]:
+def changes(old: Api, new: Api) -> tuple[list[SignatureChange], frozenset[str]]:
     """Functions with other parameters, and the names that are gone."""
     changed = [
-        Change(sig, new.functions[path])
+        SignatureChange(sig, new.functions[path])
         for path, sig in old.functions.items()
         if path in new.functions and new.functions[path].parameters != sig.parameters
     ]

@@ -42,11 +42,11 @@ def reads_cpp() -> bool:
 
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
     """The functions and macros of a file by qualified name; the innermost ones that hold code."""
-    version = Version(path, source)
+    version = SourceVersion(path, source)
     return {name: version.must(name) for name in version.names}
 
 
-class Version:
+class SourceVersion:
     """A version of a file: its definitions, the tokens of each made when they are asked for."""
 
     def __init__(self, path: bytes, source: bytes) -> None:
@@ -87,13 +87,13 @@ class Version:
                 self._known[name] = Definition(name, *self._places[name], tokens)
         return self._known[name]
 
-    def unlike(self, other: Version) -> list[str]:
+    def unlike(self, other: SourceVersion) -> list[str]:
         """The definitions whose lines differ in another version, or that one of the two hasn't got."""
         return [n for n in {**self._places, **other._places} if self.text(n) != other.text(n)]
 
 
 def changed(
-    before: Version, after: Version, unlike: Sequence[str], wanted: Container[str]
+    before: SourceVersion, after: SourceVersion, unlike: Sequence[str], wanted: Container[str]
 ) -> list[tuple[str, Definition | None, Definition | None]]:
     """Of the definitions that are wanted those whose tokens differ; None where a version hasn't got it.
 
@@ -110,7 +110,7 @@ def changed(
     return found
 
 
-def _differs(before: Version, after: Version, name: str) -> bool:
+def _differs(before: SourceVersion, after: SourceVersion, name: str) -> bool:
     sides = before.definition(name), after.definition(name)
     return (sides[0] and sides[0].tokens) != (sides[1] and sides[1].tokens)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from patchq.drift._calls import scan_source
-from patchq.drift._signatures import Api, Change, changes, load_api
+from patchq.drift._signatures import Api, SignatureChange, changes, load_api
 from patchq.drift._touched import touched_alarms
 from patchq.drift.alarms import Alarm
 from patchq.errors import UserError
@@ -113,7 +113,7 @@ def _patch_of(store: Git, patches: Sequence[Remembered], alarm: Alarm) -> str:
 
 
 def _scan(
-    store: Git, upstream: str, commit: CommitId, old: Api, changed: Sequence[Change], gone: frozenset[str]
+    store: Git, upstream: str, commit: CommitId, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
     """Alarms in every Python file of a tree that mentions the package."""
     entries = store.list_tree(commit)

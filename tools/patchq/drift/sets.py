@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
 
-from patchq.drift._known import Known
+from patchq.drift._known import KnownDrift
 from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of, report_unread
 from patchq.errors import PatchqError
 from patchq.git.repository import Git
 from patchq.project.project import Project
 from patchq.project.stack import Stack, load_state
-from patchq.stacks.apply import Plan, bases_of
+from patchq.stacks.apply import ApplyPlan, bases_of
 from patchq.stacks.apply import plan as plan_stack
 
 #: An upstream and a ref of it.
@@ -22,7 +22,7 @@ _FIELDS = [field.name for field in fields(Shared)]
 
 
 def shared_in_sets(
-    project: Project, names: Sequence[str] = (), *, offline: bool = False, plans: Mapping[_At, Plan] | None = None
+    project: Project, names: Sequence[str] = (), *, offline: bool = False, plans: Mapping[_At, ApplyPlan] | None = None
 ) -> list[Shared]:
     """What is shared in all sets of the lock, each stack looked at once.
 
@@ -35,13 +35,13 @@ def shared_in_sets(
     found: dict[Shared, None] = {}
     report_unread(project, (stack for name in project.lock.sets for stack in project.stacks(name)))
     with project.locked("check"):
-        applied: dict[_At, Plan | None] = dict(plans or {})
+        applied: dict[_At, ApplyPlan | None] = dict(plans or {})
         stacks: dict[_At, Stacked] = {}
         versions = Versions()
         packages = packages_of(project)
-        known = Known(project.layout)
+        known = KnownDrift(project.layout)
         for set_name in project.lock.sets:
-            there: dict[_At, Plan] = {}
+            there: dict[_At, ApplyPlan] = {}
             for stack in project.stacks(set_name):
                 at = (stack.pin.upstream, stack.pin.ref)
                 if at not in applied:
@@ -60,7 +60,7 @@ def shared_in_sets(
     return [s for s in found if not names or s.upstream in names]
 
 
-def _plan_or_none(project: Project, stack: Stack, offline: bool) -> Plan | None:
+def _plan_or_none(project: Project, stack: Stack, offline: bool) -> ApplyPlan | None:
     """What applying a stack leads to; None of one that has no patches, or doesn't apply."""
     state = load_state(project.layout, stack.pin.upstream)
     usable = state if state and state.ref == stack.pin.ref else None
@@ -71,11 +71,11 @@ def _plan_or_none(project: Project, stack: Stack, offline: bool) -> Plan | None:
     return None
 
 
-def _commits(plan: Plan) -> list[tuple[str, str]]:
+def _commits(plan: ApplyPlan) -> list[tuple[str, str]]:
     return [(patch.applied.name, patch.applied.commit) for patch in plan.after.patches]
 
 
-def _stacked(store: Git, plans: Mapping[_At, Plan], versions: Versions) -> dict[_At, Stacked]:
+def _stacked(store: Git, plans: Mapping[_At, ApplyPlan], versions: Versions) -> dict[_At, Stacked]:
     """Stacks as what they change; of all of them git is asked at once."""
     commits = list(dict.fromkeys(p.applied.commit for plan in plans.values() for p in plan.after.patches))
     if not commits:

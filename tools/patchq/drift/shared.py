@@ -60,7 +60,7 @@ class Shared:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Change:
+class _DriftChange:
     """What one patch does to one definition: lines that it adds and takes away, and its tokens before."""
 
     patch: str
@@ -72,17 +72,17 @@ class _Change:
     before: tuple[str, ...]
 
 
-class _Touch:
+class _DriftTouch:
     """What one patch does to one file: which definitions have other lines then, and of those asked for what differs."""
 
-    def __init__(self, patch: str, path: bytes, before: bodies.Version, after: bodies.Version) -> None:
+    def __init__(self, patch: str, path: bytes, before: bodies.SourceVersion, after: bodies.SourceVersion) -> None:
         self.patch, self.path, self.before, self.after = patch, path, before, after
         self.unlike = before.unlike(after)
 
-    def changes(self, wanted: Container[str]) -> Iterator[_Change]:
+    def changes(self, wanted: Container[str]) -> Iterator[_DriftChange]:
         for name, old, new in bodies.changed(self.before, self.after, self.unlike, wanted):
             mine, theirs = _lines(self.before, name), _lines(self.after, name)
-            yield _Change(
+            yield _DriftChange(
                 patch=self.patch,
                 path=self.path,
                 name=name,
@@ -97,12 +97,12 @@ class Versions:
     """Versions of files, each parsed once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, BlobId], bodies.Version] = {}
+        self._known: dict[tuple[bytes, BlobId], bodies.SourceVersion] = {}
 
-    def of(self, path: bytes, blob: BlobId, content: bytes) -> bodies.Version:
+    def of(self, path: bytes, blob: BlobId, content: bytes) -> bodies.SourceVersion:
         """The version of a file that is this blob."""
         if (path, blob) not in self._known:
-            self._known[path, blob] = bodies.Version(path, content)
+            self._known[path, blob] = bodies.SourceVersion(path, content)
         return self._known[path, blob]
 
 
@@ -126,7 +126,7 @@ class Stacked:
         self.patches = [(name, [c for c in changes if is_source(c)]) for name, _, changes in patches]
         self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
         self.touched = Counter(c.path for _, changes in self.patches for c in changes)
-        self._known: dict[bytes, list[_Touch]] = {}
+        self._known: dict[bytes, list[_DriftTouch]] = {}
         self._versions = Versions() if versions is None else versions
         self.contents: dict[BlobId, bytes] = {}
 
@@ -136,7 +136,7 @@ class Stacked:
             there = (e for _, cs in self.patches for c in cs for e in (c.old, c.new) if e)
             self.contents.update(self._read(list(dict.fromkeys(e.blob for e in there))))
 
-    def of(self, paths: Iterable[bytes]) -> list[_Touch]:
+    def of(self, paths: Iterable[bytes]) -> list[_DriftTouch]:
         """What is done to these files, in the order of the series."""
         wanted = {p for p in paths if p in self.touched}
         new = wanted - self._known.keys()
@@ -150,11 +150,13 @@ class Stacked:
         found = [touch for path in sorted(wanted) for touch in self._known.get(path, ())]
         return sorted(found, key=lambda touch: order[touch.patch])
 
-    def _of_file(self, patch: str, change: PathChange, old: BlobId) -> _Touch:
+    def _of_file(self, patch: str, change: PathChange, old: BlobId) -> _DriftTouch:
         before = self._versions.of(change.path, old, self.contents[old])
         new = change.new.blob if change.new else None
-        after = self._versions.of(change.path, new, self.contents[new]) if new else bodies.Version(change.path, b"")
-        return _Touch(patch, change.path, before, after)
+        after = (
+            self._versions.of(change.path, new, self.contents[new]) if new else bodies.SourceVersion(change.path, b"")
+        )
+        return _DriftTouch(patch, change.path, before, after)
 
 
 def _of_carried(store: Git, carried: Carried) -> Stacked:
@@ -179,7 +181,7 @@ def report_unread(project: Project, stacks: Iterable[Stack]) -> None:
         project.say(f"note: definitions in C++ and CUDA files are not compared without {install_command('drift')}")
 
 
-def _lines(version: bodies.Version, name: str) -> Counter[str]:
+def _lines(version: bodies.SourceVersion, name: str) -> Counter[str]:
     return Counter(line.strip() for line in version.lines(name) if line.strip())
 
 
@@ -237,7 +239,7 @@ def compare(stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[
 
 
 def _within(stack: Stacked) -> Iterator[Shared]:
-    earlier: dict[tuple[bytes, str], list[_Change]] = {}
+    earlier: dict[tuple[bytes, str], list[_DriftChange]] = {}
     touches = stack.of(path for path, count in stack.touched.items() if count > 1)
     counts: dict[bytes, Counter[str]] = {}
     for touch in touches:

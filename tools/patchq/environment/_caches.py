@@ -34,7 +34,7 @@ _CODES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Cache:
+class _BytecodeCache:
     """A cache to compare. ``level`` is its optimisation level."""
 
     source: str
@@ -84,17 +84,17 @@ def judge_caches(
         findings.note(Code.CACHE_UNJUDGED, (), str(skipped), _version(interpreter))
 
 
-def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_Cache]:
+def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_BytecodeCache]:
     """Yield the caches of the sources that exist."""
     files = interpreter.files
     for name in sources:
         source = files.resolve(name)
         for path, level in cache_paths(name, interpreter.tag, interpreter.caches):
             if files.is_folder(posixpath.dirname(path)) and files.kind(path) is not None:
-                yield _Cache(source, path, level)
+                yield _BytecodeCache(source, path, level)
 
 
-def _unreadable(files: Files, cache: _Cache) -> str:
+def _unreadable(files: Files, cache: _BytecodeCache) -> str:
     """Return why a cache can't be compared, or empty."""
     paths = (cache.path, cache.source)
     if any(files.kind(path) is not Kind.FILE for path in paths):
@@ -104,7 +104,7 @@ def _unreadable(files: Files, cache: _Cache) -> str:
     return ""
 
 
-def _shown(cache: _Cache, root: str) -> str:
+def _shown(cache: _BytecodeCache, root: str) -> str:
     return posixpath.relpath(cache.path, root) if root else cache.path
 
 
@@ -124,7 +124,7 @@ def _same_version(interpreter: Interpreter) -> str:
     return shutil.which(f"python{_version(interpreter)}") or ""
 
 
-def _compare(python: str, files: Files, caches: Sequence[_Cache]) -> list[tuple[str, str]]:
+def _compare(python: str, files: Files, caches: Sequence[_BytecodeCache]) -> list[tuple[str, str]]:
     """Run ``compiled.py`` and return the fault of each cache, empty for none, and its detail."""
     if not caches:
         return []

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from patchq.environment._files import MAX_TEXT, Files, Kind
-from patchq.environment._imports import Place
+from patchq.environment._imports import ImportPlace
 from patchq.formats.distinfo import (
     EntryPoint,
     Metadata,
-    Row,
+    RecordRow,
     canonical,
     read_entry_points,
     read_metadata,
@@ -32,7 +32,7 @@ class Distribution:
     """
 
     files: Files
-    place: Place
+    place: ImportPlace
     root: str
     info: str
 
@@ -106,8 +106,8 @@ class Distribution:
         return self.files.kind(f"{folder}/{posixpath.basename(self.info)}") is Kind.LINK
 
     @cached_property
-    def _record(self) -> tuple[list[Row], str]:
-        rows: list[Row] = []
+    def _record(self) -> tuple[list[RecordRow], str]:
+        rows: list[RecordRow] = []
         try:
             data = self.files.read(f"{self.info}/RECORD", MAX_TEXT)
             for row in read_record(data.decode("utf-8", "surrogateescape")):
@@ -119,7 +119,7 @@ class Distribution:
         return rows, ""
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RecordRow]:
         """Rows of RECORD, up to the first damaged row."""
         return self._record[0]
 
@@ -129,7 +129,7 @@ class Distribution:
         return self._record[1]
 
     @cached_property
-    def recorded(self) -> dict[str, Row]:
+    def recorded(self) -> dict[str, RecordRow]:
         """Rows of RECORD by absolute path."""
         return {posixpath.normpath(posixpath.join(self.root, row.path)): row for row in self.rows}
 
@@ -148,7 +148,7 @@ class Distribution:
         return read_entry_points(self._text("entry_points.txt"))
 
 
-def installed(places: Iterable[Place]) -> list[Distribution]:
+def installed(places: Iterable[ImportPlace]) -> list[Distribution]:
     """Return the distributions on the path, each once, in the order of the path."""
     found: dict[str, Distribution] = {}
     for place in places:

@@ -24,7 +24,7 @@ _METADATA = re.compile(r"[^/]+\.(?:dist|egg)-info/[^/]+")
 _MAX_ZIP = 256 << 20
 
 
-class Module(NamedTuple):
+class ImportedModule(NamedTuple):
     """A file from which a name may be imported: a source, extension or cache."""
 
     path: str
@@ -32,7 +32,7 @@ class Module(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class Place:
+class ImportPlace:
     """An entry of ``sys.path``: a folder or a zip file. Anything else counts as empty."""
 
     files: Files
@@ -75,7 +75,7 @@ class Place:
             found.setdefault(name.partition(".")[0], []).append(name)
         return found
 
-    def find(self, module: str) -> list[Module]:
+    def find(self, module: str) -> list[ImportedModule]:
         """Return the files of a module or package of this name, in Python's order."""
         packages, plain = [], []
         for name in self.modules.get(module, ()):
@@ -86,12 +86,12 @@ class Place:
             elif self.archive is not None or self.files.is_file(path):
                 plain.append(name)
         modules = [f"{self.path}/{name}" for name in self._sorted(module, plain)]
-        return [Module(path, self.path) for path in [*packages, *modules]]
+        return [ImportedModule(path, self.path) for path in [*packages, *modules]]
 
     def _names_in(self, name: str) -> list[str]:
         """Return the names in a folder of this place."""
         if self.archive is None:
-            return Place(files=self.files, path=f"{self.path}/{name}", version=self.version).names
+            return ImportPlace(files=self.files, path=f"{self.path}/{name}", version=self.version).names
         found = []
         for member in self.archive:
             folder, _, inner = member.partition("/")
@@ -165,10 +165,10 @@ class Interpreter:
     def scripts(self) -> str:
         return f"{self.prefix.rstrip('/')}/bin"
 
-    def place(self, path: str) -> Place:
-        return Place(files=self.files, path=path, version=self.version)
+    def place(self, path: str) -> ImportPlace:
+        return ImportPlace(files=self.files, path=path, version=self.version)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ImportPlace]:
         return [self.place(path) for path in self.path]
 
     def starts(self) -> list[str]:
@@ -180,7 +180,7 @@ class Interpreter:
         return [folder for folder in found if self.files.resolve(folder) not in known]
 
 
-def find_all(places: Sequence[Place], module: str) -> list[Module]:
+def find_all(places: Sequence[ImportPlace], module: str) -> list[ImportedModule]:
     """Return the files that an import of ``module`` may find, in the order of the search."""
     found = []
     for place in places:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from patchq.environment._files import Files
 from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings
-from patchq.environment.installed import Environment
+from patchq.environment.installed import InstalledEnvironment
 
 #: Variables with a file that a process runs or loads at its start.
 _RUN = ("PYTHONSTARTUP", "BASH_ENV", "ENV")
@@ -42,7 +42,7 @@ _DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]+-linux-(?:gnu|musl)\w*)
 
 def judge_variables(
     env: Mapping[str, str],
-    environments: list[Environment],
+    environments: list[InstalledEnvironment],
     files: Files,
     findings: Findings,
     *,
@@ -79,7 +79,9 @@ def _judge_run(env: Mapping[str, str], files: Files, findings: Findings) -> None
             findings.judge(name, Code.VARIABLE, [value], name, value)
 
 
-def _judge_python(env: Mapping[str, str], environments: list[Environment], files: Files, findings: Findings) -> None:
+def _judge_python(
+    env: Mapping[str, str], environments: list[InstalledEnvironment], files: Files, findings: Findings
+) -> None:
     """Report variables that make Python import other modules."""
     for name in _NAMED:
         for module in _modules_named(name, env.get(name, "")):
@@ -101,7 +103,7 @@ def _library_path(env: Mapping[str, str], working: str) -> list[str]:
     return [posixpath.join(working, entry) for entry in entries if working or entry.startswith("/")]
 
 
-def _judge_site_libraries(environment: Environment, folders: Iterable[str], findings: Findings) -> None:
+def _judge_site_libraries(environment: InstalledEnvironment, folders: Iterable[str], findings: Findings) -> None:
     """Report libraries in ``folders`` that replace recorded libraries of torch or a patched
     package.
     """
@@ -182,7 +184,7 @@ def _modules_named(variable: str, value: str) -> list[str]:
     return [name.rpartition(".")[0] for name in names if "." in name]
 
 
-def _is_owned(environment: Environment, module: str) -> bool:
+def _is_owned(environment: InstalledEnvironment, module: str) -> bool:
     """Return whether the standard library or an installed distribution has a module."""
     top = module.split(".")[0]
     if top in _ACTING:

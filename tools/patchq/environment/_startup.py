@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from patchq.environment._distributions import Distribution, closure, intact
 from patchq.environment._files import Kind
-from patchq.environment._imports import Place, find_all, path_files
+from patchq.environment._imports import ImportPlace, find_all, path_files
 from patchq.environment._known import KnownLine, known_line, known_module
 from patchq.environment.differences import Code, Findings
-from patchq.environment.installed import Environment
+from patchq.environment.installed import InstalledEnvironment
 from patchq.formats.distinfo import canonical
 
 _CUSTOM = ("sitecustomize", "usercustomize")
@@ -47,7 +47,7 @@ _BUILT = re.compile(r"_sysconfigdata\w*|_sysconfig_vars\w*|_test\w*|_xx\w*|xx\w*
 _OTHERS = re.compile(r"(?:site|dist)-packages|lib-dynload|__pycache__|config-.*")
 
 
-def judge_environment(environment: Environment, packages: Mapping[str, str], findings: Findings) -> list[str]:
+def judge_environment(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> list[str]:
     """Report other code that an environment runs; return the sources of its start-up code.
 
     :param packages: Import names of the patched packages by distribution.
@@ -63,12 +63,12 @@ def judge_environment(environment: Environment, packages: Mapping[str, str], fin
 # .pth files, sitecustomize and usercustomize
 
 
-def judge_startup(environment: Environment, findings: Findings) -> list[str]:
+def judge_startup(environment: InstalledEnvironment, findings: Findings) -> list[str]:
     """Report code that runs at each start; return its sources."""
     return _judge_path_files(environment, findings) + _judge_custom(environment, findings)
 
 
-def _judge_path_files(environment: Environment, findings: Findings) -> list[str]:
+def _judge_path_files(environment: InstalledEnvironment, findings: Findings) -> list[str]:
     files = environment.files
     sources: list[str] = []
     for site in environment.interpreter.sites:
@@ -88,7 +88,7 @@ def _judge_path_files(environment: Environment, findings: Findings) -> list[str]
     return sources
 
 
-def _judge_known(environment: Environment, known: KnownLine, name: str, findings: Findings) -> list[str]:
+def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str, findings: Findings) -> list[str]:
     """Report unknown modules that known code imports, and modules that it shadows; return the
     sources.
     """
@@ -103,7 +103,9 @@ def _judge_known(environment: Environment, known: KnownLine, name: str, findings
     return sources
 
 
-def _judge_module(environment: Environment, path: str, findings: Findings, *, owner: str = "", name: str) -> None:
+def _judge_module(
+    environment: InstalledEnvironment, path: str, findings: Findings, *, owner: str = "", name: str
+) -> None:
     """Report a module that runs at each start, unless its content is known or ``owner`` recorded
     it.
 
@@ -128,13 +130,13 @@ def _judge_module(environment: Environment, path: str, findings: Findings, *, ow
         _judge_known(environment, known, own, findings)
 
 
-def _is_needed(environment: Environment, module: str) -> bool:
+def _is_needed(environment: InstalledEnvironment, module: str) -> bool:
     """Return whether an import of this name would find another module."""
     top = module.split(".")[0]
     return top in _STDLIB or bool(find_all(environment.places, top))
 
 
-def _judge_custom(environment: Environment, findings: Findings) -> list[str]:
+def _judge_custom(environment: InstalledEnvironment, findings: Findings) -> list[str]:
     """Report sitecustomize and usercustomize; return their sources.
 
     The folder of the script isn't on the path when Python imports them.
@@ -150,7 +152,7 @@ def _judge_custom(environment: Environment, findings: Findings) -> list[str]:
 # Shadowed modules
 
 
-def _judge_stdlib(environment: Environment, findings: Findings) -> None:
+def _judge_stdlib(environment: InstalledEnvironment, findings: Findings) -> None:
     """Report additional modules in the standard library, and modules with more than one file."""
     interpreter = environment.interpreter
     forms: dict[str, list[str]] = {}
@@ -182,7 +184,7 @@ def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
         findings.judge(module, Code.STDLIB, paths, module)
 
 
-def _judge_build_folder(environment: Environment, findings: Findings) -> None:
+def _judge_build_folder(environment: InstalledEnvironment, findings: Findings) -> None:
     """Report ``pybuilddir.txt``, which redirects the extension modules of an interpreter."""
     interpreter, files = environment.interpreter, environment.files
     settings = files.text(f"{interpreter.prefix.rstrip('/')}/pyvenv.cfg", 1 << 20)
@@ -194,7 +196,7 @@ def _judge_build_folder(environment: Environment, findings: Findings) -> None:
             findings.judge("pybuilddir.txt", Code.STDLIB, [path], "pybuilddir.txt")
 
 
-def _packages(place: Place) -> Iterator[Place]:
+def _packages(place: ImportPlace) -> Iterator[ImportPlace]:
     """Yield the folders below a standard library's folder that may be packages."""
     files = place.files
     todo = [name for name in place.names if not _OTHERS.fullmatch(name)]
@@ -203,12 +205,12 @@ def _packages(place: Place) -> Iterator[Place]:
         folder = f"{place.path}/{name}"
         is_name = posixpath.basename(name).isidentifier()
         if is_name and files.kind(files.resolve(folder)) is Kind.FOLDER:
-            below = Place(files=files, path=folder, version=place.version)
+            below = ImportPlace(files=files, path=folder, version=place.version)
             yield below
             todo += [f"{name}/{inner}" for inner in below.names if inner != "__pycache__"]
 
 
-def _judge_shadows(environment: Environment, packages: Mapping[str, str], findings: Findings) -> None:
+def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> None:
     """Report modules found in place of a module of the standard library, a package or its
     requirements.
     """
@@ -234,7 +236,7 @@ def _judge_shadows(environment: Environment, packages: Mapping[str, str], findin
                 _judge_winner(environment, places, module, owners, findings=findings)
 
 
-def _judge_found(place: Place, modules: frozenset[str] | set[str], findings: Findings) -> None:
+def _judge_found(place: ImportPlace, modules: frozenset[str] | set[str], findings: Findings) -> None:
     """Report those modules that a place has."""
     for module in modules.intersection(place.modules):
         for found in place.find(module)[:1]:
@@ -242,8 +244,8 @@ def _judge_found(place: Place, modules: frozenset[str] | set[str], findings: Fin
 
 
 def _judge_winner(
-    environment: Environment,
-    places: Sequence[Place],
+    environment: InstalledEnvironment,
+    places: Sequence[ImportPlace],
     module: str,
     owners: Iterable[Distribution],
     *,
@@ -255,7 +257,7 @@ def _judge_winner(
             findings.judge(module, Code.SHADOWED, [winner.path], module)
 
 
-def _needed(environment: Environment, packages: Mapping[str, str]) -> dict[str, list[Distribution]]:
+def _needed(environment: InstalledEnvironment, packages: Mapping[str, str]) -> dict[str, list[Distribution]]:
     """Return the modules of the packages and their requirements, with the distributions that record
     them.
     """
@@ -268,7 +270,7 @@ def _needed(environment: Environment, packages: Mapping[str, str]) -> dict[str, 
     return found
 
 
-def _is_rightful(environment: Environment, path: str, owners: Iterable[Distribution]) -> bool:
+def _is_rightful(environment: InstalledEnvironment, path: str, owners: Iterable[Distribution]) -> bool:
     """Return whether ``owners`` recorded a module, or it only declares a namespace package."""
     real = environment.files.resolve(path)
     if any(real in owner.recorded for owner in owners):
@@ -285,7 +287,7 @@ def _is_namespace(source: str) -> bool:
 # Plugins
 
 
-def _judge_plugins(environment: Environment, packages: Mapping[str, str], findings: Findings) -> None:
+def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> None:
     """Report entry points of other distributions that a patched package may load."""
     ours = set(map(canonical, packages))
     points = []
@@ -307,7 +309,7 @@ def _judge_plugins(environment: Environment, packages: Mapping[str, str], findin
             findings.judge(distribution.name, Code.PLUGIN, [path], *words)
 
 
-def _quoted_by_loaders(environment: Environment, packages: Mapping[str, str]) -> set[str]:
+def _quoted_by_loaders(environment: InstalledEnvironment, packages: Mapping[str, str]) -> set[str]:
     """Return the quoted names in the packages' sources that load entry points."""
     files = environment.files
     found: set[str] = set()

@@ -62,7 +62,7 @@ _ARCHS = {"aarch64": "arm64", "x86_64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ImageEntry:
     """A file of an image.
 
     :ivar target: Target of a link.
@@ -82,7 +82,7 @@ class Layers(Files):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, ImageEntry] = {}
         #: Folders of all files so far, including deleted ones; after :meth:`finish`, existing
         #: folders.
         self.folders: set[str] = {"/"}
@@ -142,7 +142,7 @@ class Layers(Files):
         if gone and gone.kind is Kind.LINK:
             self._real.clear()
 
-    def put(self, path: str, entry: Entry) -> None:
+    def put(self, path: str, entry: ImageEntry) -> None:
         """Add or replace a file."""
         self.drop(path)
         if entry.kind is Kind.LINK:
@@ -162,7 +162,7 @@ class Layers(Files):
         for path in self.entries:
             self._add_parents(path)
 
-    def keep(self, file: IO[bytes], member: tarfile.TarInfo, path: str) -> Entry:
+    def keep(self, file: IO[bytes], member: tarfile.TarInfo, path: str) -> ImageEntry:
         """Read a plain file and return its entry. Keep its content if it may be read later."""
         keep = member.size <= MAX_TEXT and _is_kept(path, member.size)
         offset = self._kept.seek(0, os.SEEK_END) if keep else -1
@@ -171,7 +171,7 @@ class Layers(Files):
             digest.update(chunk)
             if keep:
                 self._kept.write(chunk)
-        return Entry(
+        return ImageEntry(
             kind=Kind.FILE,
             sha256=digest.hexdigest(),
             size=member.size,
@@ -415,14 +415,14 @@ def _layer(file: _Checked, image: Layers) -> None:
                 own.add(path)
 
 
-def _entry(layer: tarfile.TarFile, member: tarfile.TarInfo, path: str, image: Layers) -> Entry:
+def _entry(layer: tarfile.TarFile, member: tarfile.TarInfo, path: str, image: Layers) -> ImageEntry:
     if member.islnk():
         other = image.entries.get(image.place_of(member.linkname))
-        return other or Entry(kind=Kind.LINK, target=member.linkname)
+        return other or ImageEntry(kind=Kind.LINK, target=member.linkname)
     if member.issym():
-        return Entry(kind=Kind.LINK, target=member.linkname)
+        return ImageEntry(kind=Kind.LINK, target=member.linkname)
     if not member.isreg():
-        return Entry(kind=Kind.SPECIAL)
+        return ImageEntry(kind=Kind.SPECIAL)
     data = layer.extractfile(member)
     assert data is not None
     return image.keep(data, member, path)

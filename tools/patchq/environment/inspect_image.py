@@ -23,8 +23,8 @@ from patchq.environment.differences import Code, Difference, Findings, Level, pr
 from patchq.environment.image import Image
 from patchq.environment.installed import (
     Basis,
-    Environment,
-    Package,
+    InstalledEnvironment,
+    InstalledPackage,
     PackageState,
     Reference,
     judge_package,
@@ -89,7 +89,7 @@ class ImageVerdict:
     """Result of the checks of an image. ``differences`` don't include those of its packages."""
 
     image: str
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     differences: tuple[Difference, ...]
 
     @property
@@ -109,7 +109,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     if len(starts) > _MOST_STARTS:
         ways = f"variables in more than {_MOST_STARTS - 1} ways"
         findings.add(Code.VARIABLE, (), "the command", ways)
-    packages: dict[str, Package] = {}
+    packages: dict[str, InstalledPackage] = {}
     for variables in starts[:_MOST_STARTS]:
         for package in _judge_start(image, expected, variables, findings):
             # Report the first start in which the package is wrong.
@@ -124,12 +124,14 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     )
 
 
-def _judge_start(image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings) -> list[Package]:
+def _judge_start(
+    image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings
+) -> list[InstalledPackage]:
     """Check the interpreters of an image, started with ``variables``; return the packages."""
     files = image.files
     home = image.env.get("HOME") or _home(files, image.user)
     process = Process(env=variables, home=home, working=image.working)
-    found = [Environment(one) for one in environments(files, set(image.folders), process)]
+    found = [InstalledEnvironment(one) for one in environments(files, set(image.folders), process)]
     seen = []
     for name, package in expected.packages.items():
         seen.append(_judge_package(found, image, expected, distribution=name, package=package))
@@ -216,19 +218,19 @@ def _home(files: Files, user: str) -> str:
 
 
 def _judge_package(
-    candidates: Sequence[Environment],
+    candidates: Sequence[InstalledEnvironment],
     image: Image,
     expected: Expected,
     *,
     distribution: str,
     package: str,
-) -> Package:
+) -> InstalledPackage:
     """Check a package in the environment that has it. It must be the only one in the image."""
     holders = [one for one in candidates if one.interpreter.is_found and one.named(distribution)]
     if not holders:
         missing = Findings()
         missing.add(Code.NOT_INSTALLED, (), distribution)
-        return Package(
+        return InstalledPackage(
             distribution=distribution,
             state=PackageState.MISSING,
             version="",
@@ -262,7 +264,9 @@ def _judge_package(
     return replace(found, differences=tuple(more.found))
 
 
-def _judge_program(image: Image, found: Sequence[Environment], packages: Mapping[str, str], findings: Findings) -> None:
+def _judge_program(
+    image: Image, found: Sequence[InstalledEnvironment], packages: Mapping[str, str], findings: Findings
+) -> None:
     """Check the programs named ``python`` that a container may start."""
     files = image.files
     for environment in found:
@@ -307,7 +311,7 @@ def _search(image: Image) -> list[str]:
     return list(dict.fromkeys(folder for folder in folders if folder.startswith("/")))
 
 
-def _program_folders(environment: Environment) -> list[str]:
+def _program_folders(environment: InstalledEnvironment) -> list[str]:
     """Return the folders of the programs that start an environment's interpreter."""
     found = [environment.interpreter.scripts]
     if environment.interpreter.prefix == environment.interpreter.base:

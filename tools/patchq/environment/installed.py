@@ -16,11 +16,11 @@ from typing import Any
 from patchq.environment._caches import judge_caches
 from patchq.environment._distributions import Distribution, installed
 from patchq.environment._files import Files, Kind
-from patchq.environment._imports import Interpreter, Place, find_all
+from patchq.environment._imports import ImportPlace, Interpreter, find_all
 from patchq.environment._scripts import judge_scripts
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
 from patchq.errors import FormatError
-from patchq.formats.distinfo import HASHES, Row, canonical
+from patchq.formats.distinfo import HASHES, RecordRow, canonical
 from patchq.formats.manifest import Manifest, parse_manifest
 
 _CACHE = re.compile(r"(?:.*/)?__pycache__/[^/]+\.\w+-?\w*(?:\.opt-\w+)?\.pyc")
@@ -70,7 +70,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class InstalledPackage:
     """Result of the checks of one package.
 
     :ivar against: Name of the wheel, or the first characters of the stack id.
@@ -113,7 +113,7 @@ class Location:
 
 
 @dataclass
-class Environment:
+class InstalledEnvironment:
     """An interpreter's path and the distributions on it."""
 
     interpreter: Interpreter
@@ -123,7 +123,7 @@ class Environment:
         return self.interpreter.files
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ImportPlace]:
         return self.interpreter.places()
 
     @cached_property
@@ -199,7 +199,7 @@ class Environment:
         return list(dict.fromkeys(found))
 
 
-_Record = dict[str, Row]
+_Record = dict[str, RecordRow]
 
 
 @dataclass(kw_only=True)
@@ -211,7 +211,7 @@ class _Judge:
     :ivar outside: Recorded paths outside of the environment.
     """
 
-    environment: Environment
+    environment: InstalledEnvironment
     distribution: str
     package: str
     found: Findings = field(default_factory=Findings)
@@ -226,8 +226,8 @@ class _Judge:
     def files(self) -> Files:
         return self.environment.files
 
-    def result(self, state: PackageState, version: str, **more: Any) -> Package:
-        return Package(
+    def result(self, state: PackageState, version: str, **more: Any) -> InstalledPackage:
+        return InstalledPackage(
             distribution=printable(self.distribution),
             state=state,
             version=printable(version),
@@ -238,7 +238,7 @@ class _Judge:
 
 
 def judge_package(
-    environment: Environment,
+    environment: InstalledEnvironment,
     distribution: str,
     package: str,
     *,
@@ -248,7 +248,7 @@ def judge_package(
     unpatched: bool = False,
     python: str = "",
     search: Sequence[str] = (),
-) -> Package:
+) -> InstalledPackage:
     """Check one package.
 
     :param start: Result of a normal start, if the interpreter can be started.
@@ -437,7 +437,7 @@ def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
         judge.digests = dict(zip(plain, digests, strict=True))
 
 
-def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, Row]:
+def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, RecordRow]:
     """Return the recorded files inside of the environment; add the others to ``judge.outside``."""
     root = judge.root
     prefixes = {judge.files.resolve(judge.environment.interpreter.prefix)}
@@ -447,7 +447,7 @@ def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, 
     if library:
         prefixes.add(library["prefix"])
     starts = tuple(prefix.rstrip("/") + "/" for prefix in prefixes - {"/"})
-    wanted: dict[str, Row] = {}
+    wanted: dict[str, RecordRow] = {}
     for info in infos:
         for row in info.rows:
             target = posixpath.normpath(posixpath.join(root, row.path))
@@ -465,7 +465,7 @@ def _is_below(root: str, path: str) -> bool:
     return posixpath.normpath(posixpath.join(root, path)).startswith(root + "/")
 
 
-def _digests(files: Files, root: str, name: str, row: Row | None) -> dict[str, str]:
+def _digests(files: Files, root: str, name: str, row: RecordRow | None) -> dict[str, str]:
     """Return the digests of a file, or its error; none if its size differs from that in RECORD."""
     path = posixpath.normpath(posixpath.join(root, name))
     kinds = {"sha256"}

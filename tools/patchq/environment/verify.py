@@ -18,9 +18,9 @@ from patchq.environment._loader import judge_variables
 from patchq.environment._startup import judge_environment, judge_startup
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
 from patchq.environment.installed import (
-    Environment,
+    InstalledEnvironment,
+    InstalledPackage,
     Location,
-    Package,
     PackageState,
     Reference,
     Start,
@@ -74,7 +74,7 @@ class InstallVerdict:
     """
 
     python: str
-    packages: tuple[Package, ...]
+    packages: tuple[InstalledPackage, ...]
     differences: tuple[Difference, ...] = ()
     kernels: tuple[Kernels, ...] = ()
     cache: str = ""
@@ -121,7 +121,7 @@ def verify(
     # Judge start-up code before it runs.
     before = Findings(frozenset(rules.allow), frozenset(rules.groups))
     clean = {"path": settings["stdlib"], "cache_prefix": ""}
-    judge_startup(Environment(_interpreter(settings, clean)), before)
+    judge_startup(InstalledEnvironment(_interpreter(settings, clean)), before)
     names = sorted({package or name.replace("-", "_") for name, package in packages.items()})
     answer = _ask(python, (), {"look": "start", "packages": names})
     if not _is_start(answer):
@@ -129,7 +129,7 @@ def verify(
             f"{python} doesn't print its path: start-up code prints something else",
             hint="check the .pth files and sitecustomize of that environment",
         )
-    environment = Environment(_interpreter(settings, answer))
+    environment = InstalledEnvironment(_interpreter(settings, answer))
     start = _start(answer)
     wanted = _wanted(environment, packages, optional or {})
     seen = []
@@ -279,7 +279,9 @@ def _interpreter(settings: Mapping[str, Any], answer: Mapping[str, Any]) -> Inte
     )
 
 
-def _wanted(environment: Environment, packages: Mapping[str, str], optional: Mapping[str, str]) -> dict[str, str]:
+def _wanted(
+    environment: InstalledEnvironment, packages: Mapping[str, str], optional: Mapping[str, str]
+) -> dict[str, str]:
     """Return the import names of the packages to check, by distribution."""
     attested = environment.attested
     by_canonical: dict[str, str] = {}
@@ -303,7 +305,7 @@ def _kernel_cache(settings: Mapping[str, Any]) -> Path:
     return Path(base, ".cache", "flashinfer")
 
 
-def _kernels(environment: Environment, seen: Sequence[Package], cache: Path) -> list[Kernels]:
+def _kernels(environment: InstalledEnvironment, seen: Sequence[InstalledPackage], cache: Path) -> list[Kernels]:
     flashinfer = None
     patched = set()
     for package in seen:
@@ -332,7 +334,7 @@ def _kernels(environment: Environment, seen: Sequence[Package], cache: Path) -> 
     return found
 
 
-def _use(version: str, flashinfer: Package | None) -> KernelUse:
+def _use(version: str, flashinfer: InstalledPackage | None) -> KernelUse:
     """Return the use of a cache of ``version``."""
     if flashinfer and version == flashinfer.version:
         return KernelUse.OWN

@@ -73,7 +73,7 @@ def blame(
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
     commits = {ref: fetch_history(history, pin.url, ref) for ref in dict.fromkeys([pin.ref, *refs])}
     with scratch(project.store, history) as both:
-        search = _Search(history, both, carried)
+        search = _BlameSearch(history, both, carried)
         found = []
         for patch, ref in breaks.items():
             at = refs.index(ref) if ref in refs else 0
@@ -84,7 +84,7 @@ def blame(
     return found
 
 
-class _Search:
+class _BlameSearch:
     def __init__(self, history: Git, both: Git, carried: Carried) -> None:
         self.history, self.both = history, both
         self.patches: list[Patch] = read_patches(both, carried.commits)

@@ -14,8 +14,8 @@ from itertools import chain
 from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
 from patchq.errors import UserError
-from patchq.forecast.plan import Plan, Planner
-from patchq.forecast.summary import Cell, RefTally
+from patchq.forecast.plan import CarryPlan, Planner
+from patchq.forecast.summary import ForecastCell, RefTally
 from patchq.forecast.summary import tally as count
 from patchq.formats.header import parse_trailers
 from patchq.formats.ledger import Drop, line_map
@@ -29,7 +29,7 @@ from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of, version_of
 from patchq.sources.pins import Fetcher, Hosts
-from patchq.stacks.siblings import Difference, differences
+from patchq.stacks.siblings import SiblingDifference, differences
 from patchq.upstream.commits import Landed
 from patchq.upstream.history import History, at_hand
 from patchq.upstream.match import Asked, once_more, sights, verdict
@@ -62,15 +62,15 @@ class Forecast:
     upstream: str
     from_ref: str
     refs: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[ForecastCell, ...]
     sources: tuple[From, ...] = ()
     rows: tuple[str, ...] = ()
     #: What each ref asks of the set's other pins that they aren't, where the lock doesn't mean it.
-    siblings: tuple[Difference, ...] = ()
+    siblings: tuple[SiblingDifference, ...] = ()
     #: Where patches would change one definition, if that was asked for.
     shared: tuple[Shared, ...] = ()
 
-    def of(self, ref: str) -> list[Cell]:
+    def of(self, ref: str) -> list[ForecastCell]:
         """A ref's cells."""
         return [c for c in self.cells if c.ref == ref]
 
@@ -142,7 +142,7 @@ def forecast(
         for found_pin, base in zip(pins, bases, strict=True):
             apart += _apart(project, set_name, found_pin, base)
             plans.append(planner.plan(found_pin, newest=bool(last and found_pin.ref == last.ref)))
-        cells: list[Cell] = []
+        cells: list[ForecastCell] = []
         stacked: list[Stacked] = []
         for numbers in _alike(plans):
             alike = [plans[n] for n in numbers]
@@ -168,7 +168,7 @@ def forecast(
     )
 
 
-def _stacked(plan: Plan, column: Column) -> Stacked:
+def _stacked(plan: CarryPlan, column: Column) -> Stacked:
     """The patches that a ref gets, as what each changes there."""
     contents = column.contents  # it has another once a patch was looked for
 
@@ -181,12 +181,12 @@ def _stacked(plan: Plan, column: Column) -> Stacked:
     return Stacked(plan.onto.upstream, plan.onto.ref, there, read)
 
 
-def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Difference]:
+def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[SiblingDifference]:
     """What a ref asks of the other pins that it would be put beside."""
     return [d for d in differences(project, set_name, {pin.upstream: base}, instead=pin) if not d.meant]
 
 
-def _alike(plans: Sequence[Plan]) -> list[list[int]]:
+def _alike(plans: Sequence[CarryPlan]) -> list[list[int]]:
     """Group the numbers of the plans that carry the same commits."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, plan in enumerate(plans):
@@ -195,7 +195,7 @@ def _alike(plans: Sequence[Plan]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _rows(own: Sequence[str], plans: Sequence[Plan]) -> Iterable[str]:
+def _rows(own: Sequence[str], plans: Sequence[CarryPlan]) -> Iterable[str]:
     """Return the patches of the set's stack, then those that only the stacks of other refs have."""
     names = dict.fromkeys(own)
     for plan in plans:
@@ -207,10 +207,10 @@ def _carried(
     project: Project,
     upstream: str,
     history: History | None,
-    plans: Sequence[Plan],
+    plans: Sequence[CarryPlan],
     bases: Sequence[CommitId],
     shared: bool,
-) -> tuple[list[Cell], list[Stacked]]:
+) -> tuple[list[ForecastCell], list[Stacked]]:
     """The cells of refs onto which the same patches are carried, and if ``shared`` what lands on each."""
     plan = plans[0]
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
@@ -244,7 +244,7 @@ class _Way:
 @contextmanager
 def _ways(
     project: Project,
-    plans: Sequence[Plan],
+    plans: Sequence[CarryPlan],
     bases: Sequence[CommitId],
     patches: Sequence[Patch],
     first: Column,
@@ -277,7 +277,7 @@ def _ways(
         yield found
 
 
-def _cells(upstream: str, plan: Plan, number: int, base: Column, ways: Sequence[_Way]) -> list[Cell]:
+def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequence[_Way]) -> list[ForecastCell]:
     """The cells of a patch; where it stops, it is looked for in the versions up to there."""
     patch = base.patches[number]
     replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
@@ -297,7 +297,7 @@ def _cells(upstream: str, plan: Plan, number: int, base: Column, ways: Sequence[
             said = f"by a recorded resolution, and no proof says that it is right: {unproved}"
         checked = line_map(plan.from_ref, ref) if landing.offsets else ""
         found.append(
-            Cell(
+            ForecastCell(
                 patch=f"{upstream}/{patch.name}",
                 ref=ref,
                 outcome=outcome,

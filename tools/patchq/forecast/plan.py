@@ -28,7 +28,7 @@ NOT_YET = "not yet in the stack of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CarryPlan:
     """What there is to carry onto a ref.
 
     :ivar source: the stack that it comes from, whose first commit is on ``base``; ``why`` says why that one.
@@ -107,7 +107,7 @@ class Planner:
         every = [self.own, *self.stacks.values()]
         return next((stack for stack in every if short in stack.names), self.own)
 
-    def plan(self, onto: Pin, *, newest: bool = False) -> Plan:
+    def plan(self, onto: Pin, *, newest: bool = False) -> CarryPlan:
         """Plan the rebase onto a ref.
 
         :param newest: the ref is newer than every pin.
@@ -141,7 +141,7 @@ class Planner:
                 dropped.append(drops[name])
             elif name in self.own.names:
                 absent[name] = f"{NOT_YET} {source.pin.ref}"
-        return Plan(
+        return CarryPlan(
             onto=onto,
             source=source,
             why=why,

@@ -12,7 +12,7 @@ from patchq.upstream.status import UpstreamCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ForecastCell:
     """A patch on a ref.
 
     :ivar files: those that conflict, or are gone.
@@ -92,7 +92,7 @@ def many(count: int, word: str) -> str:
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
-def tally(ref: str, cells: Sequence[Cell], dropped: Sequence[str] = ()) -> RefTally:
+def tally(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()) -> RefTally:
     """Count a ref's cells, and the patches that the ledger drops there; each patch is counted once."""
     work = [c for c in cells if c.needs_you and not c.known]
     rest = [c for c in cells if c not in work and not c.known]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 HASHES = {"sha256": 32, "sha384": 48, "sha512": 64}
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """One row of RECORD: the path as written, the hash's name, its hexadecimal digest, and the size (-1: none)."""
 
     path: str
@@ -48,7 +48,7 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def read_record(text: str) -> Iterator[Row]:
+def read_record(text: str) -> Iterator[RecordRow]:
     """Yield the rows of RECORD.
 
     :raises ValueError: for a row that isn't one; its message names the line.
@@ -63,7 +63,7 @@ def read_record(text: str) -> Iterator[Row]:
             if "\0" in path or (size and not re.fullmatch(r"[0-9]{1,18}", size)):
                 raise ValueError("a path or a size that is none")
             decoded = base64.urlsafe_b64decode(coded.encode("ascii") + b"=" * (-len(coded) % 4))
-            yield Row(path, kind, decoded.hex(), int(size) if size else -1)
+            yield RecordRow(path, kind, decoded.hex(), int(size) if size else -1)
     except (ValueError, csv.Error) as error:  # binascii.Error and UnicodeError are ValueErrors
         raise ValueError(f"line {reader.line_num}: {error}") from None
 

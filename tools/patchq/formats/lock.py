@@ -184,7 +184,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")
     if version < VERSION:
         raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
-    reader = _Reader(where)
+    reader = _LockReader(where)
     upstreams = {name: reader.upstream(name, table) for name, table in reader.table(raw, "upstreams", "").items()}
     sets = reader.table(raw, "sets", "")
     for at, names in (
@@ -240,7 +240,7 @@ def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str],
     return programs, who
 
 
-class _Reader:
+class _LockReader:
     """Turns tables into dataclasses; each complaint names its place."""
 
     def __init__(self, where: str) -> None:

@@ -25,7 +25,7 @@ class SeriesConflictError(FormatError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Conflict:
+class _SeriesConflict:
     """The whole file as each side has it.
 
     :ivar base: lines that both sides started from, as far as the file has them.
@@ -127,7 +127,7 @@ def parse(data: bytes, where: str) -> Series:
     return Series(tuple(names), lines)
 
 
-def _conflict(lines: Sequence[str]) -> _Conflict | None:
+def _conflict(lines: Sequence[str]) -> _SeriesConflict | None:
     """Split a file at its conflict markers; None if it has none."""
     sides: dict[str, list[str]] = {"<": [], "|": [], "=": []}
     only: dict[str, list[str]] = {"<": [], "=": []}
@@ -148,7 +148,7 @@ def _conflict(lines: Sequence[str]) -> _Conflict | None:
                 side.append(line)
     if not found:
         return None
-    return _Conflict(
+    return _SeriesConflict(
         labels=(labels["<"] or "ours", labels[">"] or "theirs"),
         ours=sides["<"],
         theirs=sides["="],

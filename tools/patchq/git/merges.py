@@ -37,7 +37,7 @@ class Merged:
     failed: str = ""
 
 
-class Objects:
+class MergeObjects:
     """Commits for the sides of merges, written by one ``git fast-import`` on exit."""
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:
@@ -48,7 +48,7 @@ class Objects:
         self.same: dict[object, int] = {}
         self.parts: list[bytes] = []
 
-    def __enter__(self) -> Objects:
+    def __enter__(self) -> MergeObjects:
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:
@@ -108,7 +108,7 @@ def merge_trees(git: Git, sides: Sequence[tuple[TreeId, TreeId, Mapping[bytes, T
     :param sides: tuples of base, ours, replacements of files in ours, theirs.
     """
     marks: list[tuple[int, int]] = []
-    with Objects(git, set()) as objects:
+    with MergeObjects(git, set()) as objects:
         for base, ours, changed, theirs in sides:
             root = objects.commit(base)
             our_mark = objects.commit(ours, changed, parent=root)
@@ -186,7 +186,7 @@ def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes
     # In folders of 256, because fast-import searches a folder linearly.
     names = [b"%d/%d" % divmod(number, 256) for number in range(len(files))]
     marks: list[int] = []
-    with Objects(git, set()) as objects:
+    with MergeObjects(git, set()) as objects:
         for blobs in zip(*files, strict=True):
             entries: dict[bytes, TreeEntry | None] = {}
             for name, blob in zip(names, blobs, strict=True):

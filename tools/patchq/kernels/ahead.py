@@ -20,7 +20,7 @@ from patchq.formats.lock import BuildConfig
 from patchq.kernels import _compiling, _linking, _packing
 from patchq.kernels._cache import UnitCache
 from patchq.kernels._toolchain import Toolchain, find_toolchain
-from patchq.kernels.wanted import Module, Wanted, arch_list, read_wanted
+from patchq.kernels.wanted import Wanted, WantedModule, arch_list, read_wanted
 from patchq.project.project import Project
 from patchq.sources.index import cache_folder
 from patchq.system import fsio, runner
@@ -158,7 +158,7 @@ def _root(project: Project, parent: Built) -> Path:
 
 
 def _plan(
-    modules: Sequence[Module], arch: str, env: Mapping[str, str], *, root: Path, tools: Toolchain
+    modules: Sequence[WantedModule], arch: str, env: Mapping[str, str], *, root: Path, tools: Toolchain
 ) -> list[ModulePlan]:
     """Run upstream's generators and return the plans of the modules.
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from patchq.environment.doctor import Diagnosis, Health
-from patchq.environment.installed import Package
+from patchq.environment.installed import InstalledPackage
 from patchq.kernels.wanted import Wanted
 
 
-def judge_left(upstream: str, wanted: Wanted, packages: tuple[Package, ...], cache: str) -> Diagnosis:
+def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, ...], cache: str) -> Diagnosis:
     """Report the kernels that an environment compiles at first use, with their cost and location.
 
     :param packages: Packages found in the environment, including the kernels' package if it is

@@ -25,7 +25,7 @@ _GIB = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Module:
+class WantedModule:
     """A generator and its arguments.
 
     :ivar on: Prefixes of its architectures (``sm_12``); empty for all.
@@ -56,10 +56,10 @@ class Wanted:
     distribution: str
     package: str
     env: Mapping[str, str]
-    modules: tuple[Module, ...]
+    modules: tuple[WantedModule, ...]
     minutes: float = 0
 
-    def on(self, arch: str, ref: str) -> tuple[Module, ...]:
+    def on(self, arch: str, ref: str) -> tuple[WantedModule, ...]:
         """Return the modules for an architecture at a ref of upstream."""
         return tuple(module for module in self.modules if module.is_for(arch, ref))
 
@@ -130,7 +130,7 @@ def _wanted(raw: Mapping[str, Any]) -> Wanted:
     )
 
 
-def _module(raw: Any) -> Module:
+def _module(raw: Any) -> WantedModule:
     _refuse_unknown(raw, {"call", "args", "on", "refs", "gib"})
     call, args = raw["call"], raw.get("args", [])
     on, refs, gib = raw.get("on", []), raw.get("refs", []), raw.get("gib", _GIB)
@@ -145,7 +145,7 @@ def _module(raw: Any) -> Module:
         raise ValueError(f"{call}: refs = {refs!r} are not refs")
     if not _is_number(gib) or not 0 < gib <= 1024:
         raise ValueError(f"{call}: gib = {gib!r} is not a size")
-    return Module(call=call, args=tuple(args), on=tuple(on), refs=tuple(refs), gib=float(gib))
+    return WantedModule(call=call, args=tuple(args), on=tuple(on), refs=tuple(refs), gib=float(gib))
 
 
 def _is_match(pattern: str, value: Any) -> bool:

@@ -101,9 +101,9 @@ class Column:
 
     # Landing
 
-    def advance(self) -> list[Request]:
+    def advance(self) -> list[MergeRequest]:
         """Apply the patches that need no git; return the merges that can run together now."""
-        requests: list[Request] = []
+        requests: list[MergeRequest] = []
         waiting: set[bytes] = set()
         for number, patch in enumerate(self.patches):
             if number in self.landings:
@@ -128,9 +128,9 @@ class Column:
             if sides is None:
                 # A merge of whole trees may move any path, so it runs alone and in order.
                 if not waiting:
-                    requests.append(Request(column=self, number=number, patch=patch, sides=None))
+                    requests.append(MergeRequest(column=self, number=number, patch=patch, sides=None))
                 break
-            requests.append(Request(column=self, number=number, patch=patch, sides=sides))
+            requests.append(MergeRequest(column=self, number=number, patch=patch, sides=sides))
             waiting |= patch.paths
         return requests
 
@@ -243,7 +243,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class MergeRequest:
     """Merge request for git.
 
     :ivar sides: sides of the patch's files, or None to merge whole trees.

@@ -18,7 +18,7 @@ from itertools import chain
 
 from patchq.formats import diff
 from patchq.git.diffs import PathChange
-from patchq.git.merges import Merged, Objects, Side, by_path, flat_trees
+from patchq.git.merges import Merged, MergeObjects, Side, by_path, flat_trees
 from patchq.git.mergetree import Merge, Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
@@ -26,7 +26,7 @@ from patchq.merge._linemap import LineMaps
 from patchq.merge.blocks import is_twice, mark_added
 from patchq.merge.patches import ABSORBED, CONFLICT, MERGED, OBSOLETE, REPLAYED, FileConflict, Landing, Patch
 from patchq.merge.rerere import Recorded
-from patchq.merge.target import Column, Request, parents_of
+from patchq.merge.target import Column, MergeRequest, parents_of
 from patchq.merge.upstream_lines import dropped_lines
 from patchq.names import BlobId, CommitId, TreeId, show_path
 
@@ -194,7 +194,7 @@ class _Merger:
         for _, _, gone in asked:
             wanted.update(before[path].blob for path in gone if path in before)
         blobs = self.git.read_blobs(wanted)
-        with Objects(self.git, self.written) as objects:
+        with MergeObjects(self.git, self.written) as objects:
             pairs = []
             root = objects.commit(base)
             for _, tree, gone in asked:
@@ -258,11 +258,11 @@ class _Merger:
                 found |= lacking(adding.parent, [path])
         return found
 
-    def merge(self, requests: Sequence[Request]) -> None:
+    def merge(self, requests: Sequence[MergeRequest]) -> None:
         """Run these merges and store their results in the target trees."""
         small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
         whole = [r for r in requests if r.sides is None]
-        with Objects(self.git, self.written) as objects:
+        with MergeObjects(self.git, self.written) as objects:
             marks = [self._files(objects, r.column, sides) for sides, r in small.items() if sides is not None]
             marks += [self._trees(objects, r) for r in whole]
         pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
@@ -296,7 +296,7 @@ class _Merger:
             parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
         return [parts[n % count][n // count] for n in range(len(pairs))]
 
-    def _files(self, objects: Objects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
+    def _files(self, objects: MergeObjects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
         """Write both sides of these files as commits of flat trees; return their numbers."""
         for side in sides:
             if side.ours and side.ours.blob in column.contents:
@@ -310,7 +310,7 @@ class _Merger:
         root = objects.commit("", base)
         return objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
 
-    def _trees(self, objects: Objects, request: Request) -> tuple[int, int]:
+    def _trees(self, objects: MergeObjects, request: MergeRequest) -> tuple[int, int]:
         column, patch = request.column, request.patch
         changed = {path: column.entries.get(path) for path in column.changed}
         for entry in changed.values():
@@ -346,7 +346,7 @@ def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
     return found.path.rpartition(b"/")[2] == path.rpartition(b"/")[2]
 
 
-def _land(request: Request, merged: Merged, recorded: Recorded | None) -> None:
+def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> None:
     column, patch = request.column, request.patch
     said = merged.failed
     if merged.failed:

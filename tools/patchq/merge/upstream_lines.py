@@ -27,7 +27,7 @@ from patchq.names import BlobId, CommitId, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import ledger_path
-from patchq.stacks.apply import Plan
+from patchq.stacks.apply import ApplyPlan
 from patchq.system import project_files
 
 _TOKEN = re.compile(rb"\w+|[^\w\s]")
@@ -38,7 +38,7 @@ _NEAR = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedLine:
+class UpstreamLine:
     """A line of upstream's that a carried patch drops.
 
     :ivar line: its number, from 1, in the file before the patch.
@@ -59,7 +59,7 @@ class DroppedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hunk:
+class _LineHunk:
     """Lines ``before`` that one text has where another has ``after``; ``at`` is the number of the first one."""
 
     at: int
@@ -129,7 +129,7 @@ def _key(line: bytes) -> bytes:
     return b"".join(line.split())
 
 
-def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_Hunk]:
+def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_LineHunk]:
     """Yield the differences of two texts; ``at`` is a line number in ``after``, from 1."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
@@ -140,7 +140,7 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_Hunk]:
     one, other = before[start : len(before) - end], after[start : len(after) - end]
     for tag, a, b, c, d in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield _Hunk(start + c + 1, tuple(one[a:b]), tuple(other[c:d]))
+            yield _LineHunk(start + c + 1, tuple(one[a:b]), tuple(other[c:d]))
 
 
 def _is_still_there(line: bytes, replaced: Sequence[bytes], instead: Sequence[bytes]) -> bool:
@@ -180,7 +180,7 @@ def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
     return sum(block.size for block in blocks) * 2 > len(words)
 
 
-def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[DroppedLine]:
+def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[UpstreamLine]:
     """Compare a carried patch with the original.
 
     :param old: the patch's commit in the stack that it is carried from.
@@ -215,7 +215,7 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
         # Upstream may have moved what the old patch removed into another file.
         lines = lines if own else [(number, line) for number, line in lines if _key(line) not in removed]
         path = show_path(change.path)
-        found += [DroppedLine(path, number, line.decode("utf-8", "replace")) for number, line in lines]
+        found += [UpstreamLine(path, number, line.decode("utf-8", "replace")) for number, line in lines]
     return found
 
 
@@ -279,7 +279,7 @@ def _entries(changes: Iterable[PathChange | None]) -> Iterator[TreeEntry]:
             yield change.new
 
 
-def show_dropped(lines: Sequence[DroppedLine], commits: Mapping[DroppedLine, str] | None = None) -> str:
+def show_dropped(lines: Sequence[UpstreamLine], commits: Mapping[UpstreamLine, str] | None = None) -> str:
     """Format dropped lines with file, number, text and, if known, upstream's commit."""
     parts = []
     for line in lines[:_MOST_SHOWN]:
@@ -300,11 +300,11 @@ class DroppedInStack:
     upstream: str
     ref: str
     patch: str
-    lines: tuple[DroppedLine, ...]
+    lines: tuple[UpstreamLine, ...]
     attempt: ledgers.Attempt
 
 
-def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -> list[DroppedInStack]:
+def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPlan]) -> list[DroppedInStack]:
     """Compare the patches of stacks with those of the refs that the ledger says they were carried from.
 
     :param plans: the applied stacks, by upstream and ref.
@@ -338,7 +338,7 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], Plan]) -
     return found
 
 
-def _commit_of(plan: Plan, patch: str) -> CommitId | None:
+def _commit_of(plan: ApplyPlan, patch: str) -> CommitId | None:
     return next((p.applied.commit for p in plan.after.patches if p.applied.name == patch), None)
 
 
@@ -369,7 +369,7 @@ def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Seq
     return left
 
 
-def _note_accepted(project: Project, change: Change, item: DroppedInStack, lines: Sequence[DroppedLine]) -> None:
+def _note_accepted(project: Project, change: Change, item: DroppedInStack, lines: Sequence[UpstreamLine]) -> None:
     path = ledger_path(project.layout, item.upstream)
     relative = path.relative_to(project.layout.root).as_posix()
     before = change.files.get(relative) or project_files.read(project.layout.root, path) or b""

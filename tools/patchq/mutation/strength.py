@@ -22,7 +22,7 @@ from patchq.mutation._mutants import Mutant, mutants_of
 from patchq.mutation.known import remember
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, FAILED, NOT_RUN, PASSED, CellResult
-from patchq.proofs.plan import Cell, Proof, WholeSet, planning, proofs_of, result_key
+from patchq.proofs.plan import Proof, ProofCell, WholeSet, planning, proofs_of, result_key
 from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.run import run_here
 from patchq.proofs.warm import Warm, warm
@@ -126,7 +126,7 @@ def mutate(
     *,
     set_name: str = "",
     budget: Budget | None = None,
-    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]] | None = None,
+    run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]] | None = None,
     progress: Callable[[str, Tried], None] = lambda *_: None,
 ) -> list[Strength]:
     """Break the lines of patches, one small way at a time, and run each time the patch's proof.
@@ -181,10 +181,10 @@ def mutate(
 def _try(
     project: Project,
     proof: Proof,
-    here: Cell,
+    here: ProofCell,
     mutants: Sequence[Mutant],
     *,
-    cells: Mapping[str, Cell],
+    cells: Mapping[str, ProofCell],
     machine: Machine,
     end: float | None,
     run_cells: Callable[..., Iterable[CellResult]],
@@ -238,16 +238,18 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
 
 def _cells(
     project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
-) -> tuple[Cell, list[Mutant], dict[str, Cell], int]:
+) -> tuple[ProofCell, list[Mutant], dict[str, ProofCell], int]:
     """The cell of the patched set, the chosen mutants, the cell of each by its name, and how many mutants there are."""
-    here = Cell(
+    here = ProofCell(
         proof=proof, variant=whole.variant, key=result_key(project, proof, whole.variant, machine), set_name=set_name
     )
     every = all_mutants(whole, proof)
     mutants = choose(every, proof.name, budget)
     variants = whole.mutants(proof.upstream, [(m.path, m.content) for m in mutants])
     keys = [result_key(project, proof, v, machine) for v in variants]
-    cells = [Cell(proof=proof, variant=v, key=key, set_name=set_name) for v, key in zip(variants, keys, strict=True)]
+    cells = [
+        ProofCell(proof=proof, variant=v, key=key, set_name=set_name) for v, key in zip(variants, keys, strict=True)
+    ]
     return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True)), len(every)
 
 

@@ -20,7 +20,7 @@ from patchq.errors import EnvironmentFault, UserError
 from patchq.extras import need
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, NO_RESULT, CellResult
-from patchq.proofs.plan import Cell, variant_of
+from patchq.proofs.plan import ProofCell, variant_of
 from patchq.proofs.run import run_cell
 from patchq.sources.index import cache_folder
 from patchq.system import fsio, project_files
@@ -30,7 +30,9 @@ from patchq.system.paths import LOCK_NAME, Layout
 ANSWER_S = 20.0
 
 
-def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, Sequence[Cell]], Iterable[CellResult]]:
+def on_workers(
+    address: str, say: Callable[[str], None]
+) -> Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]]:
     """What :func:`patchq.proofs.prove.run_proofs` runs its cells with: the workers of a scheduler.
 
     :raises UserError: if Dask isn't installed or the scheduler doesn't answer.
@@ -38,7 +40,7 @@ def on_workers(address: str, say: Callable[[str], None]) -> Callable[[Project, S
 
     need("cluster", "--scheduler")
 
-    def run(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+    def run(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
         if not cells:
             return
         from distributed import Client
@@ -90,7 +92,7 @@ def pack(project: Project) -> dict[str, bytes]:
     return packed
 
 
-def work(payload: dict[str, bytes], cell: Cell) -> CellResult:
+def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
     """Run one cell on a worker, in a project made from ``payload``."""
     project = unpack(payload)
     with fsio.lock(project.layout.private / "worker.lock", verb="test", wait=3600):

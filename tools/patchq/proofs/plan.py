@@ -67,7 +67,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ProofCell:
     """One proof in one variant.
 
     :ivar timeout: seconds that it may take; none where it is known to end.
@@ -81,7 +81,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class _Carried:
+class _CarriedSet:
     """The stacks of a set as commits, patches as ``upstream/name``.
 
     :ivar commits: by upstream, oldest first; ``bases`` is what they are on.
@@ -104,8 +104,8 @@ class WholeSet:
         self.stacks = project.stacks(set_name)
 
     @cached_property
-    def _carried(self) -> _Carried:
-        found = _Carried()
+    def _carried(self) -> _CarriedSet:
+        found = _CarriedSet()
         for carried in carried_stacks(self.project, self.stacks, self.set_name):
             upstream = carried.stack.pin.upstream
             found.commits[upstream] = [(f"{upstream}/{name}", info) for name, info in carried.commits]
@@ -202,7 +202,7 @@ def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
 
 def plan_cells(
     project: Project, patches: Sequence[str], set_name: str, prove: bool, machine: Machine
-) -> tuple[list[Proof], list[Cell]]:
+) -> tuple[list[Proof], list[ProofCell]]:
     """The proofs of a set's patches, all or the named ones, and their cells.
 
     :param prove: cells without each patch too.
@@ -211,11 +211,11 @@ def plan_cells(
     with planning(project, set_name) as whole:
         here = whole.variant
         proofs = proofs_of(whole.stacks, patches)
-        cells: list[Cell] = []
+        cells: list[ProofCell] = []
         for proof in proofs:
             variants = [here] + ([whole.without(proof.name)] if prove else [])
             cells += [
-                Cell(proof=proof, variant=v, key=result_key(project, proof, v, machine), set_name=set_name)
+                ProofCell(proof=proof, variant=v, key=result_key(project, proof, v, machine), set_name=set_name)
                 for v in variants
             ]
         return proofs, cells
@@ -245,7 +245,7 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
     return found
 
 
-def variant_of(project: Project, cell: Cell) -> Variant:
+def variant_of(project: Project, cell: ProofCell) -> Variant:
     """A cell's variant, made anew in this project's store: how another machine comes by its commits."""
     with planning(project, cell.set_name) as whole:
         if cell.variant.change:

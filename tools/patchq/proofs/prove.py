@@ -16,7 +16,17 @@ from patchq.errors import EnvironmentFault
 from patchq.names import CommitId, ProofRequest
 from patchq.project.project import Project
 from patchq.proofs.judge import NO_RESULT, CellResult, Verdict, is_kept, result_of, verdict_of
-from patchq.proofs.plan import RESULT_VERSION, WITH, WITHOUT, Cell, Proof, WholeSet, plan_cells, planning, result_key
+from patchq.proofs.plan import (
+    RESULT_VERSION,
+    WITH,
+    WITHOUT,
+    Proof,
+    ProofCell,
+    WholeSet,
+    plan_cells,
+    planning,
+    result_key,
+)
 from patchq.proofs.run import run_cell, run_here, trees_lock
 from patchq.proofs.warm import run_in_forks
 from patchq.system import fsio
@@ -29,7 +39,7 @@ def run_proofs(
     set_name: str = "",
     prove: bool = False,
     fresh: bool = False,
-    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]] | None = None,
+    run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]] | None = None,
     progress: Callable[[CellResult], None] = lambda _: None,
 ) -> list[Verdict]:
     """Run the proofs of a set's patches, all or the named ones, and judge them.
@@ -64,7 +74,7 @@ def prove_trees(
         here = whole.at(WITH, upstream, ends[1])
         bare = whole.at(WITHOUT, upstream, ends[0], tuple(p.name for p in proofs))
         cells = [
-            Cell(proof=p, variant=v, key=result_key(project, p, v, machine), set_name=set_name)
+            ProofCell(proof=p, variant=v, key=result_key(project, p, v, machine), set_name=set_name)
             for p in proofs
             for v in (here, bare)
         ]
@@ -81,7 +91,7 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
     variant = whole.bare_at(*at) if request.bare else whole.at(WITH, *at)
     proof = Proof(request.upstream, "", request.patch, request.files, request.needs)
     with trees_lock(project):
-        result = run_cell(project, Cell(proof=proof, variant=variant, key="", set_name=request.set_name))
+        result = run_cell(project, ProofCell(proof=proof, variant=variant, key="", set_name=request.set_name))
     if result.state == NO_RESULT:
         raise EnvironmentFault(
             f"the proof of {proof.name} gave no result: {result.said}",
@@ -91,7 +101,7 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
 
 
 def _judged(
-    proofs: Sequence[Proof], cells: Sequence[Cell], results: Mapping[str, CellResult], prove: bool
+    proofs: Sequence[Proof], cells: Sequence[ProofCell], results: Mapping[str, CellResult], prove: bool
 ) -> list[Verdict]:
     # Where both sides have the same trees (the change is upstream's already), one run serves both.
     named = [replace(results[c.key], variant=c.variant.kind, left_out=c.variant.left_out) for c in cells]
@@ -100,15 +110,15 @@ def _judged(
 
 def run_cells_kept(
     project: Project,
-    cells: Sequence[Cell],
+    cells: Sequence[ProofCell],
     machine: Machine,
     fresh: bool,
-    run_cells: Callable[[Project, Sequence[Cell]], Iterable[CellResult]],
+    run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]],
     progress: Callable[[CellResult], None],
 ) -> dict[str, CellResult]:
     """Results by the cells' keys: those that are kept, and of what isn't, by ``run_cells``, kept from then on."""
     results: dict[str, CellResult] = {}
-    todo: dict[str, Cell] = {}
+    todo: dict[str, ProofCell] = {}
     for cell in cells:
         kept = None if fresh else load_result(project, cell.key)
         if kept:

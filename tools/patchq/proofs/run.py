@@ -21,7 +21,7 @@ from patchq.environment.machine import this_machine
 from patchq.errors import EnvironmentFault
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
-from patchq.proofs.plan import Cell, Variant
+from patchq.proofs.plan import ProofCell, Variant
 from patchq.system import fsio, runner
 
 #: pytest, or what it is made of.
@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], tuple[str, int]]
 
 
-def run_here(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
     """Run cells in processes of this machine, as many at once as it has cores for."""
     return in_slots(project, cells, lambda cell, slot: run_cell(project, cell, slot))
 
@@ -75,7 +75,7 @@ def in_its_own_process(
     return (done.stdout + done.stderr).decode("utf-8", "replace"), done.returncode
 
 
-def run_cell(project: Project, cell: Cell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
+def run_cell(project: Project, cell: ProofCell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
     """Run one proof against one variant's trees, checked out in a place of their own."""
     machine = this_machine()
     proof, variant = cell.proof, cell.variant

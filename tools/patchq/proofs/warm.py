@@ -17,7 +17,7 @@ from typing import Any
 from patchq.environment.machine import this_machine
 from patchq.project.project import Project
 from patchq.proofs.judge import FAILED, PASSED, CellResult
-from patchq.proofs.plan import WITH, WITHOUT, Cell
+from patchq.proofs.plan import WITH, WITHOUT, ProofCell
 from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell, run_here
 from patchq.system import runner
 
@@ -33,20 +33,20 @@ class Warm:
     """
 
     def __init__(self, stack: ExitStack) -> None:
-        self.unchanged: dict[str, Cell] = {}
+        self.unchanged: dict[str, ProofCell] = {}
         self._stack = stack
         self._servers: dict[int, runner.Running] = {}
         self._how: dict[tuple[int, str], Execute] = {}
 
-    def __call__(self, project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+    def __call__(self, project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
         """Run cells, as many at once as there are cores."""
 
-        def run(cell: Cell, slot: int) -> CellResult:
+        def run(cell: ProofCell, slot: int) -> CellResult:
             return run_cell(project, cell, slot, self._rehearsed(project, cell.proof.name, slot))
 
         return in_slots(project, cells, run)
 
-    def believed(self, project: Project, cell: Cell, slot: int) -> CellResult:
+    def believed(self, project: Project, cell: ProofCell, slot: int) -> CellResult:
         """Run a cell in a fork; once more, in a process of its own, where that doesn't say what is expected."""
         forked = run_cell(project, cell, slot, self._in_fork(project, slot, learn=True))
         return forked if forked.state == _EXPECTED.get(cell.variant.kind) else run_cell(project, cell, slot)
@@ -107,7 +107,7 @@ def warm() -> Iterator[Warm]:
         yield Warm(stack)
 
 
-def run_in_forks(project: Project, cells: Sequence[Cell]) -> Iterable[CellResult]:
+def run_in_forks(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
     """Run cells as :func:`patchq.proofs.run.run_here` does, in forks where there are many.
 
     Where there is a GPU, which no fork can use after its parent did, each has a process of its own.

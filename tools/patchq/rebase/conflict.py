@@ -16,7 +16,7 @@ from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase import stops
 from patchq.rebase.resolve import at_refs, commits_of, dropped_by, recorded_files
-from patchq.rebase.state import Progress, Stop, load, stop_worktree, stopped
+from patchq.rebase.state import RebaseProgress, Stop, load, stop_worktree, stopped
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.deps import dependents
 from patchq.system import runner
@@ -162,7 +162,7 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
         )
 
 
-def _header(project: Project, progress: Progress, stop: Stop) -> Header:
+def _header(project: Project, progress: RebaseProgress, stop: Stop) -> Header:
     stack = load_stack(project.layout, stops.source_pin(project, progress))
     if stop.patch not in stack.names:
         stack = load_stack(project.layout, progress.onto)
@@ -229,17 +229,17 @@ def collisions(parked: bytes) -> Iterator[Collision]:
 # Upstream's commits
 
 
-def _host(project: Project, progress: Progress) -> str:
+def _host(project: Project, progress: RebaseProgress) -> str:
     return progress.onto.url or project.lock.upstreams[progress.upstream].url
 
 
-def _fetch_history(project: Project, progress: Progress) -> None:
+def _fetch_history(project: Project, progress: RebaseProgress) -> None:
     repository = bare_repository(fetched(project, progress.upstream))
     for ref in (progress.from_ref, progress.onto.ref):
         fetch_history(repository, _host(project, progress), ref)
 
 
-def _causes(project: Project, progress: Progress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
+def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
     """What history was asked, and the commits between the refs that made or removed what collides."""
     with at_hand(project, progress.upstream) as history:
         pins = stops.source_pin(project, progress), progress.onto
@@ -296,7 +296,7 @@ def _made(git: Git, between: str, file: Disputed) -> list[str]:
 # What else is known
 
 
-def _dependents(project: Project, progress: Progress, stop: Stop) -> tuple[str, ...]:
+def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[str, ...]:
     name = f"{progress.upstream}/{stop.patch}"
     found: dict[str, None] = {}
     stacks = project.stacks(progress.set_name)
@@ -311,7 +311,7 @@ def _dependents(project: Project, progress: Progress, stop: Stop) -> tuple[str, 
     return tuple(found)
 
 
-def _dropped(project: Project, progress: Progress, stop: Stop) -> tuple[DroppedNow, ...]:
+def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[DroppedNow, ...]:
     """Compare what the worktree holds now with upstream's edits; nothing while a file has conflict markers."""
     worktree = stop_worktree(project, progress)
     if not stop.parked or not worktree.exists:
@@ -328,7 +328,7 @@ def _dropped(project: Project, progress: Progress, stop: Stop) -> tuple[DroppedN
     )
 
 
-def _suggestions(project: Project, progress: Progress, stop: Stop) -> Iterator[Suggestion]:
+def _suggestions(project: Project, progress: RebaseProgress, stop: Stop) -> Iterator[Suggestion]:
     paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
     sides = project.store.texts({s.path: s.entry for s in stops.stop_stages(stop) if s.number == 2})
     resolve = f"patchq resolve {progress.upstream}"

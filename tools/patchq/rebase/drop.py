@@ -10,7 +10,7 @@ from patchq import __version__
 from patchq.errors import BuildError, UserError
 from patchq.forecast.forecast import Forecast, forecast
 from patchq.forecast.plan import Planner
-from patchq.forecast.summary import Cell
+from patchq.forecast.summary import ForecastCell
 from patchq.formats import ledger as ledgers
 from patchq.formats.header import Header
 from patchq.merge.patches import ABSORBED
@@ -29,7 +29,7 @@ Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class DropEvidence:
     """What upstream has of a patch at a ref.
 
     :ivar commits: that took it, and what became of it since, where upstream's history is at hand.
@@ -61,7 +61,7 @@ def gather(
     *,
     set_name: str = "",
     from_ref: str = "",
-) -> list[Evidence]:
+) -> list[DropEvidence]:
     """What upstream has at a ref of the named patches, or of all that it has in full.
 
     :raises UserError: for a name that isn't to be carried there.
@@ -81,7 +81,7 @@ def retire(
     how: str = "",
     set_name: str = "",
     from_ref: str = "",
-) -> Evidence:
+) -> DropEvidence:
     """Retire a patch at a ref, in the ledger: no rebase carries it there again.
 
     :param how: why, where no proof can say that the bare ref does without it; or what does the same there.
@@ -107,7 +107,7 @@ def retire(
     return done
 
 
-def table(rows: Sequence[Evidence]) -> str:
+def table(rows: Sequence[DropEvidence]) -> str:
     """The rows in Markdown."""
     lines = ["| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"]
     for row in rows:
@@ -126,7 +126,7 @@ def table(rows: Sequence[Evidence]) -> str:
     return "\n".join(lines)
 
 
-def _cell(found: Forecast, name: str) -> Cell:
+def _cell(found: Forecast, name: str) -> ForecastCell:
     """A patch's cell.
 
     :raises UserError: if the patch isn't to be carried, or the ref's own stack has it.
@@ -142,8 +142,8 @@ def _cell(found: Forecast, name: str) -> Cell:
 
 
 def _with_proof(
-    project: Project, upstream: str, ref: str, cell: Cell, prove: Prove, set_name: str, from_ref: str
-) -> Evidence:
+    project: Project, upstream: str, ref: str, cell: ForecastCell, prove: Prove, set_name: str, from_ref: str
+) -> DropEvidence:
     """A cell with how the patch's proof goes on the bare ref."""
     set_name = project.choose_set(set_name)
     name = cell.patch.partition("/")[2]
@@ -161,7 +161,7 @@ def _with_proof(
             bare=True,
         )
         state, said = prove(request) if request.files else ("not run", "the patch names no proof")
-    return Evidence(
+    return DropEvidence(
         patch=cell.patch,
         ref=ref,
         outcome=cell.outcome,
@@ -172,7 +172,7 @@ def _with_proof(
     )
 
 
-def _record(project: Project, upstream: str, seen: Evidence, set_name: str, from_ref: str) -> None:
+def _record(project: Project, upstream: str, seen: DropEvidence, set_name: str, from_ref: str) -> None:
     """Write the ledger's line."""
     name = seen.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:

@@ -24,7 +24,7 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.merge import rerere
 from patchq.merge.patches import STOPS, read_patches, write_commits
 from patchq.merge.threeway import carry
-from patchq.merge.upstream_lines import DroppedLine, find_dropped, show_dropped
+from patchq.merge.upstream_lines import UpstreamLine, find_dropped, show_dropped
 from patchq.names import CommitId, TreeId, sh, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
@@ -33,10 +33,10 @@ from patchq.rebase import stops
 from patchq.rebase.run import go_on, go_on_after_kill
 from patchq.rebase.state import (
     CARRYING,
-    Progress,
+    PatchStep,
+    RebaseProgress,
     Result,
     Settled,
-    Step,
     Stop,
     load,
     ready_stop,
@@ -74,7 +74,7 @@ def resume(
     upstream: str,
     *,
     prove: Prove,
-    wish: Wish | None = None,
+    wish: ResolveRequest | None = None,
     include: Sequence[str] = (),
     retire: bool = False,
     how: str = "",
@@ -93,7 +93,7 @@ def resume(
     :raises BuildError: if a check or the proof refuses it.
     :raises UserError: if nothing is left of the patch, lines of upstream's would go, or ``retire`` has no evidence.
     """
-    wish = wish or Wish()
+    wish = wish or ResolveRequest()
     with project.locked("rebase"):
         progress = load(project, upstream)
         stop = ready_stop(progress)
@@ -113,7 +113,12 @@ def resume(
 
 
 def _refuse(
-    progress: Progress, stop: Stop, checks: Sequence[Check], dropped: Sequence[DroppedLine], wish: Wish, path: Path
+    progress: RebaseProgress,
+    stop: Stop,
+    checks: Sequence[ResolutionCheck],
+    dropped: Sequence[UpstreamLine],
+    wish: ResolveRequest,
+    path: Path,
 ) -> None:
     """:raises PatchqError: for the check that refuses a resolution."""
     name = f"{progress.upstream}/{stop.patch}"
@@ -165,19 +170,19 @@ class Resolution:
     patch: str
     how: str
     kept: bool
-    checks: tuple[Check, ...]
+    checks: tuple[ResolutionCheck, ...]
     diff: str
     rebase: Result | None = None
     left_out: tuple[str, ...] = ()
 
     @property
-    def refused(self) -> tuple[Check, ...]:
+    def refused(self) -> tuple[ResolutionCheck, ...]:
         """Return the checks that refuse it."""
         return tuple(c for c in self.checks if c.state == FAILED)
 
 
 def resolve(
-    project: Project, upstream: str, source: Source, *, prove: Prove, wish: Wish, dry_run: bool = False
+    project: Project, upstream: str, source: Source, *, prove: Prove, wish: ResolveRequest, dry_run: bool = False
 ) -> Resolution:
     """Judge a resolution of the stopped patch; one that passes is recorded, and the rebase goes on.
 
@@ -220,7 +225,7 @@ def resolve(
         return replace(found, kept=True, rebase=result)
 
 
-def _candidate(project: Project, progress: Progress, stop: Stop, source: Source) -> Candidate:
+def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: Source) -> Candidate:
     if source.files:
         return from_files(project, progress, stop, source.files)
     if source.recorded:
@@ -267,14 +272,16 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 # Recording
 
 
-def step_of(step: Step, checks: Sequence[Check], dropped: Sequence[DroppedLine]) -> Step:
+def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
     """Return a step with what the checks found: how the proof went, and the lines of upstream's that go."""
     proofs = [check for check in checks if check.name == "passes with"]
     word = stops.proof_word(proofs[0].state, proofs[0].said) if proofs else ""
     return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
 
 
-def settle(project: Project, progress: Progress, stop: Stop, step: Step, taken: Taken, prove: Prove) -> Result:
+def settle(
+    project: Project, progress: RebaseProgress, stop: Stop, step: PatchStep, taken: Taken, prove: Prove
+) -> Result:
     """Record how a stop was resolved, and go on."""
     recorded = rerere.record(
         project.store,
@@ -318,7 +325,7 @@ class Candidate:
     undecided: frozenset[bytes] = frozenset()
 
 
-def from_files(project: Project, progress: Progress, stop: Stop, given: Sequence[str]) -> Candidate:
+def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Sequence[str]) -> Candidate:
     """Files in the place of those that conflict; or a patch file alone, onto what has landed.
 
     :param given: each a file whose name and folders end as one of the conflicting paths does; ``PATH=FILE`` for any
@@ -365,7 +372,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) -> Candidate:
+def _from_patch(project: Project, progress: RebaseProgress, stop: Stop, path: Path) -> Candidate:
     data = _read(path)
     try:
         _, text = parse_mail(data, str(path))
@@ -378,7 +385,7 @@ def _from_patch(project: Project, progress: Progress, stop: Stop, path: Path) ->
     return Candidate(project.store.tree_of([applied.commit])[0], f"from {path}")
 
 
-def recorded_files(project: Project, progress: Progress, stop: Stop) -> dict[bytes, bytes]:
+def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> dict[bytes, bytes]:
     """The conflicting files that what is recorded in the project resolves."""
     parked = stops.conflicting(project, stop, stop.parked)
     return rerere.replay(
@@ -386,7 +393,7 @@ def recorded_files(project: Project, progress: Progress, stop: Stop) -> dict[byt
     )
 
 
-def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate:
+def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Candidate:
     """What is recorded.
 
     :raises UserError: if nothing is, or it changes lines that only a person can tell the place of.
@@ -405,7 +412,7 @@ def from_recorded(project: Project, progress: Progress, stop: Stop) -> Candidate
     return Candidate(_tree(project, progress, stop, files), f"by the recorded resolution of {names}", left)
 
 
-def at_refs(project: Project, progress: Progress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
+def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
     """The other refs at which the patch is in the stack in a form that lands here, and what it comes to."""
     for ref, pin in project.lock.upstreams[progress.upstream].pins.items():
         stack = load_stack(project.layout, pin)
@@ -422,7 +429,7 @@ def at_refs(project: Project, progress: Progress, stop: Stop, only: str = "") ->
                 yield ref, project.store.tree_of(commits)[0]
 
 
-def from_ref(project: Project, progress: Progress, stop: Stop, ref: str) -> Candidate:
+def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -> Candidate:
     """The patch as another ref's stack has it.
 
     :raises UserError: if it isn't there, or doesn't land here either.
@@ -436,7 +443,7 @@ def from_ref(project: Project, progress: Progress, stop: Stop, ref: str) -> Cand
     return Candidate(found[ref], f"as at {ref}")
 
 
-def from_merger(project: Project, progress: Progress, stop: Stop, name: str) -> Candidate:
+def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: str) -> Candidate:
     """What a structural merger makes of the three sides of each file; called as mergiraf is.
 
     :raises UserError: if the lock names no such merger.
@@ -479,7 +486,7 @@ def _merged(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
     return data
 
 
-def _tree(project: Project, progress: Progress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
+def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
     """What is parked, with these files."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     known = project.store.list_tree(stop.parked, sorted(files))
@@ -501,7 +508,7 @@ def _tree(project: Project, progress: Progress, stop: Stop, files: Mapping[bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ResolutionCheck:
     """A check of a resolution.
 
     :ivar name: ``settled``, ``applies``, ``upstream lines``, ``text``, ``python``, ``passes with`` or
@@ -515,7 +522,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class ResolveRequest:
     """What the user wants of the checks.
 
     :ivar proofs: run the patch's proof.
@@ -526,15 +533,15 @@ class Wish:
     dropped: tuple[str, ...] = ()
 
 
-def dropped_by(project: Project, progress: Progress, stop: Stop, commit: CommitId) -> list[DroppedLine]:
+def dropped_by(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId) -> list[UpstreamLine]:
     """Return upstream's lines that a commit drops, as the stopped patch."""
     old = CommitId(progress.commits[stop.patch])
     return find_dropped(project.store, old=old, new=commit, upstream=progress.base)
 
 
-def commits_of(project: Project, progress: Progress, lines: Sequence[DroppedLine]) -> dict[DroppedLine, str]:
+def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[UpstreamLine]) -> dict[UpstreamLine, str]:
     """Find the upstream commits that added lines, where upstream's history is available locally."""
-    found: dict[DroppedLine, str] = {}
+    found: dict[UpstreamLine, str] = {}
     if not lines:
         return found
     with at_hand(project, progress.upstream) as history:
@@ -563,10 +570,17 @@ def commits_of(project: Project, progress: Progress, lines: Sequence[DroppedLine
 
 
 def judge(
-    project: Project, progress: Progress, stop: Stop, step: Step, candidate: Candidate, *, prove: Prove, wish: Wish
-) -> list[Check]:
+    project: Project,
+    progress: RebaseProgress,
+    stop: Stop,
+    step: PatchStep,
+    candidate: Candidate,
+    *,
+    prove: Prove,
+    wish: ResolveRequest,
+) -> list[ResolutionCheck]:
     """Run the checks, up to the first that refuses; the proof, which takes longest, comes last."""
-    checks: list[Check] = []
+    checks: list[ResolutionCheck] = []
     commit = CommitId(step.commit)
     tests: list[tuple[str, Callable[[], tuple[str, str]]]] = [
         (SETTLED, lambda: _settled(project, progress, stop, candidate)),
@@ -580,13 +594,15 @@ def judge(
         tests.append(("fails without", lambda: _no_proof(project, progress, stop, prove)))
     for name, test in tests:
         state, said = test()
-        checks.append(Check(name, state, said))
+        checks.append(ResolutionCheck(name, state, said))
         if state == FAILED or (state == NOT_RUN and name == "passes with"):
             break
     return checks
 
 
-def _upstream_lines(project: Project, progress: Progress, stop: Stop, commit: CommitId, wish: Wish) -> tuple[str, str]:
+def _upstream_lines(
+    project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, wish: ResolveRequest
+) -> tuple[str, str]:
     """Check that no line of upstream's goes, but those that the user names."""
     dropped = dropped_by(project, progress, stop, commit)
     left = [line for line in dropped if not line.is_one_of(wish.dropped)]
@@ -596,7 +612,7 @@ def _upstream_lines(project: Project, progress: Progress, stop: Stop, commit: Co
     return PASSED, f"{len(dropped)} dropped, as named" if dropped else "none is dropped"
 
 
-def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
+def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
     """Return whether each conflicting file is decided: without markers, and not left as it was parked."""
     marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
     if marked:
@@ -608,7 +624,7 @@ def _settled(project: Project, progress: Progress, stop: Stop, candidate: Candid
     return PASSED, f"{len({path for path, *_ in stop.stages})} files"
 
 
-def _applies(project: Project, progress: Progress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
+def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
     """Return whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
     (mail,) = format_patches(project.store, progress.tip, commit, 1)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
@@ -629,7 +645,7 @@ def _text(project: Project, commit: CommitId) -> tuple[str, str]:
     return (FAILED, "; ".join(found)) if found else (PASSED, "no debugging, no markers")
 
 
-def _python(project: Project, progress: Progress, commit: CommitId) -> tuple[str, str]:
+def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tuple[str, str]:
     """Check that changed Python files compile, except files that did not compile before."""
     changed = [c for c in project.store.changes_of([commit])[0] if c.new and c.path.endswith(b".py")]
     sides = [*(change.old for change in changed), *(change.new for change in changed)]
@@ -653,14 +669,14 @@ def _compiled(source: bytes) -> str:
     return ""
 
 
-def _proof(project: Project, progress: Progress, stop: Stop, commit: CommitId, prove: Prove) -> tuple[str, str]:
+def _proof(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, prove: Prove) -> tuple[str, str]:
     state, said = stops.run_proof(project, progress, stop.patch, commit, prove)
     if state == PASSED:
         return PASSED, said
     return (NOT_RUN, said) if state == NOT_RUN else (FAILED, f"with the patch its proof {state}: {said}")
 
 
-def _no_proof(project: Project, progress: Progress, stop: Stop, prove: Prove) -> tuple[str, str]:
+def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[str, str]:
     """The proof must fail by an assertion where the patch is left out."""
     state, said = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
     if state == FAILED:

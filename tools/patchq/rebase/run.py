@@ -35,9 +35,9 @@ from patchq.rebase.state import (
     ABORTING,
     CARRYING,
     FINISHING,
-    Progress,
+    PatchStep,
+    RebaseProgress,
     Result,
-    Step,
     load,
     ready_stop,
     resolution_path,
@@ -50,7 +50,7 @@ from patchq.rebase.state import (
 from patchq.rebase.stops import Prove
 from patchq.rebase.switch import name_for
 from patchq.stacks.export import write_stack
-from patchq.stacks.reconcile import Entry
+from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name, find_twins
 from patchq.upstream.history import at_hand
@@ -120,7 +120,7 @@ def start(
         project.say(plan.said)
         commits = {name: str(plan.commits[name].commit) for name in plan.order}
         target_set = _choose_set(project, set_name, new_set, onto)
-        progress = Progress(
+        progress = RebaseProgress(
             upstream=upstream,
             set_name=set_name,
             new_set=target_set,
@@ -175,7 +175,7 @@ def abort(project: Project, upstream: str) -> Result:
 # Carrying
 
 
-def _run(project: Project, progress: Progress, prove: Prove) -> Result:
+def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
     """Land what lands; stop at what doesn't, or finish."""
     while True:
         names = progress.order[len(progress.done) :]
@@ -184,7 +184,7 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
         patches = _patches(project, progress, names)
         moves: Moves = {}
         (column,) = carry(project.store, patches, [progress.tip], progress.old_base, moves=moves)
-        with stops.Upstream(project, progress, patches, moves) as upstream:
+        with stops.StoppedUpstream(project, progress, patches, moves) as upstream:
             if taken := upstream.once_more(column):
                 (column,) = carry(project.store, patches, [progress.tip], progress.old_base, taken=taken, moves=moves)
             landed = _land(project, progress, patches, column, upstream, prove)
@@ -192,7 +192,7 @@ def _run(project: Project, progress: Progress, prove: Prove) -> Result:
             return result(project, progress, "stopped")
 
 
-def go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove: Prove) -> Result:
+def go_on(project: Project, progress: RebaseProgress, step: PatchStep, files: TreeId, prove: Prove) -> Result:
     """Take a step for the stopped patch; ``files`` is what the worktree holds."""
     progress.files, progress.stop = str(files), None
     take(project, progress, step)
@@ -201,10 +201,10 @@ def go_on(project: Project, progress: Progress, step: Step, files: TreeId, prove
 
 def _land(
     project: Project,
-    progress: Progress,
+    progress: RebaseProgress,
     patches: Sequence[Patch],
     column: Column,
-    upstream: stops.Upstream,
+    upstream: stops.StoppedUpstream,
     prove: Prove,
 ) -> bool:
     """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
@@ -244,7 +244,7 @@ def _land(
     return True
 
 
-def _over(project: Project, progress: Progress) -> Result | None:
+def _over(project: Project, progress: RebaseProgress) -> Result | None:
     """End what a kill left almost ended: a rebase that is through, or given up."""
     if progress.phase == FINISHING:
         return _finish(project, progress)
@@ -254,7 +254,7 @@ def _over(project: Project, progress: Progress) -> Result | None:
     return None
 
 
-def go_on_after_kill(project: Project, progress: Progress, prove: Prove) -> Result:
+def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
     """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
     if over := _over(project, progress):
         return over
@@ -265,14 +265,14 @@ def go_on_after_kill(project: Project, progress: Progress, prove: Prove) -> Resu
     return _run(project, progress, prove)
 
 
-def _patches(project: Project, progress: Progress, names: Sequence[str]) -> list[Patch]:
+def _patches(project: Project, progress: RebaseProgress, names: Sequence[str]) -> list[Patch]:
     """The patches to carry, each from the stack that it is taken from."""
     infos = {i.commit: i for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names))}
     return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
 
 
 def _commits(
-    project: Project, progress: Progress, run: Sequence[tuple[Patch, Landing]], column: Column
+    project: Project, progress: RebaseProgress, run: Sequence[tuple[Patch, Landing]], column: Column
 ) -> dict[str, CommitId]:
     """The commits of landings, on top of one another, by the patches' names."""
     made = [(patch.commit, landing.changes) for patch, landing in run]
@@ -282,7 +282,7 @@ def _commits(
 
 def _commit(
     project: Project,
-    progress: Progress,
+    progress: RebaseProgress,
     run: Sequence[tuple[Patch, Landing]],
     column: Column,
     ahead: Mapping[str, CommitId],
@@ -294,7 +294,7 @@ def _commit(
         known = patch.name in progress.target
         offsets = () if known else landing.offsets
         checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""
-        step = Step(
+        step = PatchStep(
             patch=patch.name, outcome=landing.outcome, commit=commit, known=known, offsets=offsets, checked=checked
         )
         take(project, progress, step)
@@ -303,7 +303,7 @@ def _commit(
 # The end
 
 
-def _finish(project: Project, progress: Progress) -> Result:
+def _finish(project: Project, progress: RebaseProgress) -> Result:
     """Write the new stack, its pin, and what was learnt; then take the worktree away."""
     layout, onto = project.layout, progress.onto
     kept = [s for s in progress.done if s.commit]
@@ -316,7 +316,7 @@ def _finish(project: Project, progress: Progress) -> Result:
         entries = []
         for step in kept:
             info, gone = _without_requires(infos[CommitId(step.commit)], progress.upstream, names)
-            entries.append(Entry(step.patch, info))
+            entries.append(ReconciledEntry(step.patch, info))
             notes += [f"{step.patch}: Requires: {name} is taken out, as {onto.ref} has no such patch" for name in gone]
         (tree,) = project.store.tree_of([progress.tip])
         state = State(
@@ -368,7 +368,7 @@ def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple
     return replace(info, message="".join(lines)), gone
 
 
-def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
+def _attempts(project: Project, progress: RebaseProgress) -> list[ledgers.Attempt]:
     """The ledger's lines for what was carried now."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     between = pins_between(
@@ -402,7 +402,7 @@ def _attempts(project: Project, progress: Progress) -> list[ledgers.Attempt]:
     ]
 
 
-def _clean_up(project: Project, progress: Progress) -> None:
+def _clean_up(project: Project, progress: RebaseProgress) -> None:
     worktree = stop_worktree(project, progress)
     if said := stops.keep_ignored(project, worktree):
         project.say(f"{progress.upstream}: {said}")

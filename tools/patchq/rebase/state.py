@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq.errors import FormatError, StateError, UserError
-from patchq.forecast.summary import Cell, RefTally, tally
+from patchq.forecast.summary import ForecastCell, RefTally, tally
 from patchq.formats import ledger as ledgers
 from patchq.formats.ledger import Drop, FileOffset, drop_reason
 from patchq.formats.lock import Pin
@@ -27,7 +27,7 @@ CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PatchStep:
     """What became of one patch. ``commit`` is empty where the new stack doesn't have it.
 
     :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
@@ -92,7 +92,7 @@ class Settled:
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class RebaseProgress:
     """A rebase under way, as the state file has it."""
 
     upstream: str
@@ -110,7 +110,7 @@ class Progress:
     leave_out: bool = False
     phase: str = CARRYING
     files: str = ""
-    done: list[Step] = field(default_factory=list)
+    done: list[PatchStep] = field(default_factory=list)
     stop: Stop | None = None
     attempts: list[ledgers.Attempt] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Result:
     from_ref: str
     onto: str
     state: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PatchStep, ...] = ()
     left: int = 0
     stop: Stop | None = None
     worktree: str = ""
@@ -143,7 +143,7 @@ class Result:
     dropped: tuple[Drop, ...] = ()
 
 
-def result(project: Project, progress: Progress, state: str) -> Result:
+def result(project: Project, progress: RebaseProgress, state: str) -> Result:
     """What to tell of a rebase in a state."""
     stop = progress.stop if state == "stopped" else None
     folder = str(stop_worktree(project, progress).path) if stop else ""
@@ -173,7 +173,7 @@ def tally_result(found: Result) -> RefTally:
     """Count the steps of a rebase as :func:`tally` counts the cells of a forecast."""
     dropped = [s for s in found.steps if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED]
     cells = [
-        Cell(
+        ForecastCell(
             patch=f"{found.upstream}/{s.patch}",
             ref=found.onto,
             outcome=s.outcome,
@@ -187,12 +187,12 @@ def tally_result(found: Result) -> RefTally:
     return tally(found.onto, cells, names)
 
 
-def ready_stop(progress: Progress) -> Stop | None:
+def ready_stop(progress: RebaseProgress) -> Stop | None:
     """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
     return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
 
 
-def stopped(progress: Progress) -> Stop:
+def stopped(progress: RebaseProgress) -> Stop:
     """Return the patch that waits for the user.
 
     :raises UserError: if none does.
@@ -205,7 +205,7 @@ def stopped(progress: Progress) -> Stop:
     )
 
 
-def take(project: Project, progress: Progress, step: Step) -> None:
+def take(project: Project, progress: RebaseProgress, step: PatchStep) -> None:
     """Add a step, and tell it as it is taken."""
     progress.done.append(step)
     project.say(f"{len(progress.done)}/{len(progress.order)} {step.patch}: {'there' if step.known else step.outcome}")
@@ -213,7 +213,7 @@ def take(project: Project, progress: Progress, step: Step) -> None:
     project.count(what, len(progress.done), len(progress.order), "patches")
 
 
-def stop_worktree(project: Project, progress: Progress) -> Worktree:
+def stop_worktree(project: Project, progress: RebaseProgress) -> Worktree:
     """The worktree of the patch that stops, beside the applied one."""
     return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
 
@@ -228,12 +228,12 @@ def resolution_path(project: Project, upstream: str) -> str:
     return f"{project.layout.private.name}/rebase/{upstream}.resolved"
 
 
-def save(project: Project, progress: Progress) -> None:
+def save(project: Project, progress: RebaseProgress) -> None:
     """Write the state; a kill leaves the old one or the new one."""
     fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))
 
 
-def load(project: Project, upstream: str) -> Progress:
+def load(project: Project, upstream: str) -> RebaseProgress:
     """Read the state.
 
     :raises UserError: if no rebase of the upstream is under way.
@@ -252,7 +252,7 @@ def load(project: Project, upstream: str) -> Progress:
         ) from None
 
 
-def _progress(raw: dict[str, Any], upstream: str) -> Progress:
+def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
     """The state, whose names are paths and whose ids are arguments of git's."""
     raw.pop("version")
     if raw["upstream"] != upstream or raw["onto"]["upstream"] != upstream:
@@ -275,7 +275,7 @@ def _progress(raw: dict[str, Any], upstream: str) -> Progress:
     # An older patchq wrote none.
     settled = [Settled(**{**item, "stop": _stop(item["stop"])}) for item in raw.pop("settled", ())]
     dropped = [Drop(**item) for item in raw.pop("dropped", ())]
-    found = Progress(
+    found = RebaseProgress(
         **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
         done=done,
         attempts=attempts,
@@ -293,10 +293,10 @@ def _attempt(raw: Mapping[str, Any]) -> ledgers.Attempt:
     return ledgers.Attempt(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
 
 
-def _step(raw: Mapping[str, Any]) -> Step:
+def _step(raw: Mapping[str, Any]) -> PatchStep:
     files = tuple((path, hunks) for path, hunks in raw["files"])
     dropped = tuple((path, line, text) for path, line, text in raw.get("dropped", ()))
-    return Step(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+    return PatchStep(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
 
 
 def _stop(raw: Mapping[str, Any]) -> Stop:

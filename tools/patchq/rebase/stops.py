@@ -30,7 +30,7 @@ from patchq.names import BlobId, CommitId, ProofRequest, TreeId, sh, show_path
 from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
-from patchq.rebase.state import Progress, Step, Stop, save, stop_worktree
+from patchq.rebase.state import PatchStep, RebaseProgress, Stop, save, stop_worktree
 from patchq.sources.bases import Base
 from patchq.sources.pins import Fetcher
 from patchq.system import fsio
@@ -49,7 +49,9 @@ UNDECIDED = "one side changed it, the other removed it or has its own"
 Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
-def stop_at(progress: Progress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: Upstream) -> Stop:
+def stop_at(
+    progress: RebaseProgress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: StoppedUpstream
+) -> Stop:
     """What to tell of a patch that doesn't land; nothing is parked yet."""
     seen = upstream.look(patch)
     outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
@@ -68,7 +70,9 @@ def stop_at(progress: Progress, patch: Patch, landing: Landing, rest: Sequence[L
     )
 
 
-def parked_commit(project: Project, progress: Progress, patch: Patch, landing: Landing, column: Column) -> CommitId:
+def parked_commit(
+    project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column
+) -> CommitId:
     """What the worktree is to hold of a patch that stops: its markers name the ref and the patch."""
     changes, contents = list(landing.changes), dict(column.contents)
     ours = f"{progress.upstream} {progress.onto.ref}"
@@ -85,10 +89,10 @@ def parked_commit(project: Project, progress: Progress, patch: Patch, landing: L
     return parked
 
 
-class Upstream:
+class StoppedUpstream:
     """Upstream's releases from the old ref to the new one, as far as they are at hand; read when asked."""
 
-    def __init__(self, project: Project, progress: Progress, patches: Sequence[Patch], moves: Moves) -> None:
+    def __init__(self, project: Project, progress: RebaseProgress, patches: Sequence[Patch], moves: Moves) -> None:
         self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
         self._open = ExitStack()
 
@@ -115,7 +119,7 @@ class Upstream:
         git = self._open.enter_context(scratch(self.project.store))
         return Asked(None, Releases(git, *self._columns, self.patches))
 
-    def __enter__(self) -> Upstream:
+    def __enter__(self) -> StoppedUpstream:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +136,7 @@ class Upstream:
         return self._asked.about(patch, sights(patch, base, versions, [last])[last])
 
 
-def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> Step | None:
+def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> PatchStep | None:
     """Retire a patch that upstream has in full and whose proof passes without it; None where it stops after all."""
     if stop.outcome != ABSORBED:
         return None
@@ -144,7 +148,7 @@ def retire(project: Project, progress: Progress, stop: Stop, prove: Prove) -> St
     return _retired(stop)
 
 
-def retire_on_word(project: Project, progress: Progress, stop: Stop, prove: Prove, how: str) -> Step:
+def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove, how: str) -> PatchStep:
     """Retire a patch that a person says upstream has, if its proof passes without it.
 
     Where no proof can say it, what was seen upstream does, if all of it was and a person says why that is enough.
@@ -179,8 +183,8 @@ def on_evidence_alone(evidence: str, how: str) -> str:
     return f"retired on evidence, with no proof: {how} ({evidence})"
 
 
-def _retired(stop: Stop, how: str = "") -> Step:
-    return Step(
+def _retired(stop: Stop, how: str = "") -> PatchStep:
+    return PatchStep(
         patch=stop.patch,
         outcome=ABSORBED,
         commit="",
@@ -193,7 +197,7 @@ def _retired(stop: Stop, how: str = "") -> Step:
 
 
 def run_proof(
-    project: Project, progress: Progress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
+    project: Project, progress: RebaseProgress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
 ) -> tuple[str, str]:
     """Run a patch's proof on a commit; how it went, and what was said.
 
@@ -223,19 +227,19 @@ def proof_word(state: str, said: str) -> str:
     return state if state == "passed" else f"{state}: {said}"
 
 
-def skipped(stop: Stop, how: str = "") -> Step:
+def skipped(stop: Stop, how: str = "") -> PatchStep:
     """Return the step of a stopped patch that the user drops."""
     return _without(stop, how or "left out" + _if_absorbed(stop))
 
 
-def postponed(stop: Stop) -> Step:
+def postponed(stop: Stop) -> PatchStep:
     """Return the step of a stopped patch that is left for a later rebase: no one has decided to drop it."""
     said = f"; {stop.said}" if stop.said else ""
     return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + said)
 
 
-def _without(stop: Stop, how: str) -> Step:
-    return Step(
+def _without(stop: Stop, how: str) -> PatchStep:
+    return PatchStep(
         patch=stop.patch,
         outcome=stop.outcome,
         commit="",
@@ -254,7 +258,7 @@ def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
     return tuple((path, len(lines)) for path, lines in stop.conflicts)
 
 
-def park(project: Project, progress: Progress) -> None:
+def park(project: Project, progress: RebaseProgress) -> None:
     """Bring the worktree to the stop; from here on it is the user's."""
     stop = progress.stop
     assert stop
@@ -291,7 +295,7 @@ def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
     return project.store.texts(files)
 
 
-def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> Step | None:
+def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
     """Resolve a conflict by what was recorded, if that resolves all of it and the proof agrees."""
     stop = progress.stop
     assert stop
@@ -321,7 +325,7 @@ def replay(project: Project, progress: Progress, patch: Patch, prove: Prove) -> 
     state, said = run_proof(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
-        return Step(
+        return PatchStep(
             patch=patch.name,
             outcome=REPLAYED,
             commit=commit,
@@ -351,7 +355,9 @@ class Taken:
     left_out: tuple[str, ...] = ()
 
 
-def take_own(project: Project, progress: Progress, stop: Stop, worktree: Worktree, include: Sequence[str]) -> Taken:
+def take_own(
+    project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree, include: Sequence[str]
+) -> Taken:
     """Take the conflicting paths, the patch's own paths and what was staged; leave out all else.
 
     :param include: more paths, files or folders, to take.
@@ -374,7 +380,7 @@ def take_own(project: Project, progress: Progress, stop: Stop, worktree: Worktre
     return Taken(tree=project.store.tree_of([without])[0], held=held, left_out=names)
 
 
-def _own_paths(project: Project, progress: Progress, stop: Stop, worktree: Worktree) -> set[bytes]:
+def _own_paths(project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree) -> set[bytes]:
     """Return the paths that belong to the stopped patch, or that the user has staged."""
     store = project.store
     own = set(_paths(stop))
@@ -405,7 +411,7 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
     return f"left out, as no part of the patch: {', '.join(taken.left_out)}; kept as the commit {kept}"
 
 
-def keep_files(project: Project, progress: Progress, stop: Stop, tree: TreeId) -> str:
+def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId) -> str:
     """Keep what the user did to a stop's worktree as a commit; return what to say of it, nothing if it is as it was.
 
     :param tree: what the worktree holds.
@@ -419,7 +425,7 @@ def keep_files(project: Project, progress: Progress, stop: Stop, tree: TreeId) -
     return f"the worktree's files are kept as the commit {kept} of {project.layout.store}"
 
 
-def keep_commits(project: Project, progress: Progress, worktree: Worktree) -> str:
+def keep_commits(project: Project, progress: RebaseProgress, worktree: Worktree) -> str:
     """Keep the commits that the user made in the worktree of a stop; return what to say of them.
 
     Their files are part of the resolution, but the patch keeps its own message.
@@ -456,7 +462,9 @@ def keep_ignored(project: Project, worktree: Worktree) -> str:
     return f"the worktree is removed; its ignored files are kept as the commit {kept}: {names}{more}"
 
 
-def resolved(project: Project, progress: Progress, stop: Stop, worktree: Worktree, taken: Taken, how: str) -> Step:
+def resolved(
+    project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree, taken: Taken, how: str
+) -> PatchStep:
     """Return the step of a stopped patch that becomes ``taken``.
 
     :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
@@ -523,13 +531,13 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
     return marked, [p for p in same if p not in marked]
 
 
-def as_step(project: Project, progress: Progress, stop: Stop, tree: TreeId, how: str) -> Step:
+def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId, how: str) -> PatchStep:
     """A tree as the stopped patch, under its old message and author; nothing is said of it yet."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
     outcome = REPLAYED if tree == stop.replayed else RESOLVED
-    return Step(
+    return PatchStep(
         patch=stop.patch,
         outcome=outcome,
         commit=commit,
@@ -559,7 +567,7 @@ def _paths(stop: Stop) -> list[bytes]:
     return sorted({os.fsencode(path) for path, *_ in stop.stages})
 
 
-def source_pin(project: Project, progress: Progress) -> Pin:
+def source_pin(project: Project, progress: RebaseProgress) -> Pin:
     """The pin that the stack is carried from.
 
     :raises UserError: if it was removed from the lock meanwhile.

@@ -14,7 +14,7 @@ DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ReportCell:
     """A patch on a ref.
 
     :ivar outcome: from the ledger or the forecast; ``carried`` if the ref's stack has the patch, ``dropped`` if the
@@ -74,7 +74,7 @@ class Ahead:
 def count(
     upstream: str,
     refs: Sequence[str],
-    rows: Mapping[str, Sequence[Cell]],
+    rows: Mapping[str, Sequence[ReportCell]],
     ahead: Mapping[str, Sequence[str]],
 ) -> list[Ahead]:
     """Count the outcomes on each newer ref.
@@ -90,7 +90,7 @@ def count(
     return found
 
 
-def _count_one(upstream: str, ref: str, cells: Mapping[str, Cell]) -> Ahead:
+def _count_one(upstream: str, ref: str, cells: Mapping[str, ReportCell]) -> Ahead:
     lands, needs, retire, unknown, dropped = [], [], [], [], []
     for patch, cell in cells.items():
         if cell.outcome in (*CARRIED, WRITTEN):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from patchq.errors import PatchqError
 from patchq.forecast.forecast import forecast
 from patchq.forecast.plan import refs_up_to
-from patchq.forecast.summary import Cell as ForecastCell
+from patchq.forecast.summary import ForecastCell
 from patchq.formats.ledger import WRITTEN, Attempt, Cost, Drop, Ledger, costs, find_drop, parse, say_moved
 from patchq.formats.measurements import Bound, Measurement, Target, differ_in_one
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
@@ -22,7 +22,7 @@ from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
 from patchq.proofs.judge import NOT_RUN, Verdict
 from patchq.proofs.verdicts import by_patch
-from patchq.report.ahead import DROPPED, Ahead, Cell, count
+from patchq.report.ahead import DROPPED, Ahead, ReportCell, count
 from patchq.report.bench import ledger_file, read_goals, read_measurements
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
@@ -89,12 +89,12 @@ class Matrix:
 
     upstream: str
     refs: tuple[str, ...]
-    rows: Mapping[str, tuple[Cell, ...]]
+    rows: Mapping[str, tuple[ReportCell, ...]]
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LedgerLine:
     """A line of a ledger and its place."""
 
     upstream: str
@@ -119,7 +119,7 @@ class Evidence:
     sets: Mapping[str, Mapping[str, str]]
     stacks: tuple[StackView, ...]
     matrices: tuple[Matrix, ...]
-    ledger: tuple[Line, ...]
+    ledger: tuple[LedgerLine, ...]
     measurements: tuple[Measurement, ...]
     measurements_file: str
     bounds: tuple[Bound, ...]
@@ -137,7 +137,7 @@ class Evidence:
         return [patch for stack in self.stacks for patch in stack.patches]
 
     @property
-    def stops_ahead(self) -> list[tuple[str, str, str, Cell]]:
+    def stops_ahead(self) -> list[tuple[str, str, str, ReportCell]]:
         """Return the patches of the set that stop on the newest pin: name, file, ref and cell."""
         files = {patch.name: patch.info.path for patch in self.patches}
         found = []
@@ -204,7 +204,7 @@ def gather(
 
 def _stacks(
     project: Project,
-    lines: Sequence[Line],
+    lines: Sequence[LedgerLine],
     verdict_of: Mapping[str, Verdict],
     set_name: str,
     notes: list[str],
@@ -276,7 +276,7 @@ def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
     return count(matrix.upstream, matrix.refs, matrix.rows, ahead)
 
 
-def _costs(lines: Sequence[Line], upstream: str) -> list[Cost]:
+def _costs(lines: Sequence[LedgerLine], upstream: str) -> list[Cost]:
     """Return the costs from an upstream's ledger; a repeated line counts once."""
     attempts = dict.fromkeys(line.attempt for line in lines if line.upstream == upstream)
     return costs(Ledger(tuple(attempts)))
@@ -293,7 +293,7 @@ def _needs(project: Project, set_name: str, patches: int, notes: list[str]) -> d
         return {}
 
 
-def _ledgers(project: Project, notes: list[str]) -> list[Line]:
+def _ledgers(project: Project, notes: list[str]) -> list[LedgerLine]:
     found = []
     for upstream in project.lock.upstreams:
         path = ledger_path(project.layout, upstream)
@@ -302,7 +302,7 @@ def _ledgers(project: Project, notes: list[str]) -> list[Line]:
         for number, raw in enumerate(data.split(b"\n"), 1):
             ledger = parse(raw)
             for attempt in ledger.attempts:
-                found.append(Line(upstream=upstream, attempt=attempt, file=file, line=number))
+                found.append(LedgerLine(upstream=upstream, attempt=attempt, file=file, line=number))
             notes += [f"{file}:{number}: {problem.said}" for problem in ledger.problems]
     return found
 
@@ -310,7 +310,7 @@ def _ledgers(project: Project, notes: list[str]) -> list[Line]:
 def _matrix(
     project: Project,
     upstream: str,
-    lines: Sequence[Line],
+    lines: Sequence[LedgerLine],
     *,
     set_name: str,
     look_ahead: bool,
@@ -325,12 +325,12 @@ def _matrix(
         for name in stack.names:
             names[name] = None
             files[name] = stack.relative(project.layout, name)
-    latest: dict[tuple[str, str], Line] = {}
+    latest: dict[tuple[str, str], LedgerLine] = {}
     for line in sorted(lines, key=lambda line: line.attempt.time):
         if line.upstream == upstream:
             latest[line.attempt.patch, line.attempt.onto] = line
     attempts = {key: line.attempt for key, line in latest.items()}
-    cells: dict[tuple[str, str], Cell] = {}
+    cells: dict[tuple[str, str], ReportCell] = {}
     for pin in pins:
         earlier = {ref: stacks[ref].names for ref in refs_up_to(pins, pin)}
         for name in names:
@@ -345,7 +345,7 @@ def _matrix(
 
 def _look_ahead(
     project: Project,
-    cells: dict[tuple[str, str], Cell],
+    cells: dict[tuple[str, str], ReportCell],
     stacks: Mapping[str, Stack],
     here: Stack,
     *,
@@ -369,7 +369,7 @@ def _look_ahead(
             cells[key] = _ahead_cell(project, nearest, forecasted)
 
 
-def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> Cell:
+def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> ReportCell:
     """Return a forecast's cell; ``stack`` is the one that the patch was carried from."""
     paths = tuple(file.path for file in cell.files)
     moved = say_moved(cell.offsets, cell.checked)
@@ -377,7 +377,7 @@ def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> Cell:
     evidence = f"forecast from {stack.pin.ref}"
     if details:
         evidence += f": {'; '.join(details)}"
-    return Cell(
+    return ReportCell(
         outcome=cell.outcome,
         evidence=evidence,
         file=stack.relative(project.layout, cell.patch.partition("/")[2]),
@@ -386,11 +386,11 @@ def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> Cell:
     )
 
 
-def _cell(project: Project, stack: Stack, name: str, line: Line | None, drop: Drop | None) -> Cell:
+def _cell(project: Project, stack: Stack, name: str, line: LedgerLine | None, drop: Drop | None) -> ReportCell:
     if line is None:
         if name not in stack.names:
-            return Cell(outcome="")
-        return Cell(outcome=WRITTEN, evidence="written for this ref", file=stack.relative(project.layout, name))
+            return ReportCell(outcome="")
+        return ReportCell(outcome=WRITTEN, evidence="written for this ref", file=stack.relative(project.layout, name))
     attempt = line.attempt
     details = [f"from {attempt.from_ref}"]
     for file in attempt.files:
@@ -404,7 +404,7 @@ def _cell(project: Project, stack: Stack, name: str, line: Line | None, drop: Dr
         outcome = DROPPED
     elif outcome == ABSORBED:
         since = attempt.onto
-    return Cell(
+    return ReportCell(
         outcome=outcome,
         evidence="; ".join(details),
         file=line.file,

@@ -165,7 +165,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class ChartLimit:
     """A dashed vertical line at ``x`` pixels."""
 
     x: float
@@ -179,7 +179,7 @@ class Chart:
 
     title: str
     bars: tuple[Bar, ...]
-    limits: tuple[Limit, ...]
+    limits: tuple[ChartLimit, ...]
     left: int
     width: int
     height: int
@@ -228,7 +228,7 @@ def _chart(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> Ch
         bars.append(bar)
     limits = []
     for value, label in sorted(labels.items(), key=lambda item: float(item[0])):
-        limits.append(Limit(x=round(left + scale * float(value), 1), value=value, label=label))
+        limits.append(ChartLimit(x=round(left + scale * float(value), 1), value=value, label=label))
     depth = f" after {first.depth} tokens" if first.depth else ""
     return Chart(
         title=f"{first.machine}: {first.test}{depth}, t/s",

@@ -23,7 +23,7 @@ _TAKEN, _GONE = "absorbed", ("obsolete", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class StoryStop:
     """A patch that stopped between two releases, and what became of it there.
 
     :ivar hunks: that conflicted when it stopped, with one for each file that was gone; 0 where nobody wrote it down.
@@ -52,7 +52,7 @@ class Straight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StoryStep:
     """From one release of the way to the next.
 
     :ivar alone: what git carried by itself, by outcome.
@@ -66,8 +66,8 @@ class Step:
     onto: str
     came: int
     alone: tuple[tuple[str, tuple[str, ...]], ...]
-    stops: tuple[Stop, ...]
-    left: tuple[Stop, ...]
+    stops: tuple[StoryStop, ...]
+    left: tuple[StoryStop, ...]
     taken: tuple[Attempt, ...]
     gone: tuple[Attempt, ...]
     written: tuple[str, ...]
@@ -92,7 +92,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class StoryWay:
     """An upstream's way from one release to another.
 
     :ivar set_out: the first release's patches, with those that have left its stack since.
@@ -104,7 +104,7 @@ class Way:
     refs: tuple[str, ...]
     set_out: tuple[str, ...]
     last: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[StoryStep, ...]
     lives: tuple[tuple[str, tuple[str, ...]], ...]
     hot: tuple[tuple[str, int, int], ...]
     told: bool
@@ -120,7 +120,7 @@ def tell(project: Project, before: str, after: str, names: Sequence[str] = ()) -
     return render("story/story.md.j2", before=before, after=after, ways=found, names=names, sums=_sums(found))
 
 
-def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -> Iterable[Way]:
+def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -> Iterable[StoryWay]:
     """Of each upstream that two sets have at different refs, its way."""
     ledgers = read_ledgers(project, names)
     started = {stack.pin.upstream: stack for stack in project.stacks(before)}
@@ -136,7 +136,7 @@ def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -
         yield way(upstream, ledger, series, first.pin.ref, stack.pin.ref)
 
 
-def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start: str, end: str) -> Way:
+def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start: str, end: str) -> StoryWay:
     """An upstream's way, from its ledger and the names of each ref's stack.
 
     :param series: of each ref of the way, its stack's patches in order.
@@ -150,7 +150,7 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
     on_it = tuple(a for a in ledger.attempts if a.onto in refs and a.from_ref in refs)
     hot = tuple(hot_files(Ledger(on_it))[:5])
     set_out = dict.fromkeys((*series[start], *(a.patch for a in on_it if a.from_ref == start != a.onto)))
-    return Way(
+    return StoryWay(
         upstream=upstream,
         refs=refs,
         set_out=tuple(set_out),
@@ -185,7 +185,7 @@ def _series(project: Project, upstream: str, ref: str) -> tuple[str, ...]:
     return load_stack(project.layout, project.lock.upstreams[upstream].pins[ref]).names
 
 
-def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str], number: int) -> Step:
+def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str], number: int) -> StoryStep:
     before, onto = refs[number - 1], refs[number]
     earlier = refs[:number]
     known = (*CARRIED, _TAKEN, *_GONE)
@@ -202,7 +202,7 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
     by_git = tuple((o, tuple(p for p, a in last.items() if a.outcome == o)) for o in ALONE if alone[o])
     stops = [_stop(mine, a) for a in last.values()]
     unknown = not mine and set(series[before]) & set(stack)
-    return Step(
+    return StoryStep(
         before=before,
         onto=onto,
         came=len(series[before]),
@@ -217,13 +217,13 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
     )
 
 
-def _stop(attempts: Sequence[Attempt], last: Attempt) -> Stop:
+def _stop(attempts: Sequence[Attempt], last: Attempt) -> StoryStop:
     """With the files of the first time that it stopped: a resolution written anew has none of its own."""
     first = next((a for a in attempts if a.patch == last.patch and a.files), last)
-    return Stop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
+    return StoryStop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
 
 
-def _beside(ledger: Ledger, steps: Sequence[Step]) -> tuple[Straight, ...]:
+def _beside(ledger: Ledger, steps: Sequence[StoryStep]) -> tuple[Straight, ...]:
     """What was tried onto the last step's release from further back; nothing where it was only settled from there."""
     found = []
     for number, step in enumerate(steps[:-1]):
@@ -239,7 +239,7 @@ def _hunks(attempt: Attempt) -> int:
     return sum(max(1, f.hunks) for f in attempt.files)
 
 
-def _words(step: Step) -> Iterable[tuple[str, str]]:
+def _words(step: StoryStep) -> Iterable[tuple[str, str]]:
     """What each patch is on a release, in a word."""
     for outcome, patches in step.alone:
         yield from ((p, outcome) for p in patches)
@@ -251,7 +251,7 @@ def _words(step: Step) -> Iterable[tuple[str, str]]:
     yield from ((p, "written for it") for p in step.written)
 
 
-def _sums(found: Sequence[Way]) -> dict[str, int]:
+def _sums(found: Sequence[StoryWay]) -> dict[str, int]:
     steps = [step for way in found for step in way.steps]
     ends = [next((w for w in reversed(words) if w), "") for way in found for _, words in way.lives]
     return {

@@ -38,7 +38,7 @@ _AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Member:
+class _ArchiveMember:
     """A file to import: ``data`` is its content, or a symlink's target."""
 
     path: bytes
@@ -103,7 +103,9 @@ def import_release(
         return _import(store, found, f"Some files of {archive}\n", pin.subdir, skip, path.name, only)
 
 
-def _without_links(found: Iterator[_Member], where: str, say: Callable[[str], None] | None) -> Iterator[_Member]:
+def _without_links(
+    found: Iterator[_ArchiveMember], where: str, say: Callable[[str], None] | None
+) -> Iterator[_ArchiveMember]:
     """Members without the small files by which a worktree or a submodule is tied to its repository."""
     for member in found:
         folder, _, name = member.path.rpartition(b"/")
@@ -153,7 +155,7 @@ def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = (
 
 def _import(
     store: Git,
-    found: Iterator[_Member],
+    found: Iterator[_ArchiveMember],
     message: str,
     subdir: str,
     skip: Iterable[str],
@@ -214,7 +216,7 @@ def _refused(where: str, path: bytes, why: str) -> FormatError:
     )
 
 
-def members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
+def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
     """The files and links of an archive, below its one top folder, each checked before its content is read.
 
     :raises FormatError: for a member that is not one of a source tree.
@@ -248,16 +250,18 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_Member]:
             target = info.linkname.encode("utf-8", "surrogateescape")
             if not 0 < len(target) < _MAX_LINK or b"\0" in target:
                 raise _refused(where, path, "is a link to nothing that a file system takes")
-            yield _Member(path=path, mode=SYMLINK, size=len(target), data=target)
+            yield _ArchiveMember(path=path, mode=SYMLINK, size=len(target), data=target)
         elif info.isreg() and not info.issparse():
             data = tar.extractfile(info)
             assert data
-            yield _Member(path=path, mode=EXECUTABLE if info.mode & 0o100 else REGULAR, size=info.size, data=data)
+            yield _ArchiveMember(
+                path=path, mode=EXECUTABLE if info.mode & 0o100 else REGULAR, size=info.size, data=data
+            )
         else:
             raise _refused(where, name, "is neither a file nor a symbolic link")
 
 
-def _folder_members(folder: Path) -> Iterator[_Member]:
+def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:
     """Files in the order of their bytes, so that every machine gives the same commit."""
 
     def walk(at: bytes) -> Iterator[bytes]:
@@ -281,16 +285,18 @@ def _folder_members(folder: Path) -> Iterator[_Member]:
         ) from None
 
 
-def _read(root: bytes, paths: Iterable[bytes], where: str) -> Iterator[_Member]:
+def _read(root: bytes, paths: Iterable[bytes], where: str) -> Iterator[_ArchiveMember]:
     for path in paths:
         full = os.path.join(root, path)
         st = os.lstat(full)
         if stat.S_ISLNK(st.st_mode):
             target = os.readlink(full)
-            yield _Member(path=path, mode=SYMLINK, size=len(target), data=target)
+            yield _ArchiveMember(path=path, mode=SYMLINK, size=len(target), data=target)
         elif stat.S_ISREG(st.st_mode):
             with open(full, "rb") as file:
-                yield _Member(path=path, mode=EXECUTABLE if st.st_mode & 0o100 else REGULAR, size=st.st_size, data=file)
+                yield _ArchiveMember(
+                    path=path, mode=EXECUTABLE if st.st_mode & 0o100 else REGULAR, size=st.st_size, data=file
+                )
         else:
             raise _refused(where, path, "is neither a file nor a symbolic link")
 

@@ -42,7 +42,7 @@ _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class IndexRelease:
     """A release as its source distribution."""
 
     version: Version
@@ -150,16 +150,16 @@ def _sdist_version(project: str, name: str) -> Version | None:
     return version if found == canonicalize_name(project) else None
 
 
-def find_releases(project: str) -> list[Release]:
+def find_releases(project: str) -> list[IndexRelease]:
     """All releases that have a source distribution as a tar archive, oldest version first.
 
     :raises SourceError: if no index answers.
     """
-    found: dict[Version, Release] = {}
+    found: dict[Version, IndexRelease] = {}
     for file in find_files(project, lambda name: ".tar" in name and _sdist_version(project, name) is not None):
         version = _sdist_version(project, file.name)
         assert version
-        found.setdefault(version, Release(version, file))
+        found.setdefault(version, IndexRelease(version, file))
     return [found[version] for version in sorted(found)]
 
 

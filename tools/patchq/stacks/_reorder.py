@@ -12,7 +12,7 @@ from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import CommitId
-from patchq.stacks.reconcile import Entry
+from patchq.stacks.reconcile import ReconciledEntry
 
 _REF = b"refs/patchq/scratch/reorder"
 #: Fewer in a row are merged like their neighbours: each import is a pack of its own in the store.
@@ -35,8 +35,13 @@ def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
 
 
 def reorder(
-    store: Git, upstream: str, base: CommitId, before: Sequence[Entry], after: Sequence[Entry], moved: str
-) -> tuple[list[Entry], set[str]]:
+    store: Git,
+    upstream: str,
+    base: CommitId,
+    before: Sequence[ReconciledEntry],
+    after: Sequence[ReconciledEntry],
+    moved: str,
+) -> tuple[list[ReconciledEntry], set[str]]:
     """The entries ``after`` as commits on the base, and the names of those whose diff is what it was.
 
     :param before: the stack as it is; ``after`` is the same without the patch ``moved``, or with it elsewhere.
@@ -46,7 +51,7 @@ def reorder(
     sets = {name: touched(found) for name, found in changes.items()}
     places = {e.name: n for n, e in enumerate(before)}
     trees = dict(zip([base], store.tree_of([base]), strict=True)) | {e.commit.commit: e.commit.tree for e in before}
-    done: list[Entry] = []
+    done: list[ReconciledEntry] = []
     tip, same = base, set()
     for kind, some in groupby(_kinds(before, after, moved, places, sets), key=lambda item: item[1]):
         chosen = [entry for entry, _ in some]
@@ -59,7 +64,7 @@ def reorder(
                 message = mail_safe(entry.commit.message)
                 parents, tip = (tip,), store.commit_tree(tree, [tip], entry.commit.author, message)
                 commit = replace(entry.commit, commit=tip, tree=tree, parents=parents, message=message)
-                done.append(Entry(entry.name, commit))
+                done.append(ReconciledEntry(entry.name, commit))
             continue
         if kind == "there":
             done += chosen
@@ -70,12 +75,12 @@ def reorder(
 
 
 def _kinds(
-    before: Sequence[Entry],
-    after: Sequence[Entry],
+    before: Sequence[ReconciledEntry],
+    after: Sequence[ReconciledEntry],
     moved: str,
     places: dict[str, int],
     sets: dict[str, frozenset[bytes]],
-) -> Iterator[tuple[Entry, str]]:
+) -> Iterator[tuple[ReconciledEntry, str]]:
     """What is to be done with each entry: it is ``there``, it is the same ``change``, or it is to ``merge``.
 
     ``differs``: the paths in which the tree that a patch comes onto may be another than the one it was made for.
@@ -102,7 +107,9 @@ def _kinds(
             yield entry, "change"
 
 
-def _import(store: Git, tip: CommitId, entries: Sequence[Entry], changes: dict[str, list[PathChange]]) -> list[Entry]:
+def _import(
+    store: Git, tip: CommitId, entries: Sequence[ReconciledEntry], changes: dict[str, list[PathChange]]
+) -> list[ReconciledEntry]:
     """Commits that change what theirs changed, one on the other, by one process."""
     with import_commits(store, _REF) as (out, ids):
         for number, entry in enumerate(entries, 1):
@@ -120,6 +127,8 @@ def _import(store: Git, tip: CommitId, entries: Sequence[Entry], changes: dict[s
     for entry, commit, tree, parent in zip(entries, made, store.tree_of(made), [tip, *made], strict=False):
         message = mail_safe(entry.commit.message)
         found.append(
-            Entry(entry.name, replace(entry.commit, commit=commit, tree=tree, parents=(parent,), message=message))
+            ReconciledEntry(
+                entry.name, replace(entry.commit, commit=commit, tree=tree, parents=(parent,), message=message)
+            )
         )
     return found

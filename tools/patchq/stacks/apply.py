@@ -20,7 +20,7 @@ from patchq.system import fsio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ApplyPlan:
     """What applying one stack leads to. ``reused`` patches were not even read."""
 
     stack: Stack
@@ -114,7 +114,7 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
 
 def plan(
     project: Project, stack: Stack, base: Base, before: State | None, set_name: str, *, count: int | None = None
-) -> Plan:
+) -> ApplyPlan:
     """Make commits for a stack, in the store only; what is unchanged since ``before`` is reused.
 
     :param count: how many patches, from the bottom; None for all.
@@ -138,7 +138,7 @@ def plan(
         tree=tree,
         patches=(*reused, *fresh),
     )
-    return Plan(stack=stack, before=before, after=after, reused=len(reused), total=len(stack.names))
+    return ApplyPlan(stack=stack, before=before, after=after, reused=len(reused), total=len(stack.names))
 
 
 def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId) -> list[Remembered]:
@@ -207,7 +207,7 @@ def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> 
     return found
 
 
-def _perform(project: Project, plans: Sequence[Plan], heads: dict[str, CommitId | None]) -> None:
+def _perform(project: Project, plans: Sequence[ApplyPlan], heads: dict[str, CommitId | None]) -> None:
     change = Change(verb="apply", summary="apply " + " ".join(p.stack.pin.upstream for p in plans))
     for item in plans:
         add_move(project, change, item.stack.pin.upstream, heads[item.stack.pin.upstream], item.before, item.after)

@@ -17,7 +17,7 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
 from patchq.stacks import siblings
-from patchq.stacks.apply import Plan, bases_of, plan
+from patchq.stacks.apply import ApplyPlan, bases_of, plan
 from patchq.stacks.export import format_patches
 from patchq.system import project_files
 from patchq.system.paths import check_inside, folder_to_ref
@@ -50,7 +50,7 @@ def check(
     *,
     offline: bool = False,
     text_only: bool = False,
-    plans: dict[tuple[str, str], Plan] | None = None,
+    plans: dict[tuple[str, str], ApplyPlan] | None = None,
     allow_empty: bool = False,
 ) -> list[Finding]:
     """Look at every stack of the lock, in all sets.
@@ -316,7 +316,7 @@ def _check_bytes(
     found: list[Finding],
     offline: bool,
     bases: dict[tuple[str, str], CommitId],
-    plans: dict[tuple[str, str], Plan],
+    plans: dict[tuple[str, str], ApplyPlan],
 ) -> None:
     """Zero fuzz, and the same bytes when exported again; the base goes into ``bases``, the plan into ``plans``."""
     pin = stack.pin

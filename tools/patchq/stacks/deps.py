@@ -136,7 +136,7 @@ class _Onto:
 
 
 @dataclass(slots=True)
-class _Versions:
+class _PathVersions:
     """The changes of one path, by the numbers of the patches that make them."""
 
     numbers: list[int] = field(default_factory=list)
@@ -170,10 +170,10 @@ class _Graph:
         for number, paths in enumerate(self.touched):
             for path in paths:
                 self.by_path.setdefault(path, []).append(number)
-        self.versions: dict[bytes, _Versions] = {}
+        self.versions: dict[bytes, _PathVersions] = {}
         for number, changes in enumerate(self.changes):
             for change in changes:
-                versions = self.versions.setdefault(change.path, _Versions())
+                versions = self.versions.setdefault(change.path, _PathVersions())
                 versions.numbers.append(number)
                 versions.changes.append(change)
         self.numbers = {tree: number for number, tree in enumerate(self.trees)}

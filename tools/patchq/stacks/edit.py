@@ -22,7 +22,7 @@ from patchq.project.stack import Stack, State, find_patch, ledger_path, load_sta
 from patchq.stacks._reorder import reorder
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Exported, take_edits, write_stack
-from patchq.stacks.reconcile import Entry, entries_of
+from patchq.stacks.reconcile import ReconciledEntry, entries_of
 from patchq.system import project_files
 from patchq.system.paths import check_name
 
@@ -80,7 +80,10 @@ def new(
             )
         ident = user_ident(project, author)
         text = with_trailers(message or name.replace("-", " ").capitalize(), topic, proof, ident if signoff else None)
-        entries = [*entries_of(project.store, state), Entry(name, _info(project.store, tree, state.tip, ident, text))]
+        entries = [
+            *entries_of(project.store, state),
+            ReconciledEntry(name, _info(project.store, tree, state.tip, ident, text)),
+        ]
         return take_edits(project, stack, state, head, entries, Change(verb="new", summary=f"new {upstream}/{name}"))
 
 
@@ -105,7 +108,7 @@ class Loaded:
 
     stack: Stack
     state: State
-    entries: list[Entry]
+    entries: list[ReconciledEntry]
     head: CommitId | None
     follows: bool
 
@@ -124,7 +127,9 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
     )
 
 
-def _rewrite(project: Project, loaded: Loaded, entries: Sequence[Entry], change: Change, moved: str) -> Exported:
+def _rewrite(
+    project: Project, loaded: Loaded, entries: Sequence[ReconciledEntry], change: Change, moved: str
+) -> Exported:
     """Write a stack of these entries, each carried onto the one before it; ``moved`` is gone or elsewhere."""
     base, upstream = loaded.state.base, loaded.stack.pin.upstream
     carried, same = reorder(project.store, upstream, base, loaded.entries, entries, moved)
@@ -262,9 +267,9 @@ def set_upstream_status(project: Project, upstream: str, names: Sequence[str], v
         return changed
 
 
-def _with_status(entry: Entry, value: str) -> Entry:
+def _with_status(entry: ReconciledEntry, value: str) -> ReconciledEntry:
     trailer = f"Upstream-Status: {value}"
     message = re.sub(r"^Upstream-Status:.*$", lambda _: trailer, entry.commit.message, count=1, flags=re.MULTILINE)
     if message == entry.commit.message:
         return entry
-    return Entry(entry.name, replace(entry.commit, commit=CommitId(""), message=message))
+    return ReconciledEntry(entry.name, replace(entry.commit, commit=CommitId(""), message=message))

@@ -24,7 +24,7 @@ from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
 from patchq.stacks.apply import add_move, current
-from patchq.stacks.reconcile import Entry, entries_of, reconcile, split_series
+from patchq.stacks.reconcile import ReconciledEntry, entries_of, reconcile, split_series
 from patchq.system import project_files
 from patchq.system.paths import find_twins, fold_name
 
@@ -114,7 +114,7 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
         return take_edits(project, stack, state, head, entries, Change(verb="export", summary=f"export {upstream}"))
 
 
-def _amendment(project: Project, stack: Stack, state: State, name: str, head: CommitId) -> Entry:
+def _amendment(project: Project, stack: Stack, state: State, name: str, head: CommitId) -> ReconciledEntry:
     """Make a commit of the worktree's edits: a fixup of a patch, or the first patch that isn't applied."""
     upstream = stack.pin.upstream
     if name not in stack.names:
@@ -135,14 +135,14 @@ def _amendment(project: Project, stack: Stack, state: State, name: str, head: Co
     if name in front:
         message = f"fixup! {header.subject}\n"
     commit = project.store.commit_tree(tree, [head], author, message)
-    return Entry(
+    return ReconciledEntry(
         "" if name in front else name,
         CommitInfo(commit=commit, tree=tree, parents=(head,), author=author, message=message),
     )
 
 
 def take_edits(
-    project: Project, stack: Stack, state: State, head: CommitId, entries: Sequence[Entry], change: Change
+    project: Project, stack: Stack, state: State, head: CommitId, entries: Sequence[ReconciledEntry], change: Change
 ) -> Exported:
     """Write a stack whose last entry is made of the worktree's edits.
 
@@ -178,7 +178,7 @@ def take_edits(
     return replace(result, notes=(*result.notes, "merged with the stack on disk, which changed since it was applied"))
 
 
-def all_applied(state: State, entries: Sequence[Entry]) -> bool:
+def all_applied(state: State, entries: Sequence[ReconciledEntry]) -> bool:
     """Return whether the entries are the applied patches themselves."""
     return [e.commit.commit for e in entries] == [p.applied.commit for p in state.patches]
 
@@ -203,7 +203,7 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
     return commits
 
 
-def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[Entry]:
+def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[ReconciledEntry]:
     """Find each commit's patch: by id, else by author and date (they survive amending), else by subject.
 
     The applied patches are compared as they were applied, whatever lies on disk now. A patch that
@@ -236,7 +236,7 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
         name = named.get(commit.commit, "")
         if not name and not _FOLD.match(commit.message):
             name = taken.take(slug(commit.message.split("\n", 1)[0]))
-        entries.append(Entry(name, commit))
+        entries.append(ReconciledEntry(name, commit))
     return entries
 
 
@@ -252,7 +252,7 @@ def _same_author_and_subject(header: Header, commit: CommitInfo) -> bool:
     return _same_author(header, commit) and _same_subject(header, commit)
 
 
-def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) -> list[Entry]:
+def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[ReconciledEntry]) -> list[ReconciledEntry]:
     """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits they name.
 
     :raises ConflictError: if one doesn't merge there.
@@ -260,7 +260,7 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) ->
     """
     if not any(_FOLD.match(e.commit.message) for e in entries):
         return list(entries)
-    order: list[tuple[Entry, list[Entry]]] = []
+    order: list[tuple[ReconciledEntry, list[ReconciledEntry]]] = []
     for entry in entries:
         match = _FOLD.match(entry.commit.message)
         if not match:
@@ -282,7 +282,7 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) ->
     trees = dict(zip([base], store.tree_of([base]), strict=True))
     trees.update((e.commit.commit, e.commit.tree) for e in entries)
     onto = trees[base]
-    result: list[Entry] = []
+    result: list[ReconciledEntry] = []
     for target, folded in order:
         message = target.commit.message
         for entry in (target, *folded):
@@ -296,7 +296,7 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry]) ->
             elif kind and kind[1] == "squash" and rest:
                 message = message.rstrip() + "\n\n" + rest + "\n"
         commit = target.commit.commit if not folded else CommitId("")
-        result.append(Entry(target.name, replace(target.commit, commit=commit, tree=onto, message=message)))
+        result.append(ReconciledEntry(target.name, replace(target.commit, commit=commit, tree=onto, message=message)))
     return result
 
 
@@ -305,7 +305,7 @@ def write_stack(
     change: Change,
     stack: Stack,
     state: State,
-    entries: Sequence[Entry],
+    entries: Sequence[ReconciledEntry],
     head: CommitId | None,
     *,
     rest: Sequence[str] = (),
@@ -376,7 +376,7 @@ def write_stack(
 
 
 def _commit(
-    store: Git, stack: Stack, state: State, entries: Sequence[Entry], made: Collection[str]
+    store: Git, stack: Stack, state: State, entries: Sequence[ReconciledEntry], made: Collection[str]
 ) -> tuple[list[AppliedPatch], list[Header]]:
     """The entries as commits on the base, one on the other; those that are so already stay as they are."""
     headers: list[Header] = []

@@ -19,7 +19,7 @@ from patchq.project.scaffold import ATTRIBUTES_NAME, with_attributes
 from patchq.project.stack import find_patch, load_stack
 from patchq.stacks.edit import load, user_ident
 from patchq.stacks.export import Exported, write_stack
-from patchq.stacks.reconcile import Entry
+from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import project_files
 
 
@@ -93,7 +93,7 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
     return list(change.files)
 
 
-def _mended(project: Project, entry: Entry, importer: bool) -> Entry:
+def _mended(project: Project, entry: ReconciledEntry, importer: bool) -> ReconciledEntry:
     message = entry.commit.message
     header = Header(entry.commit.author, message)
     if not header.values("Upstream-Status"):
@@ -107,7 +107,7 @@ def _mended(project: Project, entry: Entry, importer: bool) -> Entry:
         message = with_trailer(message, "Signed-off-by", yours)
     if message == entry.commit.message:
         return entry
-    return Entry(entry.name, replace(entry.commit, commit=CommitId(""), message=message))
+    return ReconciledEntry(entry.name, replace(entry.commit, commit=CommitId(""), message=message))
 
 
 def reword(
@@ -139,7 +139,7 @@ def reword(
             if author:
                 new = user_ident(project, "" if author == "me" else author)
                 who = replace(who, name=new.name, email=new.email)
-            entries.append(Entry(name, replace(entry.commit, commit=CommitId(""), message=text, author=who)))
+            entries.append(ReconciledEntry(name, replace(entry.commit, commit=CommitId(""), message=text, author=who)))
         change = Change(verb="reword", summary=f"reword {stack.pin.upstream}/{name}")
         result = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)

@@ -23,7 +23,7 @@ from patchq.stacks.apply import plan
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReconciledEntry:
     """A commit that is to become the patch ``name``; an empty name is found later."""
 
     name: str
@@ -39,15 +39,15 @@ class Reconciled:
     :ivar merged: the files on disk had changed, so the entries are not the worktree's own commits.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ReconciledEntry, ...]
     rest: tuple[str, ...]
     merged: bool
 
 
-def entries_of(store: Git, state: State) -> list[Entry]:
+def entries_of(store: Git, state: State) -> list[ReconciledEntry]:
     """Return the applied patches with their commits."""
     commits = store.log(f"{state.base}..{state.tip}") if state.patches else []
-    return [Entry(p.applied.name, commit) for p, commit in zip(state.patches, commits, strict=True)]
+    return [ReconciledEntry(p.applied.name, commit) for p, commit in zip(state.patches, commits, strict=True)]
 
 
 def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
@@ -60,7 +60,9 @@ def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
     return list(stack.names[:end]), list(stack.names[end:])
 
 
-def reconcile(project: Project, stack: Stack, state: State, worktree: Sequence[Entry], *, edits: bool) -> Reconciled:
+def reconcile(
+    project: Project, stack: Stack, state: State, worktree: Sequence[ReconciledEntry], *, edits: bool
+) -> Reconciled:
     """Merge the worktree's patches with those on disk.
 
     :param worktree: the patches as the worktree's commits have them; fixups are still apart.
@@ -93,7 +95,7 @@ def _changed_on_disk(stack: Stack, state: State, front: Sequence[str]) -> set[st
     return {name for name in front if name in before and hashlib.sha256(stack.read(name)).hexdigest() != before[name]}
 
 
-def _planned(project: Project, stack: Stack, base: Base, state: State, front: Sequence[str]) -> list[Entry]:
+def _planned(project: Project, stack: Stack, base: Base, state: State, front: Sequence[str]) -> list[ReconciledEntry]:
     if not front:
         return []
     after = plan(project, stack, base, state, state.set_name, count=len(front)).after
@@ -103,13 +105,13 @@ def _planned(project: Project, stack: Stack, base: Base, state: State, front: Se
 def _choose(
     project: Project,
     stack: Stack,
-    applied: Sequence[Entry],
-    disk: Sequence[Entry],
-    worktree: Sequence[Entry],
+    applied: Sequence[ReconciledEntry],
+    disk: Sequence[ReconciledEntry],
+    worktree: Sequence[ReconciledEntry],
     *,
     changed_on_disk: set[str],
     hint: str,
-) -> list[Entry]:
+) -> list[ReconciledEntry]:
     """Choose each patch's version and the order, from both sides' changes since ``applied``."""
     before = {e.name: e for e in applied}
     there = {e.name: e for e in disk}
@@ -143,7 +145,7 @@ def _choose(
     return chosen + [e for e in worktree if not e.name]
 
 
-def _changed(store: Git, before: dict[str, Entry], here: dict[str, Entry]) -> set[str]:
+def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, ReconciledEntry]) -> set[str]:
     """Return the patches that the worktree's commits changed: the diff, the message or the author."""
     others = [name for name, e in here.items() if name in before and e.commit.commit != before[name].commit.commit]
     ours = store.patch_ids_of([here[name].commit.commit for name in others])
@@ -182,7 +184,9 @@ def _with_added(order: list[str], other: Sequence[str], before: Sequence[str]) -
     return found
 
 
-def _carry(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry], *, hint: str) -> list[Entry]:
+def _carry(
+    store: Git, upstream: str, base: CommitId, entries: Sequence[ReconciledEntry], *, hint: str
+) -> list[ReconciledEntry]:
     """Carry each patch onto the one below it, in the store."""
     parents = [e.commit.parents[0] for e in entries]
     trees = dict(zip(parents, store.tree_of(parents), strict=True)) if parents else {}
@@ -198,7 +202,7 @@ def _carry(store: Git, upstream: str, base: CommitId, entries: Sequence[Entry], 
             raise
         parents_now = (tip,)
         tip = store.commit_tree(onto, [tip], entry.commit.author, entry.commit.message)
-        found.append(Entry(entry.name, replace(entry.commit, commit=tip, tree=onto, parents=parents_now)))
+        found.append(ReconciledEntry(entry.name, replace(entry.commit, commit=tip, tree=onto, parents=parents_now)))
     return found
 
 

@@ -29,7 +29,7 @@ _WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class SiblingDifference:
     """What an upstream of a set asks for, and what there is instead.
 
     :ivar distribution: the canonical name of what is asked for.
@@ -53,7 +53,7 @@ class Difference:
 
 def differences(
     project: Project, set_name: str, bases: Mapping[str, CommitId], *, instead: Pin | None = None
-) -> list[Difference]:
+) -> list[SiblingDifference]:
     """Where the pins of a set don't fit together, meant or not.
 
     :param bases: of the set's upstreams, those whose metadata are at hand, and their pins' commits.
@@ -77,7 +77,7 @@ def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> No
         raise UserError("; ".join(d.said for d in found), hint=hint_for(found[0]))
 
 
-def hint_for(difference: Difference) -> str:
+def hint_for(difference: SiblingDifference) -> str:
     """What to type next."""
     return (
         f"pin what it asks for, or say in upstream.lock why this is meant: "
@@ -118,7 +118,7 @@ def _declared(store: Git, base: CommitId) -> tuple[Requirement, ...]:
 
 def _compare(
     lock: Lock, set_name: str, pins: Mapping[str, Pin], required: Mapping[str, list[Requirement]]
-) -> Iterator[Difference]:
+) -> Iterator[SiblingDifference]:
     meant = {str(canonicalize_name(k)): why for k, why in lock.mismatches.get(set_name, {}).items()}
     here = dict(_versions(lock, set_name, pins))
     exact: dict[str, tuple[str, str]] = {}
@@ -132,7 +132,7 @@ def _compare(
             if version and not requirement.specifier.contains(version, prereleases=True):
                 asked = f"{requirement.name}{requirement.specifier}"
                 there = f"{version} ({bringer})"
-                yield Difference(
+                yield SiblingDifference(
                     set_name=set_name,
                     upstream=upstream,
                     ref=pins[upstream].ref,

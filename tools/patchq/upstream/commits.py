@@ -23,7 +23,7 @@ from patchq.merge.blocks import Block, blocks
 from patchq.merge.patches import Patch
 from patchq.names import BlobId, CommitId
 from patchq.system import runner
-from patchq.upstream.status import Fate, File, Steps, UpstreamCommit, Verdict, Version, judge
+from patchq.upstream.status import Fate, File, FileVersion, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 
@@ -32,7 +32,7 @@ _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 _CLEARED = 4
 
 
-class Line(Steps):
+class Lineage(StatusSteps):
     """Upstream's commits, each the parent of the next one.
 
     :ivar releases: the names of released commits.
@@ -97,16 +97,16 @@ class Line(Steps):
             self._ids.update(zip(wanted, ids, strict=True))
         return [n for n in likely if patch_id and self._ids[n] == patch_id]
 
-    def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[Version]:
+    def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[FileVersion]:
         """A file through the commits, to where it was renamed.
 
         :param made: places of which one, if it was renamed to it, is another file, and this one is gone.
         """
-        found, after = [Version(-1, path, first)], -1
+        found, after = [FileVersion(-1, path, first)], -1
         while True:
             for number, change in self.touching.get(path, ()):
                 if number > after:
-                    found.append(Version(number, path, change.new))
+                    found.append(FileVersion(number, path, change.new))
                     place = self._renamed(number).get(path) if change.new is None else None
                     if place and place not in made:
                         break
@@ -115,7 +115,7 @@ class Line(Steps):
             assert place is not None
             after, path = number, place
             entry = next(c.new for c in self.changes[number] if c.path == place)
-            found[-1] = Version(number, path, entry)
+            found[-1] = FileVersion(number, path, entry)
 
     def _renamed(self, number: int) -> dict[bytes, bytes]:
         if number not in self._renames:
@@ -191,7 +191,7 @@ _MOST_NAMED = 8
 class SideBranches:
     """Upstream's commits between two refs that the main line has by merges alone, as far as they touch some paths."""
 
-    def __init__(self, line: Line, base: CommitId, target: CommitId, paths: Iterable[bytes]) -> None:
+    def __init__(self, line: Lineage, base: CommitId, target: CommitId, paths: Iterable[bytes]) -> None:
         """Remember what to look for; nothing is read before it is asked for.
 
         :param line: the main line between the two.
@@ -205,12 +205,12 @@ class SideBranches:
         return any(len(info.parents) > 1 for info in self.line.commits)
 
     @cached_property
-    def _side(self) -> Line:
+    def _side(self) -> Lineage:
         """The commits, in no order that means anything."""
         main, line = {info.commit for info in self.line.commits}, self.line
         found = line.git.log("--no-merges", self.range, first_parent=False, paths=self.paths)
         side = [info for info in found if info.commit not in main]
-        return Line(line.git, side, line.releases, line.need, line.known)
+        return Lineage(line.git, side, line.releases, line.need, line.known)
 
     @cached_property
     def _parents(self) -> dict[CommitId, list[CommitId]]:
@@ -233,7 +233,7 @@ class SideBranches:
         numbers = named_by(self._side, patch)
         return [n for n in sorted(numbers) if self._side.paths[n] & patch.paths][-_MOST_NAMED:]
 
-    def line_through(self, number: int) -> Line:
+    def line_through(self, number: int) -> Lineage:
         """Return the line from a commit to the target, along first parents where they lead to it."""
         start = self._side.commits[number].commit
         after = {start}
@@ -252,10 +252,10 @@ class SideBranches:
             known.update((i.commit, i) for i in self.line.git.log("--no-walk=unsorted", *lacking))
         commits = [known[commit] for commit in reversed(way)]
         line = self.line
-        return Line(line.git, commits, line.releases, line.need, line.known, against)
+        return Lineage(line.git, commits, line.releases, line.need, line.known, against)
 
 
-def named_by(line: Line, patch: Patch) -> set[int]:
+def named_by(line: Lineage, patch: Patch) -> set[int]:
     """Return the commits that have the patch's subject, or the pull request or commit that it names, by number."""
     subject, numbers, ids = names_of(patch.commit.message)
     found = set()
@@ -274,7 +274,7 @@ class Landed:
     :param sides: commits of merged side branches.
     """
 
-    def __init__(self, line: Line, patch_ids: Mapping[str, str], sides: SideBranches | None = None) -> None:
+    def __init__(self, line: Lineage, patch_ids: Mapping[str, str], sides: SideBranches | None = None) -> None:
         self.line, self.patch_ids, self.sides = line, patch_ids, sides
 
     def has_whole(self, patch: Patch) -> bool:
@@ -286,7 +286,7 @@ class Landed:
         verdict = self.look(patch) if known else None
         return verdict is not None and verdict.taken
 
-    def look(self, patch: Patch) -> Verdict | None:
+    def look(self, patch: Patch) -> UpstreamVerdict | None:
         """Return the state of a patch, or None if unknown or if objects are not available locally."""
         try:
             found = self._look(patch)
@@ -300,7 +300,7 @@ class Landed:
     def _same_beside(self, patch: Patch) -> list[int]:
         return self.sides.same(patch, self._id(patch)) if self.sides else []
 
-    def _look_beside(self, patch: Patch, found: Verdict | None) -> Verdict | None:
+    def _look_beside(self, patch: Patch, found: UpstreamVerdict | None) -> UpstreamVerdict | None:
         """Ask the lines through side branches; return what was found on the main line where they know no more."""
         if self.sides is None:
             return found
@@ -314,7 +314,7 @@ class Landed:
             found = found or other
         return found
 
-    def _look(self, patch: Patch) -> Verdict | None:
+    def _look(self, patch: Patch) -> UpstreamVerdict | None:
         line = self.line
         if not patch.edits or not any(path in line.touching for path in patch.paths):
             return None

@@ -22,7 +22,7 @@ from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.sources.folders import is_repository, local_folder
 from patchq.system import runner
-from patchq.upstream.commits import Landed, Line, SideBranches
+from patchq.upstream.commits import Landed, Lineage, SideBranches
 
 
 class History:
@@ -81,7 +81,7 @@ class History:
             return None
         try:
             commits = self.git.log(f"{base}..{target}")
-            line = Line(self.git, commits, {**self.releases(), target: new.ref}, self.need, self._known)
+            line = Lineage(self.git, commits, {**self.releases(), target: new.ref}, self.need, self._known)
         except runner.CommandError:  # it ends before it gets there
             return None
         wanted = [p.commit.commit for p in patches if p.commit.commit not in self._ids]

@@ -18,7 +18,7 @@ from patchq.merge.target import Column
 from patchq.names import show_path
 from patchq.upstream.commits import Landed
 from patchq.upstream.releases import Releases
-from patchq.upstream.status import UpstreamCommit, Verdict
+from patchq.upstream.status import UpstreamCommit, UpstreamVerdict
 
 IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
 #: Minimum share of a patch's lines that is reported as edited.
@@ -190,7 +190,7 @@ def sights(
     return found
 
 
-def with_past(seen: Sight, past: Verdict | None) -> Sight:
+def with_past(seen: Sight, past: UpstreamVerdict | None) -> Sight:
     """Combine a match with history, which also knows later changes and reverts."""
     if past is None:
         return seen

@@ -16,7 +16,7 @@ from patchq.errors import SourceError
 from patchq.formats import diff
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
-from patchq.git.merges import Objects, flat_trees
+from patchq.git.merges import MergeObjects, flat_trees
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.merge.blocks import Block, Text, blocks, telling, text_of, word_of
@@ -26,7 +26,7 @@ from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.project.project import Project
 from patchq.project.refs import pins_between, version_of
 from patchq.sources.pins import Fetcher
-from patchq.upstream.status import MOVED, Fate, File, Steps, UpstreamCommit, Verdict, Version, judge
+from patchq.upstream.status import MOVED, Fate, File, FileVersion, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
 
 #: Lines of a block from which on they don't stand in a new file by chance.
 _LONG = 5
@@ -36,14 +36,14 @@ _NONE: Mapping[bytes, Sequence[Block]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class UpstreamRelease:
     """A release on the way, and the commit in the store that has its files."""
 
     ref: str
     commit: CommitId
 
 
-def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[Release]:
+def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[UpstreamRelease]:
     """The releases between two pins that are pinned and in the store, oldest first; none where a pin is no release.
 
     Others that the store may have aren't taken: git searches each for renamed files, which costs a rebase of our own
@@ -65,12 +65,12 @@ def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitI
     for ref, commit in here.items():
         version = version_of(ref)
         if version is not None and ends[0] < version < ends[1]:
-            found[version] = Release(ref, commit)
+            found[version] = UpstreamRelease(ref, commit)
     return [found[version] for version in sorted(found)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _ReleaseStep:
     """What came with a release, number ``release``: an own patch of the stack, or with none all the rest of it."""
 
     release: int
@@ -101,7 +101,7 @@ class Releases:
         self.contents: dict[BlobId, bytes] = {}
         self.written: set[BlobId] = set()
 
-    def look(self, patch: Patch, at: int | None = None) -> Verdict | None:
+    def look(self, patch: Patch, at: int | None = None) -> UpstreamVerdict | None:
         """What the releases say of a patch; None where they say nothing.
 
         :param at: the number of the last patch that isn't after it; by default its own.
@@ -201,7 +201,7 @@ class Releases:
             rest = self._taken_out(patch, number, came)
             self.before[came].setdefault(number, {}).update((p, e) for p, e in rest.items() if p not in out)
 
-    def _judge(self, patch: Patch, at: int) -> tuple[Verdict | None, int | None]:
+    def _judge(self, patch: Patch, at: int) -> tuple[UpstreamVerdict | None, int | None]:
         """What the releases say of a patch, and by which of them all of it was there."""
         steps = _Steps(self, patch, at)
         for edit in patch.edits:
@@ -259,7 +259,7 @@ class Releases:
 
     def _merged(self, sides: Sequence[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]]) -> dict[bytes, TreeEntry | None]:
         """Files (path, base, ours, theirs), merged; those without a conflict."""
-        with Objects(self.git, self.written) as objects:
+        with MergeObjects(self.git, self.written) as objects:
             base: dict[bytes, TreeEntry | None] = {}
             ours: dict[bytes, TreeEntry | None] = {}
             theirs: dict[bytes, TreeEntry | None] = {}
@@ -293,22 +293,22 @@ def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[byt
     return all(map(occurs, words))
 
 
-class _Steps(Steps):
+class _Steps(StatusSteps):
     """The steps that one patch went through: of each release all but the stack's own patches, then those."""
 
     def __init__(self, releases: Releases, patch: Patch, at: int) -> None:
         self.releases, self.patch = releases, patch
-        self.order: list[_Step] = []
-        self.versions = {e.path: [Version(-1, e.path, e.old)] for e in patch.edits}
+        self.order: list[_ReleaseStep] = []
+        self.versions = {e.path: [FileVersion(-1, e.path, e.old)] for e in patch.edits}
         self._diffs: list[tuple[int, bytes, TreeEntry, TreeEntry]] = []
         last = {e.path: releases.entry(-1, at, e, patch) for e in patch.edits}
         for release, own in enumerate(releases.before):
-            for step in (_Step(release), *(_Step(release, n) for n in sorted(own) if n > at)):
+            for step in (_ReleaseStep(release), *(_ReleaseStep(release, n) for n in sorted(own) if n > at)):
                 for edit in patch.edits:
                     after = at if step.own < 0 else step.own
                     now, before = releases.entry(release, after, edit, patch), last[edit.path]
                     if now != before:
-                        self.versions[edit.path].append(Version(len(self.order), edit.path, now))
+                        self.versions[edit.path].append(FileVersion(len(self.order), edit.path, now))
                         if step.own < 0 and now and before and edit.path in patch.hunks:
                             self._diffs.append((len(self.order), edit.path, before, now))
                     last[edit.path] = now
@@ -344,7 +344,7 @@ class _Steps(Steps):
         git, found = self.releases.git, dict[int, dict[bytes, Sequence[Block]]]()
         if not self._diffs:
             return found
-        with Objects(git, self.releases.written) as objects:
+        with MergeObjects(git, self.releases.written) as objects:
             root = objects.commit("", {b"%05d" % n: before for n, (_, _, before, _) in enumerate(self._diffs)})
             after = {b"%05d" % n: now for n, (_, _, _, now) in enumerate(self._diffs)}
             top = objects.commit("", after, parent=root)

@@ -65,7 +65,7 @@ class UpstreamCommit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class UpstreamVerdict:
     """State of a patch in upstream's history.
 
     :ivar taken: upstream has the whole patch and did not revert it.
@@ -106,7 +106,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class FileVersion:
     """A file after commit ``number`` of the line, -1 before all of them; ``entry`` is None where it is gone."""
 
     number: int
@@ -140,7 +140,7 @@ class Fate:
         return Fate(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
-class Steps(ABC):
+class StatusSteps(ABC):
     """Numbered steps of upstream."""
 
     @abstractmethod
@@ -191,7 +191,9 @@ class Steps(ABC):
         return 3 * lines >= 2 * size
 
 
-def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool) -> Verdict | None:
+def judge(
+    steps: StatusSteps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool
+) -> UpstreamVerdict | None:
     """Judge a patch by the states and sizes of its parts; return None if upstream never had any."""
     parts = list(chain.from_iterable(fates.values()))
     every = [fate for fate, _ in parts]
@@ -232,7 +234,7 @@ def judge(steps: Steps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], ident
     for did in (CHANGED, UNDONE, GONE):
         numbers = {f.lost for f in every if f.became == did and f.lost >= 0}
         commits += [steps.commit(n, did) for n in sorted(numbers)]
-    return Verdict(
+    return UpstreamVerdict(
         taken=not missing and not undone, identical=identical, commits=tuple(commits), missing=missing, undone=undone
     )
 
@@ -256,10 +258,10 @@ class File:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: StatusSteps,
         patch: Patch,
         edit: PathChange,
-        versions: Sequence[Version],
+        versions: Sequence[FileVersion],
         named: Container[int] = (),
         floor: Text | None = None,
     ) -> None:

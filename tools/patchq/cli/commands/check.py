@@ -10,12 +10,12 @@ from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
-    from patchq.stacks.apply import Plan
+    from patchq.stacks.apply import ApplyPlan
     from patchq.stacks.check import Finding
 
 
 def _shared(
-    project: Project, names: tuple[str, ...], offline: bool, plans: dict[tuple[str, str], Plan]
+    project: Project, names: tuple[str, ...], offline: bool, plans: dict[tuple[str, str], ApplyPlan]
 ) -> list[Finding]:
     """Return a warning for each definition that a patch changes against or apart from another patch."""
     from patchq.drift.sets import shared_in_sets
@@ -36,7 +36,9 @@ def _shared(
     ]
 
 
-def _upstream_lines(project: Project, plans: dict[tuple[str, str], Plan], accepted: tuple[str, ...]) -> list[Finding]:
+def _upstream_lines(
+    project: Project, plans: dict[tuple[str, str], ApplyPlan], accepted: tuple[str, ...]
+) -> list[Finding]:
     """Find lines that upstream added and carried patches drop, without those that the user accepts."""
     from patchq.merge.upstream_lines import accept_dropped, dropped_in_stacks, show_dropped
     from patchq.stacks.check import Finding
@@ -141,7 +143,7 @@ def command(
     if installs:
         found, resolved = _installs(project, set_name, platform, offline)
     else:
-        plans: dict[tuple[str, str], Plan] = {}
+        plans: dict[tuple[str, str], ApplyPlan] = {}
         found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
         found += [] if text_only else _shared(project, names, offline, plans)
         found += [] if text_only else _upstream_lines(project, plans, dropped)

@@ -76,7 +76,7 @@ def command(
             repository=repository or "owner/project", api=api or API, token=token, dry_run=dry_run is not None
         )
         try:
-            target = core.Target(forge, remote, base)
+            target = core.FollowTarget(forge, remote, base)
             if not send:
                 one = core.follow(
                     project,

@@ -15,7 +15,7 @@ from patchq.project.project import Project
 if TYPE_CHECKING:
     from patchq.forecast.blame import Culprit
     from patchq.forecast.forecast import Forecast
-    from patchq.forecast.summary import Cell
+    from patchq.forecast.summary import ForecastCell
 
 #: What a cell is called in the matrix; other outcomes by their own words.
 _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed": "replays"}
@@ -146,7 +146,7 @@ def _show(found: Forecast, why: bool) -> None:
     echo(f"next: {_next(found)}")
 
 
-def _say(cell: Cell) -> str:
+def _say(cell: ForecastCell) -> str:
     """A cell in a few words."""
     from patchq.formats.ledger import say_offsets
 

@@ -83,9 +83,9 @@ def command(
     piped in, the URL of a commit or pull request; with --range the commits of a repository. Scripts and Dockerfiles
     are run on a copy, without a network: each command that edits the tree becomes a patch.
     """
-    from patchq.adopt.adopt import Wish, import_patches
-    from patchq.adopt.found import Reading
-    from patchq.adopt.gather import STDIN, Request
+    from patchq.adopt.adopt import ImportRequest, import_patches
+    from patchq.adopt.found import ReadOptions
+    from patchq.adopt.gather import STDIN, AdoptRequest
     from patchq.adopt.limits import read_stream
 
     urls = [p for p in paths if "://" in p]
@@ -97,7 +97,7 @@ def command(
         raise click.UsageError("--first-parent goes with --range.")
     files = [Path(p) for p in paths if p not in urls]
     stdin = read_stream(sys.stdin.buffer, "standard input") if STDIN in files else b""
-    request = Request(
+    request = AdoptRequest(
         paths=files,
         stdin=stdin,
         git_range=git_range,
@@ -106,10 +106,10 @@ def command(
         commands=commands,
         overlay=overlay,
         site_packages=site,
-        reading=Reading(strip, directory, three_way),
+        reading=ReadOptions(strip, directory, three_way),
         first_parent=first_parent,
     )
-    wish = Wish(
+    wish = ImportRequest(
         topic=topic,
         author=author,
         signoff=signoff,

@@ -43,7 +43,7 @@ def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json:
         return
     problems = []
     for upstream, ledger in stream_ledgers(project, names, patch):
-        tally, history, found = Tally(), _History(upstream), []
+        tally, history, found = Tally(), _PatchHistory(upstream), []
         for one in ledger:
             if isinstance(one, Problem):
                 found.append(one)
@@ -89,7 +89,7 @@ def _show_costs(upstream: str, tally: Tally) -> None:
         echo(f"{path}: stopped {patches} patches, {times} times")
 
 
-class _History:
+class _PatchHistory:
     """A line an attempt, under its refs, and below it what is said of it; written many at a time."""
 
     def __init__(self, upstream: str) -> None:

@@ -10,7 +10,7 @@ from patchq.cli.common import emit, json_option, open_project, set_option, stopp
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
 from patchq.names import sh
-from patchq.rebase.state import Result, Step, Stop, tally_result
+from patchq.rebase.state import PatchStep, Result, Stop, tally_result
 
 
 @click.command("rebase")
@@ -71,7 +71,7 @@ def command(
     from patchq.errors import UserError
     from patchq.proofs.prove import prove_at
     from patchq.rebase import resolve, run
-    from patchq.rebase.resolve import Wish
+    from patchq.rebase.resolve import ResolveRequest
     from patchq.rebase.state import under_way
 
     if sum((bool(ref), resume, skip, abort)) != 1:
@@ -97,7 +97,7 @@ def command(
             from_ref=from_ref,
         )
     elif resume:
-        wish = Wish(proofs=not no_proof, dropped=dropped)
+        wish = ResolveRequest(proofs=not no_proof, dropped=dropped)
         found = resolve.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
     else:
         found = run.skip(project, name, prove=prove, how=how) if skip else run.abort(project, name)
@@ -142,7 +142,7 @@ def show(found: Result, told: int) -> None:
     echo(f"`patchq use {found.set_name}` makes it the default one and clears what it replaces")
 
 
-def _show_step(step: Step) -> None:
+def _show_step(step: PatchStep) -> None:
     files = ", ".join(f.path for f in step.offsets)
     parts = [
         f"{step.outcome} {say_offsets(step.offsets)} ({files}), checked against the {step.checked}"

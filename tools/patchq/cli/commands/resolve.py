@@ -53,14 +53,14 @@ def command(
     is named. Exit code 3 if it is refused for a conflict or the rebase stops again, 5 if a check refuses it.
     """
     from patchq.proofs.prove import prove_at
-    from patchq.rebase.resolve import UPSTREAM_LINES, Source, Wish, resolve
+    from patchq.rebase.resolve import UPSTREAM_LINES, ResolveRequest, Source, resolve
 
     if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
         raise click.UsageError("one of --from, --recorded, --ref and --merger")
     project = open_project(as_json)
     upstream = stopped_upstream(project, name)
     source = Source(files=files, recorded=recorded, ref=ref, merger=merger, include=include)
-    wish = Wish(proofs=not no_proof, dropped=dropped)
+    wish = ResolveRequest(proofs=not no_proof, dropped=dropped)
     found = resolve(project, upstream, source, prove=partial(prove_at, project), wish=wish, dry_run=dry_run)
     if as_json:
         emit("resolve", {**asdict(found), "refused": [c.name for c in found.refused]})

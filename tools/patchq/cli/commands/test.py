@@ -14,9 +14,9 @@ from patchq.project.project import Project
 if TYPE_CHECKING:
     from patchq.mutation.strength import Budget
     from patchq.proofs.judge import CellResult
-    from patchq.proofs.plan import Cell
+    from patchq.proofs.plan import ProofCell
 
-    RunCells = Callable[[Project, Sequence[Cell]], Iterable[CellResult]]
+    RunCells = Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]]
 
 
 @click.command("test")
