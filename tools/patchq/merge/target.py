@@ -159,11 +159,8 @@ class Column:
                     offsets.append(FileOffset(show_path(edit.path), shifts))
         if patch.edits and already == len(patch.edits):
             return Landing(patch=patch.name, outcome=ABSORBED)
-        if already:
+        if already or self._is_obstructed(new):
             return None
-        for change in new:
-            if change.new and change.path not in entries and self.in_the_way(change.path):
-                return None
         for edit, entry, lines in placed:
             # If only the mode changed, the existing map is valid for later patches.
             hunks = patch.hunks.get(edit.path)
@@ -172,6 +169,11 @@ class Column:
         return Landing(
             patch=patch.name, outcome=OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets)
         )
+
+    def _is_obstructed(self, changes: Sequence[PathChange]) -> bool:
+        """Return whether a new file's path conflicts with another file or folder."""
+        added = [c.path for c in changes if c.new and c.path not in self.entries]
+        return any(map(self.in_the_way, added))
 
     def _place(
         self, patch: Patch, edit: PathChange, there: TreeEntry

@@ -157,15 +157,7 @@ class _Merger:
         before = self.git.list_tree(base, sorted(set().union(*absences)))
         every = []
         for column, absent in zip(columns, absences, strict=True):
-            searched = set()
-            for path in absent:
-                if path in before:
-                    wanted = before[path].mode != diff.GITLINK
-                else:
-                    wanted = path.rpartition(b"/")[0] not in column.folders
-                if wanted:
-                    searched.add(path)
-            every.append(searched)
+            every.append({path for path in absent if _may_have_moved(path, before, column)})
         self._settle_new_folders(columns, base, every, before)
         anew = self._anew(columns[0].patches, base, set().union(*every) - before.keys())
         lacking = []
@@ -318,6 +310,13 @@ class _Merger:
                 column.unwritten.discard(objects.blob(column.contents[entry.blob]))
         root = objects.commit(patch.parent)
         return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
+
+
+def _may_have_moved(path: bytes, before: Mapping[bytes, TreeEntry], column: Column) -> bool:
+    """Return whether to search for a path that a target tree lacks."""
+    if path in before:
+        return before[path].mode != diff.GITLINK
+    return path.rpartition(b"/")[0] not in column.folders
 
 
 def _files_of(merged: Merged) -> set[BlobId]:
