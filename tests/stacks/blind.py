@@ -130,7 +130,7 @@ def page() -> str:
         low, high = interval(killed, len(rows))
         parts.append(
             f"{killed} of {len(rows)} killed: {100 * killed / len(rows):.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})."
-            f" {len(mutants)} were written.\n\n| patch | killed | |\n|---|---|---|\n"
+            f" {len(mutants)} were written, of which a fixed seed chooses the order.\n\n| patch | killed | |\n|---|---|---|\n"
         )
         by_patch: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
         for row in rows:
