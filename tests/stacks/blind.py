@@ -41,7 +41,7 @@ PAGE = """\
 
 Semantic mutants of each patch, written from the patches alone by readers who saw neither the proofs nor the first list
 (`tests/stacks/blind_gb10.py`, `blind_gb10_newest.py`), and run once. `killed` is the first result of each; proofs were
-repaired afterwards, without a second run that would count. The survivors are named below each table.
+repaired afterwards only, and are not run again for the score. The survivors are named below each table.
 
 """
 

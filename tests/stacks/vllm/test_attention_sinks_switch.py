@@ -106,7 +106,7 @@ def test_a_layer_without_sinks_has_any_backend(
     assert not [line for line in log if "sinks" in line.lower()]
 
 
-@pytest.mark.parametrize("value", ["true", "", "off", "False"])
+@pytest.mark.parametrize("value", ["true", "", "off", "False", "0", "1"])
 def test_other_values_are_an_error(upstream_import: Load, sinks: Callable[[str | None], None], value: str) -> None:
     sinks(value)
     with pytest.raises(ValueError, match="VLLM_ATTENTION_SINKS"):
