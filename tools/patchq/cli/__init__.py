@@ -13,47 +13,63 @@ import click
 from patchq import __version__
 from patchq.cli.boundary import Boundary
 
-#: verb: module in patchq.cli.commands, and its line of help. A module is imported only when its verb runs.
-VERBS = {
-    "init": ("init", "Begin a project."),
-    "pin": ("pin", "Add or move a pin, or check them all."),
-    "fetch": ("fetch", "Bring the pins into the store."),
-    "import": ("import_", "Adopt patches from elsewhere."),
-    "apply": ("apply", "Apply the stacks, all of them or none."),
-    "status": ("status", "Where each stack and its worktree stand."),
-    "list": ("list_", "The patches of each stack, in order."),
-    "show": ("show", "What one patch says and touches."),
-    "new": ("new", "Make a patch of your edits."),
-    "export": ("export", "Write commits back to the stack."),
-    "deps": ("deps", "Which patches really need which."),
-    "diff": ("diff", "Two versions of stacks beside each other."),
-    "drop": ("drop", "Take a patch out of its stack."),
-    "forecast": ("forecast", "What carrying a stack onto other refs would come to."),
-    "ledger": ("ledger", "What became of each patch on each ref that it was carried to."),
-    "issue": ("issue", "Make an upstream bug report of what a patch mends."),
-    "pr": ("pr", "Make an upstream pull request of patches: a branch, its mails, and a dossier."),
-    "follow": ("follow", "On a new release, a pull request that carries a stack onto it."),
-    "publish": ("publish", "Write applied stacks as a branch and a tag each, for those who clone."),
-    "move": ("move", "Put a patch elsewhere in its stack."),
-    "rebase": ("rebase", "Carry a stack to another ref, as patches/NAME/REF/, and pin it."),
-    "conflict": ("conflict", "The patch at which a rebase stops, as a brief."),
-    "resolve": ("resolve", "Resolve the patch at which a rebase stops, and go on."),
-    "use": ("use", "Make a set the default one, and clear what it replaces."),
-    "retire": ("retire", "Retire patches that upstream has at a ref."),
-    "reword": ("reword", "Give a patch another message, trailers or author."),
-    "undo": ("undo", "Take back the last operation of patchq."),
-    "check": ("check", "Check the hygiene of all stacks."),
-    "test": ("test", "Run the proofs of the patches."),
-    "drift": ("drift", "Find what applies but changed meaning."),
-    "bench": ("bench", "Record measurements, each tied to the measured build."),
-    "report": ("report", "The evidence: the last results of the proofs, and as a page or JSON all else that is known."),
-    "build": ("build", "Build wheels of the applied stacks into dist/SET."),
-    "bundle": ("bundle", "Write all that a site without a network needs into one file."),
-    "compose": ("compose", "Write the containers of a set: Dockerfile, Dockerfile.dev, compose.yaml."),
-    "verify-installed": ("verify_installed", "Check what an environment really runs."),
-    "verify-image": ("verify_image", "Check that an image is what the lock says."),
-    "doctor": ("doctor", "Look at this machine and the project."),
+#: By group and verb: its module in patchq.cli.commands, which is imported when the verb runs, and its summary.
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin": {
+        "init": ("init", "Create a project."),
+        "pin": ("pin", "Add, move or check pins."),
+        "fetch": ("fetch", "Fetch the pins into the store."),
+        "import": ("import_", "Import patches from elsewhere."),
+    },
+    "Edit": {
+        "apply": ("apply", "Apply the stacks, all or none."),
+        "status": ("status", "Show the state of each stack and its worktree."),
+        "list": ("list_", "List the patches of each stack, in order."),
+        "show": ("show", "Show the message, files and trailers of a patch."),
+        "new": ("new", "Make a patch from your edits."),
+        "export": ("export", "Write commits back to the stack."),
+        "reword": ("reword", "Change the message, trailers or author of a patch."),
+        "move": ("move", "Move a patch within its stack."),
+        "drop": ("drop", "Remove a patch from its stack."),
+        "undo": ("undo", "Undo the last operation."),
+    },
+    "Look ahead": {
+        "forecast": ("forecast", "Show the cost of carrying a stack to other refs."),
+        "diff": ("diff", "Compare two versions of stacks."),
+        "deps": ("deps", "Show which patches need which."),
+        "drift": ("drift", "Find patches that apply but changed meaning."),
+        "ledger": ("ledger", "Show the outcome of each patch on each ref."),
+    },
+    "Carry": {
+        "rebase": ("rebase", "Carry a stack to another ref and pin it."),
+        "conflict": ("conflict", "Show the patch at which a rebase stopped."),
+        "resolve": ("resolve", "Resolve the stopped patch and continue the rebase."),
+        "retire": ("retire", "Drop patches that upstream has at a ref."),
+        "use": ("use", "Make a set the default and remove what it replaces."),
+    },
+    "Prove": {
+        "test": ("test", "Run the proofs of the patches."),
+        "check": ("check", "Check the stacks against the project's rules."),
+        "bench": ("bench", "Record measurements, each tied to the measured build."),
+        "report": ("report", "Show proof results; write all evidence as a page or JSON."),
+    },
+    "Ship": {
+        "build": ("build", "Build wheels of the applied stacks into dist/SET."),
+        "bundle": ("bundle", "Write everything that an offline machine needs to one file."),
+        "compose": ("compose", "Write Dockerfile, Dockerfile.dev and compose.yaml for a set."),
+        "verify-installed": ("verify_installed", "Check which code an environment runs."),
+        "verify-image": ("verify_image", "Check an image against the lock."),
+        "doctor": ("doctor", "Check this machine and the project."),
+    },
+    "Give back": {
+        "pr": ("pr", "Prepare an upstream pull request: branch, mails and report."),
+        "issue": ("issue", "Prepare an upstream bug report for a patch."),
+        "follow": ("follow", "Open a pull request that carries a stack to a new release."),
+        "publish": ("publish", "Write applied stacks as branches and tags to clone."),
+    },
 }
+#: All verbs: module and summary.
+VERBS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
 
 
 class Verbs(Boundary):
@@ -83,9 +99,11 @@ class Verbs(Boundary):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Help is the table's own: it imports no verb."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
+        """Write the verbs by group, without importing them."""
+        width = max(map(len, VERBS))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(width), summary) for name, (_, summary) in verbs.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -22,7 +22,7 @@ from patchq.names import StackResult
 def command(
     names: tuple[str, ...], to: str, fix: str, bundle: Path | None, set_name: str, offline: bool, as_json: bool
 ) -> None:
-    """Apply the stacks, all of them or none.
+    """Apply the stacks, all or none.
 
     One commit a patch in .patchq/trees, exactly: never with fuzz. Only what changed is done again.
     """

@@ -15,7 +15,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(target: Path, wheels: bool, set_name: str, as_json: bool) -> None:
-    """Write all that a site without a network needs into one file.
+    """Write everything that an offline machine needs to one file.
 
     Lock, stacks, proofs, and each pin's archive or commit. There: `patchq apply --from-bundle FILE`.
     """

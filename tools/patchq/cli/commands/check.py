@@ -123,7 +123,7 @@ def command(
     offline: bool,
     as_json: bool,
 ) -> None:
-    """Check the hygiene of all stacks.
+    """Check the stacks against the project's rules.
 
     Trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements, self-references.
     """

@@ -13,7 +13,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(folder: Path | None, set_name: str, as_json: bool) -> None:
-    """Write the containers of a set: Dockerfile, Dockerfile.dev, compose.yaml.
+    """Write Dockerfile, Dockerfile.dev and compose.yaml for a set.
 
     From the lock: the set's [environments] table, and the applied stack's id. `dev` has the patched trees mounted,
     `serve` the built wheels alone.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--history", "fetch", is_flag=True, help="Fetch upstream's history, for the commits behind it.")
 @json_option
 def command(name: str | None, fetch: bool, as_json: bool) -> None:
-    """The patch at which a rebase stops, as a brief.
+    """Show the patch at which a rebase stopped.
 
     What it is for, the three sides with the lines that collide, upstream's commits that made them where history is at
     hand, who depends on it, resolutions that are there already, and how its proof is run.

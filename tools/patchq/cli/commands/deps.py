@@ -14,7 +14,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> None:
-    """Which patches really need which.
+    """Show which patches need which.
 
     Found by carrying each without the others, in memory; what patches say in Requires: is shown beside.
     """

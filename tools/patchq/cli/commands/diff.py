@@ -15,7 +15,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> None:
-    """Two versions of stacks beside each other.
+    """Compare two versions of stacks.
 
     OLD and NEW are NAME@REF for the stack of a pin, a git revision of the project for all stacks of the
     set, or . for all as they are here.

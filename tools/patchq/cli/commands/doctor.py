@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def command(
     python: str, archs: tuple[str, ...], nvccs: tuple[str, ...], mounted: Path | None, set_name: str, as_json: bool
 ) -> None:
-    """Look at this machine and the project.
+    """Check this machine and the project.
 
     Git, disk, nvcc and its targets, the store; with --python at an environment too. With --arch, only at
     which PTX instructions of the stacks' kernels each nvcc assembles, for each suffix.

@@ -15,7 +15,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> None:
-    """Find what applies but changed meaning.
+    """Find patches that apply but changed meaning.
 
     Between two pinned refs of UPSTREAM: calls in the other upstreams of the set whose arguments land
     elsewhere, names that are gone, defaults that changed; functions and macros that the stack of the

@@ -17,7 +17,7 @@ from patchq.cli.terminal import echo
 def command(
     names: tuple[str, ...], set_name: str, every: bool, source: str | None, history: bool, offline: bool, as_json: bool
 ) -> None:
-    """Bring the pins into the store.
+    """Fetch the pins into the store.
 
     From git, by commit; from the release archive where the git host can't be reached.
     """

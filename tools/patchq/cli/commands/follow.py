@@ -49,7 +49,7 @@ def command(
     set_name: str,
     as_json: bool,
 ) -> None:
-    """On a new release, a pull request that carries a stack onto it.
+    """Open a pull request that carries a stack to a new release.
 
     One for each release, in the project's own repository: its branch has what lands, its text what became of each
     patch. It is edited in place, and never opened again once a person closed it. The token is GITHUB_TOKEN. Without

@@ -44,7 +44,7 @@ def command(
     set_name: str,
     as_json: bool,
 ) -> None:
-    """What carrying a stack onto other refs would come to.
+    """Show the cost of carrying a stack to other refs.
 
     Patch by ref, in memory, from the nearest stack that is pinned: what lands, what upstream has, what a recorded
     resolution replays, what the ledger drops, what needs review. Nothing is moved. Without NAME, each upstream of the

@@ -77,7 +77,7 @@ def command(
     set_name: str,
     as_json: bool,
 ) -> None:
-    """Adopt patches from elsewhere.
+    """Import patches from elsewhere.
 
     Mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe, - for what is
     piped in, the URL of a commit or pull request; with --range the commits of a repository. Scripts and Dockerfiles

@@ -12,7 +12,7 @@ from patchq.cli.terminal import echo
 @click.argument("directory", default=".", type=click.Path(path_type=Path))
 @json_option
 def command(directory: Path, as_json: bool) -> None:
-    """Begin a project."""
+    """Create a project."""
     from patchq.project.scaffold import init
 
     made = init(directory)

@@ -22,7 +22,7 @@ from patchq.cli.terminal import confirm, echo
 def command(
     patch: str, onto: str, target: Path | None, no_run: bool, opening: bool, set_name: str, as_json: bool
 ) -> None:
-    """Make an upstream bug report of what a patch mends.
+    """Prepare an upstream bug report for a patch.
 
     Its reproducer, versions, and what is seen on upstream's ref as it is, by the questions of upstream's own form.
     Nothing is sent without --open.

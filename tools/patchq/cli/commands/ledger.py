@@ -23,7 +23,7 @@ MOST_HELD = 1000
 @click.option("--story", default="", metavar="SET..SET", help="The way from one set to another, as a page of Markdown.")
 @json_option
 def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json: bool) -> None:
-    """What became of each patch on each ref that it was carried to.
+    """Show the outcome of each patch on each ref.
 
     Lines that can't be read are named by their numbers, and kept; exit code 1 then.
     """

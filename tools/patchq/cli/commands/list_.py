@@ -14,7 +14,7 @@ from patchq.cli.terminal import echo, show_table
 @set_option
 @json_option
 def command(names: tuple[str, ...], topic: str, set_name: str, as_json: bool) -> None:
-    """The patches of each stack, in order."""
+    """List the patches of each stack, in order."""
     from patchq.mutation.known import known_score
     from patchq.stacks.views import list_patches
 

@@ -13,7 +13,7 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 @set_option
 @json_option
 def command(patch: str, before: str, after: str, first: bool, set_name: str, as_json: bool) -> None:
-    """Put a patch elsewhere in its stack.
+    """Move a patch within its stack.
 
     Refused where it doesn't commute with those it passes.
     """

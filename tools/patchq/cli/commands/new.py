@@ -26,7 +26,7 @@ def command(
     allow_empty: bool,
     as_json: bool,
 ) -> None:
-    """Make a patch of your edits.
+    """Make a patch from your edits.
 
     The patch holds everything edited and added in the worktree of UPSTREAM. It goes on top of the
     applied patches; those after them stay behind it.

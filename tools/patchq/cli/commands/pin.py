@@ -29,7 +29,7 @@ def command(
     set_name: str,
     as_json: bool,
 ) -> None:
-    """Add or move a pin, or check them all."""
+    """Add, move or check pins."""
     from patchq.store.pinning import check_pins, pin
 
     project = open_project(as_json)

@@ -52,7 +52,7 @@ def command(
     set_name: str,
     as_json: bool,
 ) -> None:
-    """Make an upstream pull request of patches: a branch, its mails, and a dossier.
+    """Prepare an upstream pull request: branch, mails and report.
 
     The fewest patches that they need go onto upstream's own ref; proofs and upstream's linters run there. Nothing is
     sent without --push or --open. Exit code 5 if it is made but not ready to be sent.

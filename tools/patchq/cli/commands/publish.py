@@ -18,7 +18,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, set_name: str, as_json: bool) -> None:
-    """Write applied stacks as a branch and a tag each, for those who clone.
+    """Write applied stacks as branches and tags to clone.
 
     The branch patchq/SET/UPSTREAM is moved, if it is where patchq had put it; the tag, which names the stack id, never.
     """

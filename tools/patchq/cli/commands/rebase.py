@@ -63,7 +63,7 @@ def command(
     as_json: bool,
     from_ref: str,
 ) -> None:
-    """Carry a stack to another ref, as patches/NAME/REF/, and pin it.
+    """Carry a stack to another ref and pin it.
 
     Stops at each patch that doesn't land, in a worktree beside the applied one. Nothing of the old ref changes.
     Exit code 3 at a stop.

@@ -27,7 +27,7 @@ def command(
     set_name: str,
     as_json: bool,
 ) -> None:
-    """The evidence: the last results of the proofs, and as a page or JSON all else that is known.
+    """Show proof results; write all evidence as a page or JSON.
 
     Sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, what was not run.
     """

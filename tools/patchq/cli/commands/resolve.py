@@ -45,7 +45,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Resolve the patch at which a rebase stops, and go on.
+    """Resolve the stopped patch and continue the rebase.
 
     By files, by what is known already, or by what its worktree holds: the conflicting paths, the patch's own and what
     you staged. It is kept only if it leaves no conflict, applies exactly, drops no line that upstream added, its Python

@@ -20,7 +20,7 @@ from patchq.cli.terminal import echo
 def command(
     patches: tuple[str, ...], ref: str, evidence: bool, how: str, from_ref: str, set_name: str, as_json: bool
 ) -> None:
-    """Retire patches that upstream has at a ref.
+    """Drop patches that upstream has at a ref.
 
     Each needs all of it there, and its proof passing on the bare ref; where no proof can run, --how says why that is
     enough, and the ledger keeps it. --evidence writes a table in Markdown: patch, what upstream has, commit, release,

@@ -15,7 +15,7 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 def command(
     patch: str, message: tuple[str, ...], trailers: tuple[str, ...], author: str, set_name: str, as_json: bool
 ) -> None:
-    """Give a patch another message, trailers or author."""
+    """Change the message, trailers or author of a patch."""
     from patchq.stacks.fix import reword
     from patchq.stacks.views import show
 

@@ -14,7 +14,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(patch: str, with_diff: bool, set_name: str, as_json: bool) -> None:
-    """What one patch says and touches."""
+    """Show the message, files and trailers of a patch."""
     from patchq.stacks.views import show
 
     info, header, diff = show(open_project(as_json), patch, set_name)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @set_option
 @json_option
 def command(set_name: str, as_json: bool) -> None:
-    """Where each stack and its worktree stand."""
+    """Show the state of each stack and its worktree."""
     from patchq.stacks.views import status
 
     project = open_project(as_json)

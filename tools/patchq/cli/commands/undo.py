@@ -11,7 +11,7 @@ from patchq.names import CommitId, sh
 @click.option("--pending", is_flag=True, help="Give up the command that was interrupted, instead of finishing it.")
 @json_option
 def command(pending: bool, as_json: bool) -> None:
-    """Take back the last operation of patchq."""
+    """Undo the last operation."""
     from patchq.rebase.resolve import undo_resolution
 
     project = open_project(as_json)

@@ -15,7 +15,7 @@ from patchq.cli.terminal import echo
 @click.option("--keep", is_flag=True, help="Clear nothing.")
 @json_option
 def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_json: bool) -> None:
-    """Make a set the default one, and clear what it replaces.
+    """Make a set the default and remove what it replaces.
 
     That is the sets that rebases made it from, with the pins and stacks that no other set has. Nothing goes that git's
     history doesn't have as it is.

@@ -14,7 +14,7 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
-    """Check that an image is what the lock says.
+    """Check an image against the lock.
 
     IMAGE is an OCI archive or layout, what `docker save` writes, or a root file system as a folder. Its labels and
     attestation must be those of this lock and the applied stack, its packages file by file those of dist/SET.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def command(
     distributions: tuple[str, ...], python: str, expected: str, folder: Path | None, set_name: str, as_json: bool
 ) -> None:
-    """Check what an environment really runs.
+    """Check which code an environment runs.
 
     Every file of each package is looked at. Inside a project that is applied, the packages must be of its stack, and
     as in its wheels. Elsewhere (in an image, say) every package with a manifest is looked at; --stack says which stack
