@@ -108,9 +108,11 @@ class Verbs(Boundary):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="patchq", message="%(prog)s %(version)s")
-@click.option("--project", metavar="DIR", default=".", help="The project, from anywhere.  [default: around here]")
 @click.option(
-    "--wait", metavar="SECONDS", type=float, default=10.0, help="Wait so long for another patchq.  [default: 10]"
+    "--project", metavar="DIR", default=".", help="Project folder.  [default: the one that contains the current folder]"
+)
+@click.option(
+    "--wait", metavar="SECONDS", type=float, default=10.0, help="Time to wait for another patchq.  [default: 10]"
 )
 @click.pass_context
 def cli(ctx: click.Context, project: str, wait: float) -> None:

@@ -61,12 +61,12 @@ def emit(schema: str, body: dict[str, Any]) -> None:
 
 def json_option(function: F) -> F:
     """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
 def set_option(function: F) -> F:
     """``--set``."""
-    return click.option("--set", "set_name", metavar="SET", default="", help="The set.  [default: the lock's]")(
+    return click.option("--set", "set_name", metavar="SET", default="", help="Set of pins.  [default: the lock's]")(
         function
     )
 

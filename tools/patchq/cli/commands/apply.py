@@ -14,7 +14,11 @@ from patchq.names import StackResult
 @click.option("--to", default="", metavar="PATCH", help="Last patch to apply.")
 @click.option("--fix", default="", metavar="PATCH", help="Patch to put into the worktree with fuzz, as edits.")
 @click.option(
-    "--from-bundle", "bundle", type=click.Path(path_type=Path), metavar="FILE", help="Of a bundle, without a network."
+    "--from-bundle",
+    "bundle",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Bundle file to apply from, offline.",
 )
 @set_option
 @offline_option
@@ -24,7 +28,7 @@ def command(
 ) -> None:
     """Apply the stacks, all or none.
 
-    One commit a patch in .patchq/trees, exactly: never with fuzz. Only what changed is done again.
+    Makes one commit for each patch in .patchq/trees, never with fuzz. Only changed patches are applied again.
     """
     from patchq.stacks.apply import apply
 

@@ -20,18 +20,34 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1)
 @click.option("--profile", type=click.Choice(["overlay", "source", "empty"]), help="[default: the lock's]")
 @click.option(
-    "--platform", default="", metavar="NAMES", help="The machines: aarch64,x86_64.  [default: this one's kind]"
+    "--platform",
+    default="",
+    metavar="NAMES",
+    help="Platforms to build for, such as aarch64,x86_64.  [default: this machine's]",
 )
 @click.option(
-    "--wheel", "wheel_tag", default="", metavar="TEXT", help="Overlay the release wheel with this in its name."
+    "--wheel", "wheel_tag", default="", metavar="TEXT", help="Word in the name of the release wheel to overlay."
 )
 @click.option(
-    "--kernels", "arch", default="", metavar="ARCH", help="Instead: its kernels compiled ahead for sm_121f, say."
+    "--kernels",
+    "arch",
+    default="",
+    metavar="ARCH",
+    help="Compile the upstream's kernels ahead for this architecture, such as sm_121f.",
 )
-@click.option("--only", multiple=True, metavar="TEXT", help="With --kernels: modules with this in their names.")
-@click.option("--jobs", type=click.IntRange(1), help="With --kernels: compilers at once.  [default: the cores]")
-@click.option("--memory", type=click.FloatRange(0.5), metavar="GIB", help="For all of them.  [default: what is free]")
-@click.option("--no-isolation", is_flag=True, help="Build with what is installed in this environment.")
+@click.option(
+    "--only", multiple=True, metavar="TEXT", help="With --kernels: word in the names of the modules to compile."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), help="With --kernels: number of compilers.  [default: the number of cores]"
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(0.5),
+    metavar="GIB",
+    help="With --kernels: memory for all compilers.  [default: free memory]",
+)
+@click.option("--no-isolation", is_flag=True, help="Build with the packages of this environment.")
 @set_option
 @offline_option
 @json_option
@@ -51,10 +67,10 @@ def command(
 ) -> None:
     """Build wheels of the applied stacks into dist/SET.
 
-    With --kernels: the wheel of an upstream's kernels that it would compile when they are first used, for one
-    architecture. What was compiled before isn't compiled again.
+    With --kernels: builds a wheel of the kernels that an upstream would compile at first use, for one architecture.
+    Compiled kernels are reused.
 
-    Nothing is built of an upstream without patches: upstream's own release is the same.
+    An upstream without patches is not built: its own release is the same.
     """
     from patchq.build import platforms
     from patchq.build.build import build

@@ -11,13 +11,14 @@ from patchq.cli.terminal import echo
 
 @click.command("bundle")
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--wheels", is_flag=True, help="With the release's wheels, which overlays are built over.")
+@click.option("--wheels", is_flag=True, help="Include the release wheels that overlays are built over.")
 @set_option
 @json_option
 def command(target: Path, wheels: bool, set_name: str, as_json: bool) -> None:
     """Write everything that an offline machine needs to one file.
 
-    Lock, stacks, proofs, and each pin's archive or commit. There: `patchq apply --from-bundle FILE`.
+    Contains the lock, the stacks, the proofs, and each pin's archive or commit. On the offline machine: `patchq
+    apply --from-bundle FILE`.
     """
     from patchq.store.bundle import make_bundle
 

@@ -94,8 +94,8 @@ def _installs(
 
 @click.command("check")
 @click.argument("names", nargs=-1)
-@click.option("--text", "text_only", is_flag=True, help="Only what needs no upstream: no zero fuzz, no stable bytes.")
-@click.option("--fix", "mend", is_flag=True, help="First write what can be written: statuses, your sign-offs, bytes.")
+@click.option("--text", "text_only", is_flag=True, help="Check only the project's files: not that patches apply.")
+@click.option("--fix", "mend", is_flag=True, help="First fix statuses, your sign-offs and the patches' format.")
 @click.option("--allow-empty", is_flag=True, help="Accept patches that change nothing.")
 @click.option(
     "--drop-upstream-line",
@@ -104,9 +104,13 @@ def _installs(
     metavar="UPSTREAM/PATCH:PATH[:LINE]",
     help="Line, or a file's lines, that upstream added and a patch may drop; the ledger records it.",
 )
-@click.option("--installs", is_flag=True, help="Only whether a set's wheels install together: resolved by uv, unbuilt.")
+@click.option("--installs", is_flag=True, help="Check only that a set's wheels install together, with uv.")
 @click.option(
-    "--platform", default="aarch64,x86_64", metavar="NAMES", show_default=True, help="With --installs: on what."
+    "--platform",
+    default="aarch64,x86_64",
+    metavar="NAMES",
+    show_default=True,
+    help="With --installs: platform to install on.",
 )
 @set_option
 @offline_option
@@ -125,7 +129,7 @@ def command(
 ) -> None:
     """Check the stacks against the project's rules.
 
-    Trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements, self-references.
+    Checks trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements and self-references.
     """
     from patchq.stacks.check import check
 

@@ -9,14 +9,14 @@ from patchq.cli.terminal import echo
 
 
 @click.command("compose")
-@click.option("--output", "folder", type=click.Path(path_type=Path), help="Where to.  [default: deploy]")
+@click.option("--output", "folder", type=click.Path(path_type=Path), help="Folder to write to.  [default: deploy]")
 @set_option
 @json_option
 def command(folder: Path | None, set_name: str, as_json: bool) -> None:
     """Write Dockerfile, Dockerfile.dev and compose.yaml for a set.
 
-    From the lock: the set's [environments] table, and the applied stack's id. `dev` has the patched trees mounted,
-    `serve` the built wheels alone.
+    Reads the set's [environments] table and the id of the applied stack. `dev` mounts the patched trees, `serve`
+    contains only the built wheels.
     """
     from patchq.build.compose import compose
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @click.command("conflict")
 @click.argument("name", required=False)
-@click.option("--history", "fetch", is_flag=True, help="Fetch upstream's history, for the commits behind it.")
+@click.option("--history", "fetch", is_flag=True, help="Fetch upstream's history to name the commits that conflict.")
 @json_option
 def command(name: str | None, fetch: bool, as_json: bool) -> None:
     """Show the patch at which a rebase stopped.
 
-    What it is for, the three sides with the lines that collide, upstream's commits that made them where history is at
-    hand, who depends on it, resolutions that are there already, and how its proof is run.
+    Shows the purpose of the patch, the three sides with the conflicting lines, the upstream commits that made them
+    (if the history is available locally), the patches that depend on it, known resolutions, and how its proof is
+    run.
     """
     from patchq.rebase.conflict import brief
 

@@ -10,13 +10,13 @@ from patchq.cli.terminal import echo
 
 @click.command("deps")
 @click.argument("names", nargs=-1)
-@click.option("--dot", is_flag=True, help="The graph for Graphviz.")
+@click.option("--dot", is_flag=True, help="Print the graph for Graphviz.")
 @set_option
 @json_option
 def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> None:
     """Show which patches need which.
 
-    Found by carrying each without the others, in memory; what patches say in Requires: is shown beside.
+    Carries each patch without the others, in memory. Also shows what patches declare in Requires:.
     """
     from patchq.stacks.deps import as_dot, commuting, dependencies
 

@@ -11,7 +11,7 @@ from patchq.cli.terminal import echo
 @click.command("diff")
 @click.argument("old")
 @click.argument("new", default=".")
-@click.option("--stat", is_flag=True, help="Only which patches, not what differs.")
+@click.option("--stat", is_flag=True, help="List the changed patches without their differences.")
 @set_option
 @json_option
 def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> None:

@@ -15,11 +15,20 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--python", default="", metavar="PATH", help="Also verify what is installed for this interpreter.")
-@click.option("--arch", "archs", multiple=True, metavar="ARCH", help="Probe its PTX instructions: sm_121f.")
-@click.option("--nvcc", "nvccs", multiple=True, metavar="PATH", help="With --arch: this nvcc too.")
+@click.option("--python", default="", metavar="PATH", help="Interpreter of an environment to verify as well.")
 @click.option(
-    "--mounted", type=click.Path(path_type=Path), metavar="DIR", help="Only whether imports come from the trees there."
+    "--arch",
+    "archs",
+    multiple=True,
+    metavar="ARCH",
+    help="Architecture whose PTX instructions to test, such as sm_121f.",
+)
+@click.option("--nvcc", "nvccs", multiple=True, metavar="PATH", help="With --arch: another nvcc to test.")
+@click.option(
+    "--mounted",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Check only that imports come from the trees in this folder.",
 )
 @set_option
 @json_option
@@ -28,8 +37,8 @@ def command(
 ) -> None:
     """Check this machine and the project.
 
-    Git, disk, nvcc and its targets, the store; with --python at an environment too. With --arch, only at
-    which PTX instructions of the stacks' kernels each nvcc assembles, for each suffix.
+    Checks git, disk space, nvcc and its targets, and the store; with --python also an environment. With --arch:
+    only tests which PTX instructions of the stacks' kernels each nvcc assembles, for each suffix.
     """
     if archs:
         _probe(archs, nvccs, as_json)

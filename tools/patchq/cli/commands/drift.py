@@ -10,16 +10,16 @@ from patchq.cli.terminal import echo
 
 @click.command("drift")
 @click.argument("upstream")
-@click.option("--from", "old", required=True, metavar="REF", help="The pinned ref to start from.")
-@click.option("--to", "new", required=True, metavar="REF", help="The pinned ref to go to.")
+@click.option("--from", "old", required=True, metavar="REF", help="Pinned ref to start from.")
+@click.option("--to", "new", required=True, metavar="REF", help="Pinned ref to compare with.")
 @set_option
 @json_option
 def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> None:
     """Find patches that apply but changed meaning.
 
-    Between two pinned refs of UPSTREAM: calls in the other upstreams of the set whose arguments land
-    elsewhere, names that are gone, defaults that changed; functions and macros that the stack of the
-    old ref touches and whose bodies changed. Exits with 1 if anything is open.
+    Compares two pinned refs of UPSTREAM: calls in other upstreams of the set whose arguments change their meaning,
+    removed names, changed defaults, and functions and macros that the old ref's stack changes and whose bodies
+    changed. Exit code 1 if anything needs a decision.
     """
     from patchq.drift.alarms import by_kind
     from patchq.drift.drift import drift

@@ -7,7 +7,7 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 
 @click.command("drop")
 @click.argument("patch")
-@click.option("--why", default="", help="Why it is withdrawn, for the ledger.")
+@click.option("--why", default="", help="Reason, for the ledger.")
 @set_option
 @json_option
 def command(patch: str, why: str, set_name: str, as_json: bool) -> None:

@@ -7,13 +7,13 @@ from patchq.cli.common import json_option, open_project, show_exported
 
 @click.command("export")
 @click.argument("upstream")
-@click.option("--amend", default="", metavar="PATCH", help="Fold what you edited and did not commit into PATCH.")
+@click.option("--amend", default="", metavar="PATCH", help="Fold uncommitted edits into PATCH.")
 @json_option
 def command(upstream: str, amend: str, as_json: bool) -> None:
     """Write commits back to the stack.
 
-    Amended, reordered and reworded commits keep their patches' names; fixup!, squash! and amend!
-    commits are folded into the ones they name.
+    Amended, reordered and reworded commits keep the names of their patches. fixup!, squash! and amend! commits are
+    folded into the commits that they name.
     """
     from patchq.stacks.export import export
 

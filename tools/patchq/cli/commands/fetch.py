@@ -9,9 +9,9 @@ from patchq.cli.terminal import echo
 @click.command("fetch")
 @click.argument("names", nargs=-1)
 @set_option
-@click.option("--all", "every", is_flag=True, help="Every pin of the lock, not just a set's.")
-@click.option("--source", type=click.Choice(["git", "archive"]), help="Only from there.")
-@click.option("--history", is_flag=True, help="Also upstream's history, which `forecast` and `rebase` judge by.")
+@click.option("--all", "every", is_flag=True, help="Fetch every pin of the lock, not only those of a set.")
+@click.option("--source", type=click.Choice(["git", "archive"]), help="Fetch only from this source.")
+@click.option("--history", is_flag=True, help="Fetch upstream's history, too, for `forecast` and `rebase`.")
 @offline_option
 @json_option
 def command(
@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Fetch the pins into the store.
 
-    From git, by commit; from the release archive where the git host can't be reached.
+    Fetches from git by commit, or from the release archive if the git host can't be reached.
     """
     from patchq.store.pinning import fetch
     from patchq.upstream.history import fetch as fetch_history

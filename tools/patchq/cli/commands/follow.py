@@ -23,16 +23,24 @@ if TYPE_CHECKING:
 @click.command("follow")
 @click.argument("names", nargs=-1)
 @click.option("--onto", default="", metavar="REF", help="[default: the newest release]")
-@click.option("--repository", envvar="GITHUB_REPOSITORY", default="", metavar="OWNER/NAME", help="Of this project.")
-@click.option("--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="[default: GitHub's]")
-@click.option("--remote", default="origin", metavar="REMOTE", help="Where the branch goes.  [default: origin]")
-@click.option("--base", default="", metavar="BRANCH", help="What it is to be merged into.  [default: this branch]")
-@click.option("--no-proof", is_flag=True, help="Don't run the proofs of what lands; its text says so.")
 @click.option(
-    "--dry-run", type=click.Path(path_type=Path), metavar="DIR", help="Write there what would be sent; send nothing."
+    "--repository", envvar="GITHUB_REPOSITORY", default="", metavar="OWNER/NAME", help="Repository of this project."
+)
+@click.option("--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="[default: GitHub's]")
+@click.option("--remote", default="origin", metavar="REMOTE", help="Remote to push the branch to.  [default: origin]")
+@click.option("--base", default="", metavar="BRANCH", help="Branch to merge into.  [default: this branch]")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs; the pull request says so.")
+@click.option(
+    "--dry-run",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the branch and the pull request to this folder; send nothing.",
 )
 @click.option(
-    "--send", type=click.Path(path_type=Path), metavar="DIR", help="Send what --dry-run DIR wrote; run nothing."
+    "--send",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Send the content of this folder, which --dry-run wrote; run nothing.",
 )
 @set_option
 @json_option
@@ -51,10 +59,12 @@ def command(
 ) -> None:
     """Open a pull request that carries a stack to a new release.
 
-    One for each release, in the project's own repository: its branch has what lands, its text what became of each
-    patch. It is edited in place, and never opened again once a person closed it. The token is GITHUB_TOKEN. Without
-    NAMES, for each upstream of the set that has patches. In two steps, `--dry-run DIR` needs no token that may write,
-    and `--send DIR` runs neither proofs nor anything else of an upstream's.
+    Keeps one pull request for each release in the project's own repository. Its branch has the patches that apply,
+    its text the outcome of each patch. It is edited in place, and never opened again once it was closed. The token
+    is GITHUB_TOKEN. Without NAMES: each upstream of the set that has patches.
+
+    In two steps, `--dry-run DIR` needs no token with write access, and `--send DIR` runs no proof and no upstream
+    code.
     """
     from patchq.contribute import follow as core
     from patchq.errors import PatchqError

@@ -23,13 +23,13 @@ _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed":
 
 @click.command("forecast")
 @click.argument("name", required=False)
-@click.option("--onto", "refs", multiple=True, metavar="REF", help="A ref or a release; may be given again.")
-@click.option("--releases", default="", metavar="SPEC", help="All releases that fit: '>=0.14'.")
-@click.option("--newest", is_flag=True, help="Upstream's default branch, or its newest release.")
-@click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to carry.  [default: the nearest]")
-@click.option("--why", is_flag=True, help="Also files, evidence, offsets, and definitions that two patches change.")
-@click.option("--annotate", is_flag=True, help="Also an annotation (GitHub Actions) for each patch that stops.")
-@click.option("--blame", is_flag=True, help="Also at which ref each patch stops first, and which ref is cheapest.")
+@click.option("--onto", "refs", multiple=True, metavar="REF", help="Ref or release to carry to; may be repeated.")
+@click.option("--releases", default="", metavar="SPEC", help="Releases to carry to, such as '>=0.14'.")
+@click.option("--newest", is_flag=True, help="Carry to upstream's default branch, or its newest release.")
+@click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
+@click.option("--why", is_flag=True, help="Show files, evidence, offsets, and definitions that two patches change.")
+@click.option("--annotate", is_flag=True, help="Print an annotation for GitHub Actions for each patch with a conflict.")
+@click.option("--blame", is_flag=True, help="Find the first ref at which each patch conflicts, and the cheapest ref.")
 @set_option
 @json_option
 def command(
@@ -46,9 +46,9 @@ def command(
 ) -> None:
     """Show the cost of carrying a stack to other refs.
 
-    Patch by ref, in memory, from the nearest stack that is pinned: what lands, what upstream has, what a recorded
-    resolution replays, what the ledger drops, what needs review. Nothing is moved. Without NAME, each upstream of the
-    set that has patches.
+    Computes each patch on each ref in memory, from the nearest pinned stack: patches that apply, that upstream has,
+    that a recorded resolution replays, that the ledger drops, and that need review. Nothing is changed. Without
+    NAME: each upstream of the set that has patches.
     """
     from patchq.forecast.forecast import forecast
 

@@ -26,32 +26,55 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
 @click.command("import")
 @click.argument("name")
 @click.argument("paths", nargs=-1, metavar="[PATH|URL]...")
-@click.option("--range", "git_range", default="", metavar="A..B", help="PATH is a repository: adopt these commits.")
-@click.option("--first-parent", is_flag=True, help="With --range: each merge on the first-parent line as one patch.")
-@click.option("--pr", "requests", type=int, multiple=True, metavar="N", help="Pull request N of upstream's own host.")
-@click.option("--run", "commands", multiple=True, metavar="COMMAND", help="What it edits, run walled in on a copy.")
+@click.option("--range", "git_range", default="", metavar="A..B", help="Commits to import; PATH is a repository.")
 @click.option(
-    "--overlay", type=click.Path(path_type=Path), metavar="DIR", help="Whole files, put over the pinned tree."
+    "--first-parent", is_flag=True, help="With --range: make one patch of each merge on the first-parent line."
 )
 @click.option(
-    "--from-site-packages", "site", type=click.Path(path_type=Path), metavar="DIR", help="What was edited of it there."
+    "--pr", "requests", type=int, multiple=True, metavar="N", help="Pull request of upstream's host to import."
 )
-@click.option("-p", "--strip", type=click.IntRange(0, 99), help="patch's -p, for all.  [default: found by the files]")
-@click.option("--directory", default="", metavar="DIR", help="Where in the tree the patches' files lie.")
-@click.option("--3way", "three_way", is_flag=True, help="Merge what doesn't apply, where its base is in the store.")
-@click.option("--dry-run", "dry", is_flag=True, help="Say what would become of each; change nothing.")
+@click.option(
+    "--run",
+    "commands",
+    multiple=True,
+    metavar="COMMAND",
+    help="Command to run sandboxed on a copy of the tree; its edits become a patch.",
+)
+@click.option(
+    "--overlay",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of whole files to put over the pinned tree.",
+)
+@click.option(
+    "--from-site-packages",
+    "site",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Installed package; its edited files become patches.",
+)
+@click.option(
+    "-p", "--strip", type=click.IntRange(0, 99), help="Strip level, as of patch -p.  [default: found by the files]"
+)
+@click.option(
+    "--directory", default="", metavar="DIR", help="Folder of the tree that the patches' paths are relative to."
+)
+@click.option("--3way", "three_way", is_flag=True, help="Merge patches that don't apply, if the store has their base.")
+@click.option("--dry-run", "dry", is_flag=True, help="Print the result for each patch; change nothing.")
 @click.option(
     "--most-download",
     default="256M",
     show_default=True,
     callback=_size,
     metavar="SIZE",
-    help="With --dry-run, of releases that are tried.",
+    help="With --dry-run: limit of bytes to download for other releases.",
 )
-@click.option("--partial", is_flag=True, help="Adopt what applies, and leave the rest.")
-@click.option("--topic", default="", help="Give each a Topic:.")
-@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Of those that name nobody; `me` for yourself.")
-@click.option("--signoff", "-s", is_flag=True, help="Sign off each as yourself.")
+@click.option("--partial", is_flag=True, help="Import the patches that apply and leave the rest.")
+@click.option("--topic", default="", help="Topic: of the patches.")
+@click.option(
+    "--author", default="", metavar="'NAME <EMAIL>'", help="Author of patches that have none (`me`: your git identity)."
+)
+@click.option("--signoff", "-s", is_flag=True, help="Add your sign-off.")
 @offline_option
 @set_option
 @json_option
@@ -79,9 +102,9 @@ def command(
 ) -> None:
     """Import patches from elsewhere.
 
-    Mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe, - for what is
-    piped in, the URL of a commit or pull request; with --range the commits of a repository. Scripts and Dockerfiles
-    are run on a copy, without a network: each command that edits the tree becomes a patch.
+    Reads mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe,
+    standard input (-), and the URL of a commit or pull request; with --range the commits of a repository. Scripts
+    and Dockerfiles run on a copy without network access: each command that edits the tree becomes a patch.
     """
     from patchq.adopt.adopt import ImportRequest, import_patches
     from patchq.adopt.found import ReadOptions

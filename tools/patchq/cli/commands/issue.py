@@ -12,11 +12,14 @@ from patchq.cli.terminal import confirm, echo
 @click.command("issue")
 @click.argument("patch")
 @click.option(
-    "--onto", default="", metavar="REF", help="Upstream's ref.  [default: its default branch or newest release]"
+    "--onto",
+    default="",
+    metavar="REF",
+    help="Ref of upstream to report on.  [default: its default branch or newest release]",
 )
-@click.option("--write", "target", type=click.Path(path_type=Path), help="Also write it as a document, there.")
-@click.option("--no-run", is_flag=True, help="Don't run the evidence.")
-@click.option("--open", "opening", is_flag=True, help="Open it with gh, after asking.")
+@click.option("--write", "target", type=click.Path(path_type=Path), help="Also write the report to this file.")
+@click.option("--no-run", is_flag=True, help="Don't run the reproducer.")
+@click.option("--open", "opening", is_flag=True, help="Open the issue with gh, after asking.")
 @set_option
 @json_option
 def command(
@@ -24,8 +27,8 @@ def command(
 ) -> None:
     """Prepare an upstream bug report for a patch.
 
-    Its reproducer, versions, and what is seen on upstream's ref as it is, by the questions of upstream's own form.
-    Nothing is sent without --open.
+    Runs the reproducer on upstream's ref without patches, and fills in upstream's own form. Nothing is sent without
+    --open.
     """
     from patchq.contribute.bugreport import bug_report, title, write_report
     from patchq.contribute.proposal import repository_of

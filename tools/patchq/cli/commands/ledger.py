@@ -18,14 +18,18 @@ MOST_HELD = 1000
 
 @click.command("ledger")
 @click.argument("names", nargs=-1)
-@click.option("--cost", is_flag=True, help="What each patch has cost to carry, the dearest first, and the hot files.")
-@click.option("--patch", default="", metavar="PATCH", help="Only this patch.")
-@click.option("--story", default="", metavar="SET..SET", help="The way from one set to another, as a page of Markdown.")
+@click.option(
+    "--cost",
+    is_flag=True,
+    help="Show the cost of carrying each patch, highest first, and the files that conflict most.",
+)
+@click.option("--patch", default="", metavar="PATCH", help="Patch to show.")
+@click.option("--story", default="", metavar="SET..SET", help="Write the history from one set to another as Markdown.")
 @json_option
 def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json: bool) -> None:
     """Show the outcome of each patch on each ref.
 
-    Lines that can't be read are named by their numbers, and kept; exit code 1 then.
+    Unreadable lines are kept, and reported with their numbers; the exit code is then 1.
     """
     from patchq.stacks.views import stream_ledgers
 

@@ -10,7 +10,7 @@ from patchq.cli.terminal import echo, show_table
 
 @click.command("list")
 @click.argument("names", nargs=-1)
-@click.option("--topic", default="", help="Only of this topic.")
+@click.option("--topic", default="", help="Topic to list.")
 @set_option
 @json_option
 def command(names: tuple[str, ...], topic: str, set_name: str, as_json: bool) -> None:

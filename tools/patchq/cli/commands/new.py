@@ -8,12 +8,12 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.command("new")
 @click.argument("upstream")
 @click.argument("name")
-@click.option("--message", "-m", default="", help="Subject and body.  [default: from the name]")
-@click.option("--topic", default="", help="Its Topic:.")
-@click.option("--proof", default="", metavar="PATH", help="Its Proof:, a test under tests/stacks/.")
+@click.option("--message", "-m", default="", help="Commit message: subject and body.  [default: from the name]")
+@click.option("--topic", default="", help="Topic: of the patch.")
+@click.option("--proof", default="", metavar="PATH", help="Proof: of the patch, a test under tests/stacks/.")
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
-@click.option("--signoff", "-s", is_flag=True, help="Sign off as its author.")
-@click.option("--allow-empty", is_flag=True, help="Make a patch that changes nothing.")
+@click.option("--signoff", "-s", is_flag=True, help="Add the author's sign-off.")
+@click.option("--allow-empty", is_flag=True, help="Allow a patch that changes nothing.")
 @json_option
 def command(
     upstream: str,
@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Make a patch from your edits.
 
-    The patch holds everything edited and added in the worktree of UPSTREAM. It goes on top of the
-    applied patches; those after them stay behind it.
+    The patch contains all edited and added files in the worktree of UPSTREAM. It goes on top of the applied
+    patches, below those that are not applied.
     """
     from patchq.stacks.edit import new
 

@@ -8,13 +8,17 @@ from patchq.cli.terminal import echo
 
 @click.command("pin")
 @click.argument("name", required=False)
-@click.option("--url", default="", help="A git URL, a repository or a plain folder.")
-@click.option("--ref", default="", help="A tag, a branch or another name of the commit.")
-@click.option("--commit", default="", help="The full commit id, where the host can't be asked.")
-@click.option("--archive", default="", metavar="PROJECT==VERSION", help="Its release archive, or a tar file's path.")
-@click.option("--subdir", default="", metavar="PATH", help="Where in the archive the tree lies.")
-@click.option("--into", default="", metavar="PARENT:PATH", help="Where in another upstream it is nested.")
-@click.option("--check", is_flag=True, help="Verify the lock against its sources instead.")
+@click.option("--url", default="", help="Git URL, repository or plain folder.")
+@click.option("--ref", default="", help="Tag, branch or other name of the commit.")
+@click.option("--commit", default="", help="Full commit id, if the host can't be reached.")
+@click.option(
+    "--archive", default="", metavar="PROJECT==VERSION", help="Release archive (NAME==VERSION), or path of a tar file."
+)
+@click.option("--subdir", default="", metavar="PATH", help="Folder of the archive that holds the tree.")
+@click.option(
+    "--into", default="", metavar="PARENT:PATH", help="Path inside another upstream that this one is nested at."
+)
+@click.option("--check", is_flag=True, help="Verify the lock against its sources.")
 @set_option
 @json_option
 def command(

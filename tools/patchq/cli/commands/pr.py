@@ -13,26 +13,29 @@ from patchq.project.project import Project
 
 @click.command("pr")
 @click.argument("patches", nargs=-1)
-@click.option("--topic", default="", metavar="TOPIC", help="All patches of a topic that may be proposed.")
-@click.option("--upstream", default="", metavar="NAME", help="Of this upstream.")
+@click.option("--topic", default="", metavar="TOPIC", help="Propose all patches of this topic.")
+@click.option("--upstream", default="", metavar="NAME", help="Upstream of the topic's patches.")
 @click.option(
-    "--onto", default="", metavar="REF", help="Upstream's ref.  [default: its default branch or newest release]"
+    "--onto",
+    default="",
+    metavar="REF",
+    help="Ref of upstream to propose for.  [default: its default branch or newest release]",
 )
-@click.option("--title", default="", metavar="TEXT", help="The title.  [default: the subject]")
-@click.option("--name", default="", metavar="NAME", help="What the branch and its folder are called.")
+@click.option("--title", default="", metavar="TEXT", help="Title of the pull request.  [default: the subject]")
+@click.option("--name", default="", metavar="NAME", help="Name of the branch and its folder.")
 @click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier says so.")
-@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of what it touches, however many.")
+@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of the changed files, however many.")
 @click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier says so.")
 @click.option(
     "--push",
     "remote",
     default="",
     metavar="REMOTE",
-    help="Push the branch to your fork: an address, or a remote's name.",
+    help="Address or remote of your fork to push the branch to.",
 )
-@click.option("--open", "opening", is_flag=True, help="Then open it with gh, after asking.")
-@click.option("--status", "asking", is_flag=True, help="Ask gh what became of what was submitted, and write it down.")
-@click.option("--url", default="", metavar="URL", help="With --status: the patches were submitted there, by hand.")
+@click.option("--open", "opening", is_flag=True, help="Open the pull request with gh, after asking.")
+@click.option("--status", "asking", is_flag=True, help="Ask gh for the state of submitted patches, and record it.")
+@click.option("--url", default="", metavar="URL", help="With --status: pull request that was opened by hand.")
 @set_option
 @json_option
 def command(
@@ -54,8 +57,8 @@ def command(
 ) -> None:
     """Prepare an upstream pull request: branch, mails and report.
 
-    The fewest patches that they need go onto upstream's own ref; proofs and upstream's linters run there. Nothing is
-    sent without --push or --open. Exit code 5 if it is made but not ready to be sent.
+    Puts the fewest patches that they need onto upstream's own ref, and runs proofs and upstream's linters there.
+    Nothing is sent without --push or --open. Exit code 5 if the branch is made but not ready.
     """
     from patchq.contribute.dossier import folder_of, read_owner, write_dossier
     from patchq.contribute.propose import propose

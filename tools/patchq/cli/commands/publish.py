@@ -11,16 +11,19 @@ from patchq.cli.terminal import echo
 @click.command("publish")
 @click.argument("names", nargs=-1)
 @click.option(
-    "--to", default="", metavar="REPOSITORY", help="A path, an address, or a remote's name.  [default: the project's]"
+    "--to", default="", metavar="REPOSITORY", help="Path, address or remote to push to.  [default: the project's]"
 )
-@click.option("--on-upstream", is_flag=True, help="On upstream's own commit: for a fork, which has its history.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
+@click.option(
+    "--on-upstream", is_flag=True, help="Base the branch on upstream's own commit, for a fork with its history."
+)
+@click.option("--dry-run", is_flag=True, help="Print the refs that would be written; write nothing.")
 @set_option
 @json_option
 def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, set_name: str, as_json: bool) -> None:
     """Write applied stacks as branches and tags to clone.
 
-    The branch patchq/SET/UPSTREAM is moved, if it is where patchq had put it; the tag, which names the stack id, never.
+    Moves the branch patchq/SET/UPSTREAM, if it is where patchq put it. Never moves the tag, which names the stack
+    id.
     """
     from patchq.contribute.publish import publish
 

@@ -15,34 +15,39 @@ from patchq.rebase.state import PatchStep, Result, Stop, tally_result
 
 @click.command("rebase")
 @click.argument("name", required=False)
-@click.option("--onto", "ref", default="", metavar="REF", help="A pinned ref, a tag, or a release.")
-@click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to carry.  [default: the nearest]")
-@click.option("--continue", "resume", is_flag=True, help="Take what the worktree holds, and go on.")
-@click.option("--skip", is_flag=True, help="Drop the stopped patch: leave it out of the new stack, and go on.")
-@click.option("--abort", is_flag=True, help="Give it up; recorded resolutions stay.")
+@click.option("--onto", "ref", default="", metavar="REF", help="Pinned ref, tag or release to carry to.")
+@click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
+@click.option("--continue", "resume", is_flag=True, help="Take the content of the worktree and continue.")
+@click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack and continue.")
+@click.option("--abort", is_flag=True, help="Abort the rebase; recorded resolutions are kept.")
 @click.option(
     "--retire",
     is_flag=True,
-    help="Retire what upstream has, if its proof passes without the patch; with --continue: the stopped patch.",
+    help="Drop patches that upstream has if their proofs pass without them; with --continue: the stopped patch.",
 )
-@click.option("--leave-out", is_flag=True, help="Leave what stops for a later rebase, instead of stopping.")
+@click.option("--leave-out", is_flag=True, help="Leave conflicting patches for a later rebase instead of stopping.")
 @click.option(
     "--only",
     multiple=True,
     metavar="PATCH",
-    help="Carry this one of those that the ref's stack lacks, dropped or not; may be repeated.",
+    help="Patch to carry, even if it was dropped; may be repeated.",
 )
 @click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
-@click.option("--include", multiple=True, metavar="PATH", help="With --continue: another path of the worktree to take.")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="PATH",
+    help="With --continue: another path of the worktree to take; may be repeated.",
+)
 @click.option(
     "--drop-upstream-line",
     "dropped",
     multiple=True,
     metavar="PATH[:LINE]",
-    help="With --continue: line (or a file's lines) of upstream's that the patch may drop.",
+    help="With --continue: line of upstream's, or file of such lines, that the patch may drop.",
 )
-@click.option("--how", default="", metavar="TEXT", help="What to write into the ledger of a resolution or a skip.")
-@click.option("--new-set", default="", metavar="SET", help="The set for the new pin.  [default: SET-NAME-REF]")
+@click.option("--how", default="", metavar="TEXT", help="Note on the resolution or the skip, for the ledger.")
+@click.option("--new-set", default="", metavar="SET", help="Set for the new pin.  [default: SET-NAME-REF]")
 @set_option
 @json_option
 def command(
@@ -65,8 +70,8 @@ def command(
 ) -> None:
     """Carry a stack to another ref and pin it.
 
-    Stops at each patch that doesn't land, in a worktree beside the applied one. Nothing of the old ref changes.
-    Exit code 3 at a stop.
+    Stops at each patch that conflicts, in a worktree next to the applied one. Nothing of the old ref changes. Exit
+    code 3 at a stop.
     """
     from patchq.errors import UserError
     from patchq.proofs.prove import prove_at

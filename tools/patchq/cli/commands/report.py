@@ -11,11 +11,15 @@ from patchq.cli.verdicts import read_results, results_file, show_verdicts, write
 
 
 @click.command("report")
-@click.option("--html", "page", type=click.Path(path_type=Path), help="Write the evidence as one page there.")
-@click.option("--markdown", type=click.Path(path_type=Path), help="Append a summary there: $GITHUB_STEP_SUMMARY.")
-@click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML there.")
-@click.option("--sarif", type=click.Path(path_type=Path), help="Write SARIF there.")
-@click.option("--look-ahead", is_flag=True, help="Forecast what the ledgers don't say of the pinned refs.")
+@click.option("--html", "page", type=click.Path(path_type=Path), help="HTML file to write.")
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path),
+    help="File to append a Markdown summary to, such as $GITHUB_STEP_SUMMARY.",
+)
+@click.option("--junit", type=click.Path(path_type=Path), help="JUnit XML file to write.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="SARIF file to write.")
+@click.option("--look-ahead", is_flag=True, help="Forecast pinned refs that the ledgers don't cover.")
 @set_option
 @json_option
 def command(
@@ -29,7 +33,8 @@ def command(
 ) -> None:
     """Show proof results; write all evidence as a page or JSON.
 
-    Sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, what was not run.
+    The page has sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, and
+    proofs that were not run.
     """
     from patchq.errors import UserError
     from patchq.proofs.verdicts import proofs_json

@@ -17,12 +17,12 @@ from patchq.names import sh
     "files",
     multiple=True,
     metavar="FILE",
-    help="A resolved file, PATH=FILE, PATH= to remove it, or one .patch; may be given again.",
+    help="Resolved file as PATH=FILE, PATH= to remove one, or one .patch; may be repeated.",
 )
-@click.option("--recorded", is_flag=True, help="What was recorded.")
-@click.option("--ref", default="", metavar="REF", help="The patch as this ref's stack has it.")
-@click.option("--merger", default="", metavar="NAME", help="What one of the lock's mergers makes of it.")
-@click.option("--include", multiple=True, metavar="PATH", help="Another path of the worktree to take.")
+@click.option("--recorded", is_flag=True, help="Use the recorded resolution.")
+@click.option("--ref", default="", metavar="REF", help="Ref whose stack's version of the patch to use.")
+@click.option("--merger", default="", metavar="NAME", help="Merger of the lock to run.")
+@click.option("--include", multiple=True, metavar="PATH", help="Another path of the worktree to take; may be repeated.")
 @click.option("--no-proof", is_flag=True, help="Don't run the patch's proof.")
 @click.option(
     "--drop-upstream-line",
@@ -31,7 +31,7 @@ from patchq.names import sh
     metavar="PATH[:LINE]",
     help="Line, or a file's lines, that upstream added and the patch may drop.",
 )
-@click.option("--dry-run", is_flag=True, help="Only judge it.")
+@click.option("--dry-run", is_flag=True, help="Check the resolution without taking it.")
 @json_option
 def command(
     name: str | None,
@@ -47,10 +47,11 @@ def command(
 ) -> None:
     """Resolve the stopped patch and continue the rebase.
 
-    By files, by what is known already, or by what its worktree holds: the conflicting paths, the patch's own and what
-    you staged. It is kept only if it leaves no conflict, applies exactly, drops no line that upstream added, its Python
-    compiles, and the proof passes with it and fails without. Otherwise all stays as it was. A proof that can't run here
-    is named. Exit code 3 if it is refused for a conflict or the rebase stops again, 5 if a check refuses it.
+    Takes files, a known resolution, or the content of the worktree: the conflicting paths, the patch's own paths
+    and staged files. The resolution is kept only if it leaves no conflict, applies exactly, drops no line that
+    upstream added, its Python compiles, and the proof passes with it and fails without it. Otherwise nothing
+    changes. A proof that can't run here is named. Exit code 3 if a conflict is left or the rebase stops again, 5 if
+    a check fails.
     """
     from patchq.proofs.prove import prove_at
     from patchq.rebase.resolve import UPSTREAM_LINES, ResolveRequest, Source, resolve

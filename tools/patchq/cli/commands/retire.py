@@ -11,10 +11,10 @@ from patchq.cli.terminal import echo
 
 @click.command("retire")
 @click.argument("patches", nargs=-1, metavar="[PATCH]...")
-@click.option("--onto", "ref", required=True, metavar="REF", help="The pinned ref, tag or release that has it.")
-@click.option("--evidence", is_flag=True, help="Write the table of what upstream has; retire nothing.")
-@click.option("--how", default="", metavar="TEXT", help="Why, where no proof can run; or what does the same upstream.")
-@click.option("--from", "from_ref", default="", metavar="REF", help="Whose stack to look at.  [default: the nearest]")
+@click.option("--onto", "ref", required=True, metavar="REF", help="Pinned ref, tag or release that has the patches.")
+@click.option("--evidence", is_flag=True, help="Table of patches that upstream has, to write; drop nothing.")
+@click.option("--how", default="", metavar="TEXT", help="Reason, if no proof can run, or upstream's replacement.")
+@click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to use.  [default: the nearest]")
 @set_option
 @json_option
 def command(
@@ -22,9 +22,9 @@ def command(
 ) -> None:
     """Drop patches that upstream has at a ref.
 
-    Each needs all of it there, and its proof passing on the bare ref; where no proof can run, --how says why that is
-    enough, and the ledger keeps it. --evidence writes a table in Markdown: patch, what upstream has, commit, release,
-    proof; without PATCH of all that upstream has.
+    Drops a patch only if upstream has all of it at the ref, and its proof passes there without the patch. If no
+    proof can run, --how gives the reason, which the ledger keeps. --evidence writes a Markdown table of patches,
+    commits, releases and proofs; without PATCH, of all patches that upstream has.
     """
     from patchq.errors import UserError
     from patchq.project.stack import find_patch

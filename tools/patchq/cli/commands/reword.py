@@ -7,9 +7,13 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 
 @click.command("reword")
 @click.argument("patch")
-@click.option("--message", "-m", multiple=True, help="Subject, then paragraphs; trailers stay.  [default: an editor]")
-@click.option("--trailer", "trailers", multiple=True, metavar="'KEY: VALUE'", help="In place of those of its key.")
-@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Whose it is; `me` for yourself.")
+@click.option(
+    "--message", "-m", multiple=True, help="Subject, then paragraphs; trailers are kept.  [default: an editor]"
+)
+@click.option(
+    "--trailer", "trailers", multiple=True, metavar="'KEY: VALUE'", help="Trailer that replaces those of the same key."
+)
+@click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Author (`me`: your git identity).")
 @set_option
 @json_option
 def command(

@@ -10,7 +10,7 @@ from patchq.cli.terminal import echo
 
 @click.command("show")
 @click.argument("patch")
-@click.option("--diff", "with_diff", is_flag=True, help="The diff too.")
+@click.option("--diff", "with_diff", is_flag=True, help="Show the diff.")
 @set_option
 @json_option
 def command(patch: str, with_diff: bool, set_name: str, as_json: bool) -> None:

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @click.command("test")
 @click.argument("patches", nargs=-1)
-@click.option("--prove", is_flag=True, help="Run each also without its patch, and demand that it fails there.")
-@click.option("--fresh", is_flag=True, help="Run again what has a result for the same inputs.")
+@click.option("--prove", is_flag=True, help="Also run each proof without its patch, where it must fail.")
+@click.option("--fresh", is_flag=True, help="Run proofs again that have a result for the same inputs.")
+@click.option("--scheduler", default="", metavar="tcp://HOST:PORT", help="Dask scheduler whose workers run the proofs.")
+@click.option("--junit", type=click.Path(path_type=Path), help="JUnit XML file to write.")
+@click.option("--sarif", type=click.Path(path_type=Path), help="SARIF file to write.")
 @click.option(
-    "--scheduler", default="", metavar="tcp://HOST:PORT", help="Send the proofs to a Dask scheduler's workers."
-)
-@click.option("--junit", type=click.Path(path_type=Path), help="Also write JUnit XML there.")
-@click.option("--sarif", type=click.Path(path_type=Path), help="Also write SARIF there.")
-@click.option(
-    "--upstream", "upstreams_own", is_flag=True, help="Run upstream's own tests of what is touched, before and after."
+    "--upstream", "upstreams_own", is_flag=True, help="Run upstream's tests of the changed files, before and after."
 )
 @click.option(
     "--mutate",
     "mutating",
     is_flag=True,
-    help="Break the patches' lines in small ways: does the proof see it?",
+    help="Measure proof strength: run each proof on mutants of its patch.",
 )
-@click.option("--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: so many mutants a patch.")
-@click.option("--seconds", type=click.FloatRange(0), metavar="S", help="With --mutate: begin none after so long.")
-@click.option("--seed", type=int, help="With --mutate: number that selects the mutants.  [default: a new one]")
+@click.option("--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: most mutants of a patch.")
+@click.option(
+    "--seconds", type=click.FloatRange(0), metavar="S", help="With --mutate: time after which no mutant is started."
+)
+@click.option("--seed", type=int, help="With --mutate: seed that selects the mutants.  [default: a new one]")
 @set_option
 @json_option
 def command(
@@ -59,12 +59,11 @@ def command(
 ) -> None:
     """Run the proofs of the patches.
 
-    Against the applied stacks; with --prove also against the stacks without each patch and those that
-    need it, where the proof must fail by an assertion. What needs hardware that isn't here is not run,
-    and counts nowhere as passed. Exit code 5 if a proof fails, 6 if only the environment does: nothing is
-    remembered of that.
+    Runs them against the applied stacks; with --prove also against the stacks without each patch and those that
+    need it, where the proof must fail by an assertion. A proof whose hardware is missing is not run, and never
+    counts as passed. Exit code 5 if a proof fails, 6 if only the environment does; such a result is not remembered.
 
-    With --mutate: how strong each proof is. What it doesn't see is shown. Begun again, it goes on where it was.
+    With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
     from patchq.errors import EnvironmentFault
     from patchq.proofs import verdicts as report

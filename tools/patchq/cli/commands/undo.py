@@ -8,7 +8,7 @@ from patchq.names import CommitId, sh
 
 
 @click.command("undo")
-@click.option("--pending", is_flag=True, help="Give up the command that was interrupted, instead of finishing it.")
+@click.option("--pending", is_flag=True, help="Abandon the interrupted command instead of finishing it.")
 @json_option
 def command(pending: bool, as_json: bool) -> None:
     """Undo the last operation."""

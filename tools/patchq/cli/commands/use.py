@@ -10,15 +10,15 @@ from patchq.cli.terminal import echo
 
 @click.command("use")
 @click.argument("set_name", metavar="SET")
-@click.option("--as", "name", default="", metavar="NAME", help="Call it so from now on.")
-@click.option("--replaces", multiple=True, metavar="SET", help="A set that it replaces, whatever the names say.")
-@click.option("--keep", is_flag=True, help="Clear nothing.")
+@click.option("--as", "name", default="", metavar="NAME", help="New name of the set.")
+@click.option("--replaces", multiple=True, metavar="SET", help="Set that it replaces; may be repeated.")
+@click.option("--keep", is_flag=True, help="Keep the replaced sets.")
 @json_option
 def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_json: bool) -> None:
     """Make a set the default and remove what it replaces.
 
-    That is the sets that rebases made it from, with the pins and stacks that no other set has. Nothing goes that git's
-    history doesn't have as it is.
+    Removes the sets that rebases made it from, with the pins and stacks that no other set has. Refuses to remove
+    content that git's history doesn't have.
     """
     from patchq.rebase.switch import use
 

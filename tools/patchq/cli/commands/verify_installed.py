@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 @click.command("verify-installed")
 @click.argument("distributions", nargs=-1)
 @click.option(
-    "--python", default=sys.executable, metavar="PATH", help="The environment's interpreter.  [default: this one]"
+    "--python", default=sys.executable, metavar="PATH", help="Interpreter of the environment.  [default: this one]"
 )
 @click.option(
-    "--stack", "--stack-id", "expected", default="", metavar="ID", help="The stack id it must be, or its beginning."
+    "--stack", "--stack-id", "expected", default="", metavar="ID", help="Expected stack id, or its beginning."
 )
 @click.option(
     "--dist",
     "folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="The wheels that it must be installed from.  [default: the project's dist/SET]",
+    help="Wheels that the environment was installed from.  [default: the project's dist/SET]",
 )
 @set_option
 @json_option
@@ -35,9 +35,9 @@ def command(
 ) -> None:
     """Check which code an environment runs.
 
-    Every file of each package is looked at. Inside a project that is applied, the packages must be of its stack, and
-    as in its wheels. Elsewhere (in an image, say) every package with a manifest is looked at; --stack says which stack
-    it must be, --dist which wheels it must come from.
+    Checks every file of each package. In an applied project, the packages must be of its stack and match its
+    wheels. Elsewhere (such as in an image), every package with a manifest is checked; --stack gives the expected
+    stack id, --dist the expected wheels.
     """
     from patchq.cli.targets import look
 
