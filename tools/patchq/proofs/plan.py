@@ -276,7 +276,7 @@ def result_key(project: Project, proof: Proof, variant: Variant, machine: Machin
         data = project_files.read(root, path) or b""
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + data + b"\0")
     body = [RESULT_VERSION, dict(sorted(variant.trees.items())), proof.files, digest.hexdigest(), machine.facts()]
-    body += [proof.needs] if proof.on else []  # its first proof may have the same files but fewer needs
+    body += [proof.needs] if proof.on else []  # the first proof may have the same files
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
