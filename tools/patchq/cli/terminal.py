@@ -173,7 +173,7 @@ def echo_usage(error: click.ClickException) -> None:
 
 
 def confirm(question: str) -> None:
-    """Ask on standard error.
+    """Ask a yes-or-no question on standard error.
 
     :raises click.Abort: for any answer but yes.
     """

@@ -18,7 +18,7 @@ LIKENESS = 0.5
 def scan_source(
     source: bytes, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
-    """Return the alarms in one file's source; a file that doesn't parse has none."""
+    """Return the alarms in a file's source; empty if it doesn't parse."""
     tree = parse(source)
     if tree is None:
         return []
@@ -38,7 +38,7 @@ class _Calls(ast.NodeVisitor):
         self.path, self.upstream, self.old, self.gone = path, upstream, old, gone
         self.changed = {c.old.path: c for c in changed}
         wanted = {c.old.path.rsplit(".", 1)[1] for c in changed}
-        # All methods of the same name: a call may match one that didn't change better.
+        # All methods of the same name: a call may fit an unchanged one better.
         self.by_name: dict[str, list[Signature]] = {}
         for path, signature in old.functions.items() if wanted else ():
             name = path.rsplit(".", 1)[1]

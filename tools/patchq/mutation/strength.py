@@ -86,7 +86,7 @@ class Budget:
 
     :ivar at_most: mutants per patch; 0 for all.
     :ivar seconds: seconds for the whole run, after which no mutant is started; 0 for no limit.
-    :ivar seed: selects the mutants, and the order of the patches where ``seconds`` may not suffice for all.
+    :ivar seed: seed for the choice of mutants and, if ``seconds`` is set, the order of patches.
     """
 
     at_most: int = 0
@@ -109,7 +109,7 @@ class Pooled:
 
 
 def pool(strengths: Sequence[Strength]) -> Pooled:
-    """Return the pooled share of killed mutants; from 0 to 1 where no mutant has an answer.
+    """Return the pooled share of killed mutants. Without any result, the interval is 0 to 1.
 
     Wilson (1927), https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
     """
