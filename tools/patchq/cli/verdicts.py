@@ -64,7 +64,7 @@ def write_reports(
 
 
 def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:
-    """Print one line per proof, and the next command for proofs that aren't ok."""
+    """Print verdicts as JSON, or as lines with the command to run a proof again."""
     from patchq.proofs import verdicts as report
 
     if as_json:

@@ -138,7 +138,7 @@ def _pin(base: Base, tag: str) -> dict[str, str]:
 
 
 def _tag(project: Project, base: Base) -> str:
-    """Return the object id of a pin's signed tag; empty if the upstream has no keyring."""
+    """Return the id of a pin's tag object; empty if it has none or its upstream no keyring."""
     keyring = project.lock.upstreams[base.pin.upstream].keyring
     found = project.store.refs(tag_ref(base.pin)).get(tag_ref(base.pin), "") if keyring else ""
     return found if found and project.store.run("cat-file", "-t", found).strip() == b"tag" else ""
