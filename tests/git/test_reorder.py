@@ -16,7 +16,7 @@ from patchq.git.repository import Git, init_store
 from patchq.names import CommitId, TreeId
 from patchq.stacks import _reorder as reordering
 from patchq.stacks._reorder import reorder
-from patchq.stacks.export import Entry
+from patchq.stacks.reconcile import ReconciledEntry
 
 
 def lines(*words: object) -> str:
@@ -56,7 +56,7 @@ def some_change(folder: Path, choose: random.Random) -> None:
             (place / f"f{choose.randrange(9)}").write_text(lines(*(choose.random() for _ in range(9))))
 
 
-def make_stack(folder: Path, choose: random.Random, count: int) -> tuple[Git, CommitId, list[Entry]]:
+def make_stack(folder: Path, choose: random.Random, count: int) -> tuple[Git, CommitId, list[ReconciledEntry]]:
     work = folder / "work"
     work.mkdir()
     git(work, "init", "-q")
@@ -73,10 +73,12 @@ def make_stack(folder: Path, choose: random.Random, count: int) -> tuple[Git, Co
     store = init_store(folder / "store.git")
     git(folder, "-C", str(store.folder), "fetch", "-q", str(work), "HEAD:refs/heads/all")
     commits = store.log("refs/heads/all")
-    return store, commits[0].commit, [Entry(f"p{n}", c) for n, c in enumerate(commits[1:])]
+    return store, commits[0].commit, [ReconciledEntry(f"p{n}", c) for n, c in enumerate(commits[1:])]
 
 
-def one_by_one(store: Git, base: CommitId, before: list[Entry], after: list[Entry]) -> list[TreeId] | None:
+def one_by_one(
+    store: Git, base: CommitId, before: list[ReconciledEntry], after: list[ReconciledEntry]
+) -> list[TreeId] | None:
     """Each patch merged onto the one before it; None where one conflicts."""
     onto = store.tree_of([base])[0]
     trees = {base: onto} | {e.commit.commit: e.commit.tree for e in before}

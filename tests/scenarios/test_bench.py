@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> None:
+def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.InstalledPackage) -> None:
     """What a look at the environment finds; the look itself is tested with real wheels elsewhere."""
     monkeypatch.setattr(
         "patchq.report.bench.verify",
@@ -33,9 +33,11 @@ def environment(monkeypatch: pytest.MonkeyPatch, *packages: verify.Package) -> N
     )
 
 
-def package(state: str = "patched", *problems: Code, patches: tuple[str, ...] = ("up/first",)) -> verify.Package:
+def package(
+    state: str = "patched", *problems: Code, patches: tuple[str, ...] = ("up/first",)
+) -> verify.InstalledPackage:
     found = tuple(Difference(code=code, level=Level.PROBLEM) for code in problems)
-    return verify.Package(
+    return verify.InstalledPackage(
         distribution="up", state=state, version="1+patchq.aaaaaaaa", origin="/env/up", stack_id="a" * 40,
         patches=patches, differences=found,
     )  # fmt: skip

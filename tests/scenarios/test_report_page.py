@@ -12,7 +12,7 @@ import pytest
 
 from browsing import Browser
 from kit import Patchq
-from patchq.report.evidence import Cell, Evidence, Matrix, gather
+from patchq.report.evidence import Evidence, Matrix, gather
 from patchq.report.page import html, markdown
 from patchq.stacks.views import PatchInfo
 
@@ -209,7 +209,7 @@ def hostile(evidence: Evidence) -> Evidence:
         replace(x, attempt=replace(x.attempt, patch=HOSTILE, how=HOSTILE, onto=HOSTILE, time=HOSTILE))
         for x in evidence.ledger
     ]
-    rows = {HOSTILE: (Cell(outcome=HOSTILE, evidence=HOSTILE, file=f"patches/{HOSTILE}", line=3),)}
+    rows = {HOSTILE: (ReportCell(outcome=HOSTILE, evidence=HOSTILE, file=f"patches/{HOSTILE}", line=3),)}
     measured = [
         replace(m, engine=HOSTILE, config=HOSTILE, machine=HOSTILE, reported=HOSTILE) for m in evidence.measurements
     ]
@@ -253,7 +253,7 @@ def large(evidence: Evidence, patches: int, refs: int) -> Evidence:
         cells = []
         for r in range(refs):
             said = "a.txt (2 hunks); upstream has it in b.txt" if r % 3 else ""
-            cells.append(Cell(outcome=words[(n * 7 + r * 3) % 7], evidence=said, file=view.info.path))
+            cells.append(ReportCell(outcome=words[(n * 7 + r * 3) % 7], evidence=said, file=view.info.path))
         rows[info.name] = tuple(cells)
     stack = replace(evidence.stacks[0], patches=tuple(replace(view, info=i) for i in infos))
     matrix = Matrix(upstream="up", refs=tuple(f"v{n}" for n in range(refs)), rows=rows)

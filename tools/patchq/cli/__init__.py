@@ -1,4 +1,4 @@
-"""The command line: one file a verb. Each parses, makes one call into the core, and prints."""
+"""Command line. Each verb has a module that parses, calls the core once and prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from patchq import __version__
 from patchq.cli.boundary import Boundary
 
-#: By group and verb: its module in patchq.cli.commands, which is imported when the verb runs, and its summary.
+#: Verbs by group: the module in patchq.cli.commands, imported when the verb runs, and the summary.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
         "init": ("init", "Create a project."),
@@ -73,7 +73,7 @@ VERBS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()
 
 
 class Verbs(Boundary):
-    """A group that imports a verb's module when it is used."""
+    """Command group that imports the module of a verb on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -83,7 +83,7 @@ class Verbs(Boundary):
             return None
         module = importlib.import_module(f"patchq.cli.commands.{VERBS[cmd_name][0]}")
         command: click.Command = module.command
-        if ctx.resilient_parsing:  # the shell completes
+        if ctx.resilient_parsing:  # for shell completion
             from patchq.cli.completion import attach
 
             return attach(cmd_name, command)
@@ -121,7 +121,7 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
     Begin with `patchq apply`, then `patchq build`. Change a stack in .patchq/trees with
     ordinary git commits and write it back with `patchq export`.
     """
-    # One that is relative would mean another folder to each program that is started elsewhere.
+    # A relative path would name different folders for programs started in other folders.
     for name in ("TMPDIR", "TEMP", "TMP"):
         if value := os.environ.get(name):
             os.environ[name] = str(Path(value).absolute())
@@ -129,12 +129,12 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
 
 
 def main() -> None:
-    """The entry point ``patchq``."""
-    # A file that is opened would take the place of a closed stream, and messages would go into it.
+    """Run the command line; entry point ``patchq``."""
+    # Otherwise the next opened file would take a closed stream's number and receive messages.
     while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(lowest, True)
     os.close(lowest)
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-    # A command is short: what it makes lives as long as it does, and looking for cycles in that takes its time.
+    # Collect garbage rarely: in a short process most objects live until the end.
     gc.set_threshold(200_000, 30, 30)
     sys.exit(cli.main(prog_name="patchq", standalone_mode=True))

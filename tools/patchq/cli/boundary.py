@@ -1,4 +1,4 @@
-"""The one place where errors become words and exit codes."""
+"""Conversion of all errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_THE_MACHINE = {
 
 
 class Boundary(click.Group):
-    """A group whose ``main`` maps exceptions to patchq's exit codes."""
+    """Command group whose ``main`` maps exceptions to patchq's exit codes."""
 
     def main(  # type: ignore[override]
         self,
@@ -49,7 +49,7 @@ class Boundary(click.Group):
         as_json = "--json" in arguments
         try:
             result = super().main(arguments, prog_name, standalone_mode=False, **extra)
-            code = result if isinstance(result, int) else 0  # what Exit carried, as click hands it back
+            code = result if isinstance(result, int) else 0  # click returns the code of an Exit
         except click.UsageError as error:
             _show_usage(error, as_json)
             code = 2
@@ -64,15 +64,15 @@ class Boundary(click.Group):
         except PatchqError as error:
             code = _show(error, as_json)
         except OSError as error:
-            # A full disk, a folder that may not be written: of the machine, not of patchq.
-            # tempfile calls a full /tmp a file that isn't there.
+            # A full disk or missing permissions are no bug of patchq. If /tmp is full, tempfile
+            # reports a missing file.
             known = error.errno in _OF_THE_MACHINE or "usable temporary directory" in str(error)
-            if not flush():  # click itself prints --help and --version
+            if not flush():  # click prints --help and --version without echo()
                 code = _show_lost(OutputLost(error))
             else:
                 code = _show(_of_the_machine(error), as_json) if known else _bug(error)
         except Exception as error:
-            # Python has no type of its own for a machine out of threads.
+            # Python has no exception type for a lack of threads.
             full = isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
             code = _show(_of_the_machine(OSError(errno.EAGAIN, str(error))), as_json) if full else _bug(error)
         if terminal.messages_lost:
@@ -100,7 +100,7 @@ def _show_usage(error: click.UsageError, as_json: bool) -> None:
 
 
 def _answer(body: dict[str, Any]) -> bool:
-    """Print an error as JSON; return False if standard output can't be written."""
+    """Print an error as JSON. Return False if standard output can't be written."""
     try:
         echo_json(body)
     except OutputLost:
@@ -109,7 +109,10 @@ def _answer(body: dict[str, Any]) -> bool:
 
 
 def _show_lost(error: OutputLost) -> int:
-    """Report lost output, unless its reader has ended: then nothing more is wanted (`patchq … | head`)."""
+    """Report lost output and return the exit code.
+
+    Print nothing if the reader has ended (`patchq … | head`).
+    """
     return error.exit_code if error.reader_is_gone else _show(error, as_json=False)
 
 
@@ -156,7 +159,7 @@ def _show(error: PatchqError, as_json: bool) -> int:
 
 
 def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
-    """What a patch expects, and what is there instead."""
+    """Print the lines that a patch expects and the lines that upstream has."""
     if not conflict.hunk:
         return
     echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=err)

@@ -1,4 +1,4 @@
-"""What the verbs share: the project, JSON, and the options that many have."""
+"""Functions and options that several verbs share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def open_project(as_json: bool = False) -> Project:
-    """The project that the command line means; what it says goes to standard error."""
+    """Open the project that the command line selects. Print its messages on standard error."""
     ctx = click.get_current_context()
 
     def say(line: str) -> None:
@@ -27,7 +27,7 @@ def open_project(as_json: bool = False) -> Project:
             echo(without_secrets(line), err=True)
 
     project = Project.find(Path(ctx.obj["project"]), say, ctx.obj["wait"])
-    with contextlib.suppress(PatchqError):  # a lock that can't be read is told by what needs it
+    with contextlib.suppress(PatchqError):  # later code reports an unreadable lock
         if project.lock.patchq not in ("", __version__):
             from patchq.project import own
 
@@ -39,9 +39,9 @@ def open_project(as_json: bool = False) -> Project:
 
 
 def stopped_upstream(project: Project, name: str | None) -> str:
-    """The upstream that is named, else the only one of which a rebase is under way.
+    """Return the named upstream, or the only one with a rebase under way.
 
-    :raises UserError: if there is none, or more than one.
+    :raises UserError: if no rebase or more than one is under way.
     """
     from patchq.errors import UserError
     from patchq.rebase.state import under_way
@@ -55,29 +55,32 @@ def stopped_upstream(project: Project, name: str | None) -> str:
 
 
 def emit(schema: str, body: dict[str, Any]) -> None:
-    """Print a JSON answer: ``schema`` is the verb's name."""
+    """Print a JSON result.
+
+    :param schema: name of the verb.
+    """
     echo_json({"schema": f"patchq/{schema}/1", **body})
 
 
 def json_option(function: F) -> F:
-    """``--json``."""
+    """Add the option ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
 def set_option(function: F) -> F:
-    """``--set``."""
+    """Add the option ``--set``."""
     return click.option("--set", "set_name", metavar="SET", default="", help="Set of pins.  [default: the lock's]")(
         function
     )
 
 
 def offline_option(function: F) -> F:
-    """``--offline``."""
+    """Add the option ``--offline``."""
     return click.option("--offline", is_flag=True, help="Use only what is in the store and the cache.")(function)
 
 
 def show_exported(result: Any, as_json: bool, schema: str) -> None:
-    """What a command did to a stack, for people or as JSON."""
+    """Print the changes of a stack by a command, as text or JSON."""
     if as_json:
         from dataclasses import asdict
 

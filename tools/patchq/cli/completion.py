@@ -1,4 +1,4 @@
-"""What the shell completes: patches, upstreams, sets and refs of the project around, by the names of parameters."""
+"""Shell completion of patches, upstreams, sets and refs, by the names of parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-#: Of a parameter's name: what stands there. A verb's own meaning goes before.
+#: Kind of values by parameter name. Entries of _OTHERWISE take precedence.
 _KINDS = {
     "patch": "patches",
     "patches": "patches",
@@ -32,7 +32,7 @@ _OTHERWISE = {("new", "name"): "", ("drift", "to"): "refs", ("move", "after"): "
 
 
 def attach(verb: str, command: click.Command) -> click.Command:
-    """``command`` with completions for its parameters; only done where the shell asks for them."""
+    """Add completions to a command's parameters and return it. Call only for shell completion."""
     for param in command.params:
         kind = _OTHERWISE.get((verb, param.name or ""), _KINDS.get(param.name or "", ""))
         if kind and not isinstance(param.type, (click.Path, click.Choice)):
@@ -45,7 +45,7 @@ def _complete(kind: str, ctx: click.Context, incomplete: str) -> list[Completion
 
 
 def _words(ctx: click.Context, kind: str) -> list[str]:
-    """What may be typed there; nothing where there is no project, or one that can't be read."""
+    """Return the possible values; empty if there is no readable project."""
     from patchq.errors import PatchqError
     from patchq.project.project import Project
 

@@ -1,4 +1,4 @@
-"""Sentences for what ``verify-installed`` and ``verify-image`` find, and the JSON that both give."""
+"""Sentences and JSON for the findings of ``verify-installed`` and ``verify-image``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from patchq.environment.installed import InstalledPackage
     from patchq.environment.verify import Kernels
 
-#: A sentence for each code. ``{0}`` and ``{1}`` are the words of a difference; its paths follow.
+#: Sentence for each code. ``{0}`` and ``{1}`` are the words of a difference; its paths follow.
 SENTENCES = {
     Code.NOT_INSTALLED: "{0} is not installed there",
     Code.NOT_PATCHED: "imports come from {0}, which patchq did not build",
@@ -119,7 +119,7 @@ def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
 
 
 def against(package: InstalledPackage) -> str:
-    """Return the sentence for what a package was compared with."""
+    """Return a description of the reference that a package was compared with."""
     if package.reference == "wheel":
         return package.against
     if package.reference == "stack":
@@ -145,5 +145,5 @@ def kernel_sentence(kernels: Kernels) -> str:
 
 
 def can_allow(found: tuple[Difference, ...]) -> bool:
-    """Return whether the lock could allow one of these problems by its name."""
+    """Return whether one of the problems can be allowed by name in the lock."""
     return any(one.level is Level.PROBLEM and one.code in _ALLOWABLE for one in found)

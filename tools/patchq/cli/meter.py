@@ -1,4 +1,4 @@
-"""How far long work has come, on one line of standard error: how much, how fast, and how long it still takes."""
+"""Progress of long operations on one line of standard error: count, speed and remaining time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress, TaskID
 
-#: Seconds before anything is shown, and between two lines.
+#: Seconds before the first line, and between updates.
 PATIENCE, PAUSE = 1.0, 0.1
 
 
 class Meter:
-    """A line that is written over itself, and gone when its work is done or anything else is said.
+    """Progress line that is overwritten in place. It is cleared before other output and at the end.
 
-    rich makes it. Its own display isn't used: that runs a thread beside a process that forks, and hides the cursor,
-    which a killed patchq would leave hidden.
+    rich renders the line. rich's own display isn't used: it runs a thread in a process that forks,
+    and it hides the cursor, which would stay hidden if patchq was killed.
 
-    :param write: writes to standard error.
-    :param line: what rich makes of something on one line of the terminal, and the line's width.
-    :param shown: makes somebody's words harmless.
+    :param write: function that writes to standard error.
+    :param line: function that renders an object to one terminal line and returns its width.
+    :param shown: function that escapes untrusted text.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Meter:
         self._lock = threading.RLock()
 
     def __call__(self, what: str, done: int, total: int, unit: str = BYTES, /) -> None:
-        """See :class:`patchq.system.progress.Progress`."""
+        """Show progress; see :class:`patchq.system.progress.Progress`."""
         with self._lock:
             now = self._clock()
             if (what, unit) != self._what or done < self._done:
@@ -58,7 +58,7 @@ class Meter:
                 self._show(done, total)
 
     def clear(self) -> None:
-        """Take the line away, before something else is written; the next news bring it back."""
+        """Clear the line before other output. The next update shows it again."""
         with self._lock:
             if self._width:
                 self._write(f"\r{' ' * self._width}\r")
@@ -75,7 +75,7 @@ class Meter:
         self._write(f"\r{line}")
 
     def _started(self, total: int) -> tuple[Progress, TaskID]:
-        """rich's own count, as if it had been there from the beginning."""
+        """Return rich's progress and task, with the start of the operation as their start."""
         from rich import progress
         from rich.table import Column
 
@@ -99,6 +99,6 @@ class Meter:
         )
         now, self._now = self._now, self._begun
         task = made.add_task(self._shown(what), total=total or None, completed=self._first, rate="")
-        made.advance(task, 0)  # where its speed counts from
+        made.advance(task, 0)  # start of the speed measurement
         self._now = now
         return made, task

@@ -1,4 +1,4 @@
-"""Which packages to verify, asked for, a project's, or whatever carries a manifest; and against what."""
+"""Packages to verify and the references to compare them with."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dict[str, str], str, set[str]]:
-    """Return what to verify.
+    """Return the packages to verify.
 
-    :returns: distribution to import name (empty: unknown), the stack id that they should be of (empty: any), and the
-        distributions that no patch of the set changes.
+    :returns: import names by distribution (empty: unknown), the expected stack id (empty: any), and
+        the distributions that no patch of the set changes.
     """
     from patchq.stacks.applied import compute_stack_id, patched_upstreams, read_applied
 
@@ -50,7 +50,7 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
 
 
 def kernel_packages() -> dict[str, str]:
-    """The distributions of kernels that the project builds ahead, and their import names; none without a project."""
+    """Return import names by distribution of the project's kernels; empty without a project."""
     from patchq.kernels.wanted import every_wanted
 
     try:
@@ -63,10 +63,10 @@ def kernel_packages() -> dict[str, str]:
 def look(
     python: str, distributions: Sequence[str] = (), set_name: str = "", expected: str = "", folder: Path | None = None
 ) -> InstallVerdict:
-    """What ``verify-installed`` finds: against the wheels in ``folder``, else those of the project's ``dist/SET``.
+    """Compare installed packages with the wheels in ``folder``, or those in ``dist/SET``.
 
-    :param expected: the stack id or its beginning; empty for the project's, if there is one and it is applied.
-    :raises UserError: if the folder that is named has no wheel that can be read.
+    :param expected: the stack id or its beginning; empty for that of the project, if applied.
+    :raises UserError: if the named folder has no readable wheel.
     """
     from patchq.build.reference import wheels_in, wheels_of
     from patchq.environment.differences import Code, Difference, Level

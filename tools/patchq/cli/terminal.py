@@ -1,8 +1,9 @@
-"""The one place where text goes to a terminal. What stands in it may be anybody's: nothing of it is obeyed.
+"""Output of untrusted text to a terminal. All output goes through this module.
 
-Names, subjects, paths, messages and diffs come from upstreams, mails and other people's projects. A terminal would take
-some of their characters for commands, and show others as nothing, or turned around. They are shown as escapes, such as
-``\\x1b`` and ``\\u202e``, and in JSON as JSON's own; colour is put on afterwards.
+Names, subjects, paths, messages and diffs come from upstreams, mails and other projects. Some
+characters are commands for a terminal, and others are invisible or reverse the text. They are
+printed as escapes such as ``\\x1b`` and ``\\u202e``, and in JSON as JSON escapes. Colour is added
+afterwards.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
     from patchq.cli.meter import Meter
 
 
-#: What JSON takes as it is and a terminal doesn't: all that isn't printable but is no control of ASCII.
+#: Characters outside printable ASCII. JSON leaves some unprintable ones unescaped.
 _JSON = re.compile(r"[^\n -~]")
 
 
 def _line(made: RenderableType) -> tuple[str, int]:
-    """On one line of standard error, which it doesn't quite fill: a full one would begin the next."""
+    """Render an object as one line of standard error. Return the line and its width.
+
+    The width is one less than the terminal's, because a full line would wrap.
+    """
     from rich.console import Console
 
     plain = bool(os.environ.get("NO_COLOR"))
@@ -44,9 +48,9 @@ def _line(made: RenderableType) -> tuple[str, int]:
 
 
 class OutputLost(PatchqError):
-    """Standard output can't be written.
+    """Error for standard output that can't be written.
 
-    :ivar reader_is_gone: it is a pipe, and its reader has ended (`patchq … | head`).
+    :ivar reader_is_gone: True if it is a pipe whose reader has ended (`patchq … | head`).
     """
 
     def __init__(self, error: OSError) -> None:
@@ -57,12 +61,12 @@ class OutputLost(PatchqError):
         self.reader_is_gone = error.errno == errno.EPIPE
 
 
-#: True once a message on standard error was lost: a command that can't show its warnings doesn't succeed.
+#: True after a message on standard error was lost. Then the command fails in the end.
 messages_lost = False
 
 
 def write(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Write to a standard stream. Without standard error a command goes on, but fails in the end.
+    """Write to a standard stream. If standard error fails, continue, but fail in the end.
 
     :raises OutputLost: if standard output can't be written.
     """
@@ -77,11 +81,11 @@ def write(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def flush() -> bool:
-    """Write what is buffered for standard output; return False, and discard it, if it can't be written."""
+    """Flush standard output. If that fails, discard the buffer and return False."""
     try:
         if sys.stdout:
             sys.stdout.flush()
-            # An unbuffered stream has nothing to flush; where it is open for reading only, an empty write fails too.
+            # An unbuffered stream has nothing to flush. An empty write fails if it is read-only.
             sys.stdout.write("")
     except OSError:
         _drop_output(err=False)
@@ -90,7 +94,7 @@ def flush() -> bool:
 
 
 def _drop_output(*, err: bool) -> None:
-    """Discard what a standard stream couldn't write; Python would try again at exit, and fail."""
+    """Discard a stream's unwritten output. Python would fail to write it again at exit."""
     stream = sys.stderr if err else sys.stdout
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -100,7 +104,7 @@ _meter: Meter | None = None
 
 
 def meter() -> Meter:
-    """The one that shows how far long work has come."""
+    """Return the meter that shows progress."""
     global _meter
     from patchq.cli.meter import Meter
 
@@ -110,30 +114,30 @@ def meter() -> Meter:
 
 
 def _make_way() -> None:
-    """Take the meter's line away."""
+    """Clear the meter's line."""
     if _meter:
         _meter.clear()
 
 
-#: How GitHub's runner finds its commands in what a job prints.
+#: Syntax of the commands that GitHub's runner reads in a job's output.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def _no_commands(text: str) -> str:
-    """Return lines in which GitHub's runner, where it reads them, finds no command."""
+    """Escape commands of GitHub's runner in a text, if the runner reads the output."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return text
     return _COMMAND.sub(lambda m: "\\x23" if m[1] is None else m[1] + "\\x3a", text)
 
 
 def echo_command(text: str) -> None:
-    """Write a line that GitHub's runner is to obey."""
+    """Write a command for GitHub's runner."""
     _make_way()
     write(text.translate(LINE))
 
 
 def safe(text: str) -> str:
-    """``text`` as a terminal may be given it; line ends and tabs stay.
+    """Escape text for a terminal. Line ends and tabs are kept.
 
     >>> safe("a\\x1b[31mb\\u202ec\\n")
     'a\\\\x1b[31mb\\\\u202ec\\n'
@@ -142,7 +146,7 @@ def safe(text: str) -> str:
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool = False) -> None:
-    """Write a text to standard output, or to standard error; with colour on a terminal, unless NO_COLOR is set."""
+    """Write text to a standard stream, with colour on a terminal unless NO_COLOR is set."""
     _make_way()
     shown = safe(str(text))
     if (fg or bold) and not os.environ.get("NO_COLOR"):
@@ -151,25 +155,25 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True, fg: str | Non
 
 
 def echo_json(body: dict[str, Any]) -> None:
-    """Write a JSON answer. What is not printable stands there as ``\\uXXXX``, controls of any kind among it."""
+    """Write a JSON result. Escape unprintable characters as ``\\uXXXX``."""
     import json
 
     _make_way()
     text = json.dumps(body, indent=1, ensure_ascii=False)
     shown = _JSON.sub(lambda m: m[0] if m[0].isprintable() else json.dumps(m[0])[1:-1], text)
-    # JSON has no line that begins with a colon, but GitHub's runner finds this one in the middle of any.
+    # JSON has no line that begins with a colon, but GitHub's runner finds ## commands in any line.
     write(shown.replace("##[", "#\\u0023["))
 
 
 def echo_usage(error: click.ClickException) -> None:
-    """What click says of a command line that it can't read: it repeats words of it."""
+    """Write click's message about an invalid command line, which repeats words from it."""
     said = io.StringIO()
     error.show(said)
     echo(said.getvalue(), err=True, nl=False)
 
 
 def confirm(question: str) -> None:
-    """Ask on standard error.
+    """Ask a yes-or-no question on standard error.
 
     :raises click.Abort: for any answer but yes.
     """
@@ -178,9 +182,9 @@ def confirm(question: str) -> None:
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table for people, its first column unbroken; plain where it isn't a terminal's or NO_COLOR is set.
+    """Print a table; without styles if output isn't a terminal or NO_COLOR is set.
 
-    Words of somebody else stand in it as they are: nothing in them is markup or moves the cursor.
+    The first column doesn't wrap. Text in cells is neither markup nor terminal commands.
     """
     from rich.console import Console
     from rich.table import Table

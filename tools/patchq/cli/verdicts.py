@@ -1,4 +1,4 @@
-"""Printing and writing verdicts on proofs: what `test` and `report` share."""
+"""Output of verdicts on proofs, for `test` and `report`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _COLOURS = {"proven": "green", "passed": "green", "not run": "yellow"}
 
 
 def results_file(project: Project) -> Path:
-    """Where the last run's verdicts are kept."""
+    """Return the file with the verdicts of the last run."""
     return project.layout.private / "results" / "last.json"
 
 
 def read_results(project: Project) -> list[Verdict] | None:
-    """The last verdicts, or None where there are none.
+    """Return the last verdicts; None if there are none.
 
     :raises StateError: if the file is damaged.
     """
@@ -48,7 +48,10 @@ def write_reports(
     set_name: str,
     stops: Sequence[tuple[str, str, str, str]] = (),
 ) -> None:
-    """Write the files that were asked for; ``stops`` as :func:`patchq.proofs.verdicts.sarif_bytes` takes them."""
+    """Write the requested report files.
+
+    :param stops: see :func:`patchq.proofs.verdicts.sarif_bytes`.
+    """
     from patchq.proofs import verdicts as report
     from patchq.system.fsio import write_output
 
@@ -61,7 +64,7 @@ def write_reports(
 
 
 def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:
-    """A line a patch, and what to type where it isn't proven."""
+    """Print verdicts as JSON, or as lines with the command to run a proof again."""
     from patchq.proofs import verdicts as report
 
     if as_json:

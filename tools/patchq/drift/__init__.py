@@ -1,3 +1,3 @@
-"""What applies and yet changed meaning: calls that no longer fit, bodies that a patch touches."""
+"""Detection of patches that apply but changed meaning: calls and changed definitions."""
 
 __all__ = ["alarms", "bodies", "drift", "sets", "shared"]

@@ -1,4 +1,4 @@
-"""Calls in a Python file whose arguments land elsewhere, are refused, or get another default; names that are gone."""
+"""Check of the calls in a Python file against changed signatures and removed names."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from patchq.drift._outline import parse
 from patchq.drift._signatures import Api, Signature, SignatureChange
 from patchq.drift.alarms import Alarm
 
-#: Of the arguments that a call on an unknown receiver names, how many must be named like the
-#: parameters they land on for the call to count as one of that function.
+#: Minimum share of a call's arguments that must be named like their parameters. Below it, a
+#: call on an unknown receiver is not taken for a call of that function.
 LIKENESS = 0.5
 
 
 def scan_source(
     source: bytes, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
-    """Return the alarms in one file's source; a file that doesn't parse has none."""
+    """Return the alarms in a file's source; empty if it doesn't parse."""
     tree = parse(source)
     if tree is None:
         return []
     visitor = _Calls(path, upstream, old, changed, gone)
-    with contextlib.suppress(RecursionError):  # of an expression of thousands of terms
+    with contextlib.suppress(RecursionError):  # from expressions with thousands of terms
         visitor.collect(tree)
         visitor.visit(tree)
     return visitor.found
 
 
 class _Calls(ast.NodeVisitor):
-    """Walks a file, knowing what its names are bound to, and judges each call."""
+    """Visitor that resolves the names in a file and judges each call."""
 
     def __init__(
         self, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
@@ -38,7 +38,7 @@ class _Calls(ast.NodeVisitor):
         self.path, self.upstream, self.old, self.gone = path, upstream, old, gone
         self.changed = {c.old.path: c for c in changed}
         wanted = {c.old.path.rsplit(".", 1)[1] for c in changed}
-        # All methods of a changed one's name: a call may look more like one that didn't change.
+        # All methods of the same name: a call may fit an unchanged one better.
         self.by_name: dict[str, list[Signature]] = {}
         for path, signature in old.functions.items() if wanted else ():
             name = path.rsplit(".", 1)[1]
@@ -51,7 +51,7 @@ class _Calls(ast.NodeVisitor):
         self.found: list[Alarm] = []
 
     def collect(self, tree: ast.Module) -> None:
-        """What the file imports from the package, and which names hold instances of its classes."""
+        """Record imports from the package and the names that hold instances of its classes."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -77,7 +77,7 @@ class _Calls(ast.NodeVisitor):
                         self.instances[ast.unparse(target)] = self.old.aliases[made]
 
     def _resolve(self, node: ast.expr) -> str:
-        """The package's own path of an expression, or an empty text."""
+        """Return the path of an expression in the package; empty if it is not from the package."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -123,7 +123,7 @@ class _Calls(ast.NodeVisitor):
         self.found.append(alarm)
 
     def _with_literal_keywords(self, node: ast.Call) -> ast.Call:
-        """A call with ``**name`` spelled out, where the function says ``name = {"a": …}`` once."""
+        """Return a call with ``**name`` expanded if the function assigns it a literal dict once."""
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
             literal = (
@@ -148,7 +148,7 @@ class _Calls(ast.NodeVisitor):
             literal = node.value if isinstance(node.value, ast.Dict) else None
             if literal and not all(isinstance(k, ast.Constant) and isinstance(k.value, str) for k in literal.keys):
                 literal = None
-            # Assigned again, or changed in ways that aren't followed: then it isn't judged.
+            # A second assignment makes the value unknown.
             self.literals[place] = literal if place not in self.literals else None
         self.generic_visit(node)
 
@@ -180,10 +180,10 @@ class _Calls(ast.NodeVisitor):
 
 
 def likeness(node: ast.Call, signature: Signature) -> float:
-    """How much a call on an unknown receiver looks like one of ``signature``, 0 to 1.
+    """Return the similarity, from 0 to 1, of a call on an unknown receiver to a signature.
 
-    The share of its arguments that are named like the parameter that they land on; 0 if it
-    doesn't bind, or names fewer than three arguments alike.
+    It is the share of arguments that are named like their parameters. It is 0 if the call doesn't
+    bind, or if fewer than three arguments are named alike.
     """
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         return 0.0
@@ -203,7 +203,10 @@ def _named_like(node: ast.expr, name: str) -> bool:
 
 
 def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, str]]:
-    """What a call that was right for the old signature means for the new one."""
+    """Yield the kind and message of each problem that a new signature causes for a call.
+
+    Calls that don't bind to the old signature are skipped.
+    """
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         return
     old, new = change.old, change.new
@@ -242,7 +245,7 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
 
 
 def _just_renamed(index: int, old: Signature, new: Signature) -> bool:
-    """Another name in the same place means the same for a positional argument."""
+    """Return whether a parameter was renamed in place, which positional arguments don't notice."""
     before, after = old.positional, new.positional
     if index >= len(after) or len(before) != len(after):
         return False

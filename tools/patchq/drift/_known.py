@@ -1,4 +1,4 @@
-"""What was found in the stacks of a set, kept until one of them, or what reads them, is another."""
+"""Cache of results for the stacks of a set, valid until the stacks or the readers change."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from patchq.system import fsio
 from patchq.system.paths import Layout
 
 _VERSION = 1
-#: Modules beside this one that say what is shared: a checkout's version stays the same while they change.
+#: Modules that decide the results. In a checkout they change while the version stays the same.
 _READERS = ("bodies", "_outline", "shared")
-#: What else than this patchq and Python says where definitions are.
+#: Packages, besides patchq and Python, that decide which definitions are found.
 _PARSERS = ("tree-sitter", "tree-sitter-cuda")
 
 
 class KnownDrift:
-    """What is kept of sets, as rows of texts by a set's name, in ``.patchq/check``.
+    """Results by set as rows of strings, stored in ``.patchq/check``.
 
-    A set's are of no use once what decides them is something else, and so are those that are damaged.
+    A set's results are ignored if their inputs changed or if they are damaged.
     """
 
     def __init__(self, layout: Layout) -> None:
-        from importlib import metadata  # it brings the email package
+        from importlib import metadata  # slow: it imports the email package
 
         def version(name: str) -> str:
-            """Return a parser's version; nothing is found in its languages without it."""
+            """Return a parser's version; empty if it isn't installed."""
             try:
                 return metadata.version(name)
             except metadata.PackageNotFoundError:
@@ -47,9 +47,9 @@ class KnownDrift:
             self._sets = dict(json.loads(fsio.read_or_none(self._path) or b"{}").get("sets", {}))
 
     def find(self, set_name: str, said: object) -> list[tuple[str, ...]] | None:
-        """What was found in a set; None where that isn't known.
+        """Return the results for a set; None if they are unknown.
 
-        :param said: all that decides it; JSON.
+        :param said: all inputs of the results, as JSON data.
         """
         key = self._keys[set_name] = _digest([_VERSION, self._by, said])
         with suppress(KeyError, TypeError, ValueError):
@@ -59,14 +59,14 @@ class KnownDrift:
         return None
 
     def add(self, set_name: str, found: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Take in what was found in a set, after it was asked for; returns it."""
+        """Add the results for a set and return them. Call :meth:`find` for the set first."""
         key = self._keys[set_name]
         self._sets[set_name] = {"key": key, "sum": _digest([key, found]), "found": found}
         self._new = True
         return found
 
     def keep(self) -> None:
-        """Write what is new, of the sets that were asked for; where that can't be, it is looked for again."""
+        """Save the sets passed to :meth:`find`, if any result is new. Ignore write errors."""
         if self._new:
             sets = {name: self._sets[name] for name in self._keys}
             with suppress(OSError):

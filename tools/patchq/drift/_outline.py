@@ -1,4 +1,4 @@
-"""Where a Python file's definitions stand, by its syntax tree."""
+"""Lines of the definitions in a Python file, from its syntax tree."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import re
 import warnings
 from collections.abc import Iterator
 
-#: The fields of a statement that hold statements, in the order of its grammar; no definition is anywhere else.
+#: Fields with nested statements, in the order of the grammar. All definitions are in them.
 _INNER = ("body", "handlers", "orelse", "finalbody", "cases")
-#: By the type of a node, those that it has; of most none.
+#: Cache: by type of node, the fields from _INNER that it has; none for most types.
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 _END = re.compile(rb"\r\n?|\n")
 
 
 def lines_of(source: bytes) -> list[bytes]:
-    """The lines of a file, without their ends, as Python's parser counts them."""
+    """Return the lines of a file, without line ends, as Python's parser counts them."""
     return _END.split(source)
 
 
 def places(source: bytes) -> dict[str, tuple[int, int]]:
-    """The functions of a file by qualified name, first and last line counted from 1; none of one that is no Python."""
+    """Return the first and last line, from 1, of each function by qualified name.
+
+    The result is empty if the file is not valid Python.
+    """
     found: dict[str, tuple[int, int]] = {}
     if tree := parse(source):
-        with contextlib.suppress(RecursionError):  # what lies deeper has no lines of its own
+        with contextlib.suppress(RecursionError):  # functions nested too deeply are left out
             for statement in tree.body:
                 _walk(statement, "", found)
     return found
 
 
 def inner(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements right in one, with the clauses that hold some."""
+    """Yield the direct child statements of a statement, and its clauses that hold statements."""
     kind = type(node)
     names = _FIELDS.get(kind)
     if names is None:
@@ -42,9 +45,9 @@ def inner(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def parse(source: bytes | str) -> ast.Module | None:
-    """Return a file's syntax tree; None of what is no Python, or is nested deeper than Python's own reader goes."""
+    """Return a file's syntax tree; None if it is not valid Python or nested too deeply."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of an upstream's escape sequences
+        warnings.simplefilter("ignore")  # invalid escape sequences in upstream's code
         try:
             return ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

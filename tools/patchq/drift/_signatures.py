@@ -1,4 +1,4 @@
-"""Signatures of a Python package at a ref, by griffe, and what changed between two refs."""
+"""Signatures of a Python package, read by griffe, and their changes between two refs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``kind`` as in :mod:`inspect`, in words; ``default`` is its source, None for none."""
+    """Parameter of a function.
+
+    :ivar kind: kind in the words of :mod:`inspect`, such as ``positional or keyword``.
+    :ivar default: source of the default value; None if there is none.
+    """
 
     name: str
     kind: str
@@ -28,14 +32,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function's parameters, ``self`` and ``cls`` of methods left out."""
+    """Parameters of a function, without ``self`` and ``cls`` of methods."""
 
     path: str
     parameters: tuple[Parameter, ...]
 
     @property
     def name(self) -> str:
-        """What a call names: the function, or for a constructor its class."""
+        """Name in a call: the function's, or the class's for a constructor."""
         parts = self.path.split(".")
         return parts[-2] if parts[-1] == "__init__" else parts[-1]
 
@@ -44,15 +48,19 @@ class Signature:
         return tuple(p for p in self.parameters if p.positional)
 
     def takes(self, kind: str) -> bool:
-        """Whether it has ``*args`` (``variadic positional``) or ``**kwargs`` (``variadic keyword``)."""
+        """Return whether it has a parameter of a kind, such as ``variadic keyword``."""
         return any(p.kind == kind for p in self.parameters)
 
     def find(self, name: str) -> Parameter | None:
-        """The parameter of that name that a keyword can set."""
+        """Return the parameter that a keyword argument sets; None if there is none."""
         return next((p for p in self.parameters if p.name == name and p.kind != "positional-only"), None)
 
     def accepts(self, count: int, keywords: set[str]) -> bool:
-        """Whether a call with so many positional arguments and these keywords binds."""
+        """Return whether a call binds.
+
+        :param count: number of positional arguments.
+        :param keywords: names of keyword arguments.
+        """
         if count > len(self.positional) and not self.takes("variadic positional"):
             return False
         if not self.takes("variadic keyword") and any(self.find(k) is None for k in keywords):
@@ -66,7 +74,12 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """A package's functions by path, every public way to name each (``aliases``), and all its names."""
+    """Public API of a package.
+
+    :ivar functions: signatures by path.
+    :ivar aliases: by public path, the path of the function or class that it names.
+    :ivar names: all paths.
+    """
 
     package: str
     functions: Mapping[str, Signature]
@@ -75,9 +88,9 @@ class Api:
 
 
 def load_api(package: str, tree: Path) -> Api:
-    """Read a package's source below ``tree``; nothing of it is imported or run.
+    """Read the API of a package from its source in ``tree``, without importing or running it.
 
-    :raises FormatError: if it is no Python, or is nested too deeply to be read.
+    :raises FormatError: if it isn't valid Python, or is nested too deeply.
     """
     import logging
 
@@ -100,7 +113,7 @@ def load_api(package: str, tree: Path) -> Api:
             try:
                 target = item.final_target  # type: ignore[union-attr]
             except Exception:
-                continue  # griffe can't follow it: into another package, or a cycle
+                continue  # griffe can't resolve aliases into other packages, or cycles
         if target.is_function:
             functions[target.path] = _signature(target.path, target)
             aliases[path] = target.path
@@ -131,14 +144,14 @@ def _signature(path: str, function: Any) -> Signature:
 
 @dataclass(frozen=True, slots=True)
 class SignatureChange:
-    """A function that is in both refs with different parameters."""
+    """Old and new signature of a function that is in both refs."""
 
     old: Signature
     new: Signature
 
 
 def changes(old: Api, new: Api) -> tuple[list[SignatureChange], frozenset[str]]:
-    """Functions with other parameters, and the names that are gone."""
+    """Return the functions with changed parameters, and the removed names."""
     changed = [
         SignatureChange(sig, new.functions[path])
         for path, sig in old.functions.items()

@@ -1,4 +1,4 @@
-"""Functions and macros that a stack's patches touch, and whose bodies upstream changed."""
+"""Alarms for functions and macros that patches touch and that upstream changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchq.project.stack import Stack
 
 
 def touched_alarms(store: Git, stack: Stack, old: CommitId, new: CommitId) -> Iterator[Alarm]:
-    """Functions and macros that a stack's patches touch in ``old`` and whose bodies differ in ``new``."""
+    """Yield alarms for definitions that patches touch in ``old`` and that differ in ``new``."""
     before, after = store.list_tree(old), store.list_tree(new)
     for name, _ in stack.headers():
         try:
@@ -56,7 +56,7 @@ def touched_alarms(store: Git, stack: Stack, old: CommitId, new: CommitId) -> It
 
 
 def _touches(hunk: diff.Hunk, definition: bodies.Definition) -> bool:
-    """Whether a hunk's changed lines, context aside, lie in a definition."""
+    """Return whether a hunk changes lines of a definition, ignoring its context lines."""
     lead = 0
     while lead < min(len(hunk.old), len(hunk.new)) and hunk.old[lead] == hunk.new[lead]:
         lead += 1

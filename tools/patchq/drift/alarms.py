@@ -1,4 +1,4 @@
-"""An alarm: one place that a move to another ref gives another meaning."""
+"""Alarms: places whose meaning may change with an update to another ref."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One place. ``kind`` is ``positional shift``, ``unknown keyword``, ``missing argument``,
-    ``changed default``, ``removed name``, ``touched body`` or ``touched function gone``.
+    """Place whose meaning may change with an update.
 
-    ``state`` is ``open``, or ``mended`` where the stack of that upstream has it right already. ``call`` is
-    the call's text, and ``fits`` whether it binds to the new signature, rightly or not.
+    :ivar kind: ``positional shift``, ``unknown keyword``, ``missing argument``, ``changed
+        default``, ``removed name``, ``touched body`` or ``touched function gone``.
+    :ivar state: ``open`` unless the upstream's stack already fixes it.
+    :ivar call: source of the call.
+    :ivar fits: True if the call binds to the new signature, correctly or not.
     """
 
     kind: str
@@ -28,12 +30,12 @@ class Alarm:
     fits: bool = False
 
     def place(self) -> tuple[str, str, str, str, str]:
-        """What makes it the same alarm in another version of the file."""
+        """Return the key that identifies the alarm in other versions of the file."""
         return (self.kind, self.upstream, self.path, self.function, self.callee)
 
 
 def by_kind(alarms: Sequence[Alarm]) -> Mapping[str, int]:
-    """How many alarms of each kind."""
+    """Return the number of alarms by kind."""
     found: dict[str, int] = {}
     for alarm in alarms:
         found[alarm.kind] = found.get(alarm.kind, 0) + 1

@@ -1,4 +1,4 @@
-"""Definitions in source files: their place and their tokens, by Python's parser and tree-sitter's."""
+"""Definitions in source files: their lines and tokens, by Python's parser and tree-sitter."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function, macro or class: lines ``start`` to ``end`` counted from 1, and its tokens
-    without comments and blanks."""
+    """Function or macro: its lines, from 1, and its tokens without comments and blanks."""
 
     name: str
     start: int
@@ -28,7 +27,7 @@ class Definition:
 
 
 def language_of(path: bytes) -> str:
-    """``python``, ``c++`` or an empty text."""
+    """Return ``python``, ``c++`` or an empty string."""
     if path.endswith(b".py"):
         return "python"
     return "c++" if path.endswith(_CPP) else ""
@@ -36,18 +35,18 @@ def language_of(path: bytes) -> str:
 
 @functools.cache
 def reads_cpp() -> bool:
-    """Return whether the parser for C++ and CUDA is installed; that for Python always is."""
+    """Return whether the parser for C++ and CUDA is installed. The one for Python always is."""
     return not {"tree_sitter", "tree_sitter_cuda"} & set(missing("drift"))
 
 
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
-    """The functions and macros of a file by qualified name; the innermost ones that hold code."""
+    """Return the functions and macros of a file by qualified name."""
     version = SourceVersion(path, source)
     return {name: version.must(name) for name in version.names}
 
 
 class SourceVersion:
-    """A version of a file: its definitions, the tokens of each made when they are asked for."""
+    """Version of a file with its definitions. Their tokens are computed on request."""
 
     def __init__(self, path: bytes, source: bytes) -> None:
         self._source, self._nodes = source, dict[str, Any]()
@@ -61,24 +60,24 @@ class SourceVersion:
 
     @property
     def names(self) -> Iterable[str]:
-        """Its definitions."""
+        """Names of the definitions."""
         return self._places
 
     def text(self, name: str) -> list[bytes] | None:
-        """The lines of a definition, to be compared; None of one that isn't there."""
+        """Return the raw lines of a definition; None if the file doesn't have it."""
         place = self._places.get(name)
         return self._lines[place[0] - 1 : place[1]] if place else None
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a definition; none of one that isn't there."""
+        """Return the decoded lines of a definition; empty if the file doesn't have it."""
         return [line.decode("utf-8", "replace") for line in self.text(name) or ()]
 
     def definition(self, name: str) -> Definition | None:
-        """A definition with its tokens; None where the file hasn't got it."""
+        """Return a definition with its tokens; None if the file doesn't have it."""
         return self.must(name) if name in self._places else None
 
     def must(self, name: str) -> Definition:
-        """A definition that the file has, with its tokens."""
+        """Return a definition, which the file must have, with its tokens."""
         if name not in self._known:
             if name in self._nodes:
                 self._known[name] = _cpp_definition(name, self._nodes[name], self._source)
@@ -88,18 +87,19 @@ class SourceVersion:
         return self._known[name]
 
     def unlike(self, other: SourceVersion) -> list[str]:
-        """The definitions whose lines differ in another version, or that one of the two hasn't got."""
+        """Return the definitions whose lines differ, or that only one of the versions has."""
         return [n for n in {**self._places, **other._places} if self.text(n) != other.text(n)]
 
 
 def changed(
     before: SourceVersion, after: SourceVersion, unlike: Sequence[str], wanted: Container[str]
 ) -> list[tuple[str, Definition | None, Definition | None]]:
-    """Of the definitions that are wanted those whose tokens differ; None where a version hasn't got it.
+    """Return the wanted definitions whose tokens differ, each with its old and new version.
 
-    Of those that hold one another, the innermost.
+    A version is None if the file doesn't have the definition. If definitions are nested, only the
+    innermost changed ones are returned.
 
-    :param unlike: all whose lines differ.
+    :param unlike: all definitions whose lines differ.
     """
     found = []
     for name in unlike:
@@ -125,7 +125,7 @@ def _python_tokens(text: str) -> tuple[str, ...]:
 
 
 def _cpp(source: bytes) -> dict[str, Any]:
-    """tree-sitter's nodes of a file's functions and macros, by qualified name."""
+    """Return tree-sitter's nodes of a file's functions and macros by qualified name."""
     import tree_sitter
     import tree_sitter_cuda
 
@@ -141,7 +141,7 @@ def _cpp(source: bytes) -> dict[str, Any]:
                 inner = name + "::"
             if not holds or node.child_by_field_name("body") is not None:
                 unique, number = name, 2
-                while unique in found:  # overloads and specialisations, in the order of the file
+                while unique in found:  # number overloads and specialisations
                     unique, number = f"{name}#{number}", number + 1
                 if not holds:
                     found[unique] = node

@@ -1,8 +1,8 @@
-"""``drift``: what applies cleanly, but no longer means the same.
+"""``drift``: find code that applies cleanly but no longer means the same.
 
-Between two refs of an upstream: calls in the sibling upstreams whose arguments land elsewhere, are
-refused, or get another default; names that they import and that are gone; and functions and macros
-that a patch touches, whose bodies upstream changed.
+It compares two refs of an upstream. Alarms are calls in other upstreams that bind differently, are
+refused or get another default, imported names that are gone, and functions and macros that
+patches touch and that upstream changed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from patchq.stacks.apply import bases_of, plan
 
 
 def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> list[Alarm]:
-    """What moving ``upstream`` from ``old_ref`` to ``new_ref`` changes for the others in a set, and
-    for its own stack.
+    """Return the alarms for moving ``upstream`` from ``old_ref`` to ``new_ref``.
+
+    Alarms concern its own stack and the other upstreams of the set.
 
     :raises UserError: for a ref that isn't pinned, or if the extra ``drift`` is not installed.
     """
@@ -90,7 +91,7 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
             found += before
             continue
         written = {a.call for a in before}
-        # A call that the stack wrote is written for the set's own pin: towards that, what binds is right.
+        # The stack's own calls are written for the set's pin. If they bind to it, they are correct.
         now = [
             a
             for a in _scan(project.store, name, after.tip, old, changed, gone)
@@ -103,7 +104,7 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
 
 
 def _patch_of(store: Git, patches: Sequence[Remembered], alarm: Alarm) -> str:
-    """The last patch that touches the alarm's file."""
+    """Return the last patch that touches the alarm's file."""
     for remembered in reversed(patches):
         applied = remembered.applied
         out = store.run("diff-tree", "-r", "-z", "--name-only", "--no-commit-id", applied.commit)
@@ -115,7 +116,7 @@ def _patch_of(store: Git, patches: Sequence[Remembered], alarm: Alarm) -> str:
 def _scan(
     store: Git, upstream: str, commit: CommitId, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
-    """Alarms in every Python file of a tree that mentions the package."""
+    """Return the alarms in all Python files of a tree that import the package."""
     entries = store.list_tree(commit)
     patterns = ("-e", f"import {old.package}", "-e", f"from {old.package}")
     command = ("grep", "-l", "-z", "-F", *patterns, commit, "--", "*.py")

@@ -1,4 +1,4 @@
-"""Where two patches change one definition in all sets of the lock: found once, and kept as long as the stacks stand."""
+"""Definitions that two patches change, in all sets of the lock. Results are cached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchq.project.stack import Stack, load_state
 from patchq.stacks.apply import ApplyPlan, bases_of
 from patchq.stacks.apply import plan as plan_stack
 
-#: An upstream and a ref of it.
+#: Upstream and ref.
 _At = tuple[str, str]
 
 _FIELDS = [field.name for field in fields(Shared)]
@@ -24,13 +24,13 @@ _FIELDS = [field.name for field in fields(Shared)]
 def shared_in_sets(
     project: Project, names: Sequence[str] = (), *, offline: bool = False, plans: Mapping[_At, ApplyPlan] | None = None
 ) -> list[Shared]:
-    """What is shared in all sets of the lock, each stack looked at once.
+    """Return the definitions that several patches change, for all sets of the lock.
 
-    A stack that doesn't apply is passed over: ``check`` says that of it. What was found in the same stacks before is
-    kept, and not looked for again.
+    Stacks that don't apply are skipped; ``check`` reports them. Results for unchanged stacks come
+    from the cache.
 
-    :param names: upstreams, all by default.
-    :param plans: what applying stacks leads to, by upstream and ref, as far as that is known.
+    :param names: upstreams; all if empty.
+    :param plans: known apply results, by upstream and ref.
     """
     found: dict[Shared, None] = {}
     report_unread(project, (stack for name in project.lock.sets for stack in project.stacks(name)))
@@ -61,7 +61,7 @@ def shared_in_sets(
 
 
 def _plan_or_none(project: Project, stack: Stack, offline: bool) -> ApplyPlan | None:
-    """What applying a stack leads to; None of one that has no patches, or doesn't apply."""
+    """Return the result of applying a stack; None if it has no patches or doesn't apply."""
     state = load_state(project.layout, stack.pin.upstream)
     usable = state if state and state.ref == stack.pin.ref else None
     with suppress(PatchqError):
@@ -76,7 +76,7 @@ def _commits(plan: ApplyPlan) -> list[tuple[str, str]]:
 
 
 def _stacked(store: Git, plans: Mapping[_At, ApplyPlan], versions: Versions) -> dict[_At, Stacked]:
-    """Stacks as what they change; of all of them git is asked at once."""
+    """Return stacks as changes of definitions, with one set of git calls for all stacks."""
     commits = list(dict.fromkeys(p.applied.commit for plan in plans.values() for p in plan.after.patches))
     if not commits:
         return {}

@@ -1,7 +1,7 @@
-"""Two patches on one definition: which of them a reader, or the interpreter, ends up with.
+"""Definitions that two patches change, and the patch whose change takes effect.
 
-Each may be right by itself, and its proof pass; together the one may undo what the other does. Definitions are compared
-by their tokens, so that a comment is no change.
+Each patch may be correct and its proof may pass, but one may undo the other. Definitions are
+compared by tokens, so comments don't count.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from patchq.project.stack import Stack
 from patchq.stacks.apply import Carried, carried_stacks
 
 _Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
-#: How much of two definitions of one name must be the same for the one to be a copy of the other.
+#: Minimum similarity of two definitions with one name to count as copies.
 _ALIKE = 0.8
 _ASSIGNMENT = re.compile(rb"[ \t]*(?!self\.|cls\.)\w+(\.\w+)+[ \t]*=[^=]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """A definition that a patch changes after another one did.
+    """Definition that two patches change.
 
-    :ivar patch: the later one, or the one that wins; ``other``: the other, both as ``upstream/name``.
-    :ivar wins: the patch whose change stands; empty where both do, in different lines or in two copies.
+    :ivar patch: the later patch, or the one that takes effect, as ``upstream/name``.
+    :ivar other: the other patch, as ``upstream/name``.
+    :ivar wins: the patch that takes effect; empty if both do, on different lines or in two copies.
     """
 
     upstream: str
@@ -51,17 +52,17 @@ class Shared:
 
     @property
     def needs_decision(self) -> bool:
-        """Tell whether someone has to choose: one change undoes the other, or two copies may differ.
+        """True if one change undoes the other, or if two copies may differ.
 
-        Two patches of one stack that change different lines of a definition need nothing: the series orders them,
-        and each applies exactly after the one before.
+        Patches of one stack that change different lines need no decision, because the series orders
+        them.
         """
         return bool(self.wins) or self.patch.partition("/")[0] != self.other.partition("/")[0]
 
 
 @dataclass(slots=True, kw_only=True)
 class _DriftChange:
-    """What one patch does to one definition: lines that it adds and takes away, and its tokens before."""
+    """Change of a definition by a patch: added and removed lines, and the tokens before."""
 
     patch: str
     path: bytes
@@ -73,7 +74,7 @@ class _DriftChange:
 
 
 class _DriftTouch:
-    """What one patch does to one file: which definitions have other lines then, and of those asked for what differs."""
+    """Change of a file by a patch, with the definitions whose lines differ."""
 
     def __init__(self, patch: str, path: bytes, before: bodies.SourceVersion, after: bodies.SourceVersion) -> None:
         self.patch, self.path, self.before, self.after = patch, path, before, after
@@ -94,24 +95,24 @@ class _DriftTouch:
 
 
 class Versions:
-    """Versions of files, each parsed once."""
+    """Cache of versions of files, each parsed once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, BlobId], bodies.SourceVersion] = {}
 
     def of(self, path: bytes, blob: BlobId, content: bytes) -> bodies.SourceVersion:
-        """The version of a file that is this blob."""
+        """Return the version of a file with this blob."""
         if (path, blob) not in self._known:
             self._known[path, blob] = bodies.SourceVersion(path, content)
         return self._known[path, blob]
 
 
 class Stacked:
-    """A stack on a tree as changes of definitions; each file is read and parsed when it is asked for, once.
+    """Changes of definitions by a stack. Each file is read and parsed once, on request.
 
-    :param patches: in the order of the series each patch's name, its message, and what it changes.
-    :param read: brings files, all at once.
-    :param versions: of files, that other stacks may have too.
+    :param patches: name, message and changes of each patch, in the order of the series.
+    :param read: function that reads blobs in one call.
+    :param versions: cache shared with other stacks.
     """
 
     def __init__(
@@ -131,13 +132,13 @@ class Stacked:
         self.contents: dict[BlobId, bytes] = {}
 
     def read(self) -> None:
-        """Bring the files whose definitions it changes, all at once."""
+        """Read all files that the stack changes in one call."""
         if not self.contents:
             there = (e for _, cs in self.patches for c in cs for e in (c.old, c.new) if e)
             self.contents.update(self._read(list(dict.fromkeys(e.blob for e in there))))
 
     def of(self, paths: Iterable[bytes]) -> list[_DriftTouch]:
-        """What is done to these files, in the order of the series."""
+        """Return the changes of these files in the order of the series."""
         wanted = {p for p in paths if p in self.touched}
         new = wanted - self._known.keys()
         if new:
@@ -166,7 +167,7 @@ def _of_carried(store: Git, carried: Carried) -> Stacked:
 
 
 def is_source(change: PathChange) -> bool:
-    """Whether a path is a file that definitions are looked for in."""
+    """Return whether a changed path is a source file in a supported language."""
     links = any(entry and entry.mode == GITLINK for entry in (change.old, change.new))
     language = bodies.language_of(change.path)
     return bool(language) and (language != "c++" or bodies.reads_cpp()) and not links
@@ -186,12 +187,12 @@ def _lines(version: bodies.SourceVersion, name: str) -> Counter[str]:
 
 
 def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) -> list[Shared]:
-    """Where two patches of a stack that stands on another ref, or one of them and one of the set's other stacks, change
-    one definition.
+    """Return the definitions that several patches change, for stacks on other refs.
 
-    A later patch that says ``Requires:`` of the earlier one knows it, and isn't told.
+    Both patches are in one of these stacks, or one is in another stack of the set. A later patch
+    with ``Requires:`` on the earlier one is not reported.
 
-    :param stacks: one upstream's, on as many refs.
+    :param stacks: stacks of one upstream on several refs.
     """
     report_unread(project, project.stacks(set_name))
     found: list[Shared] = []
@@ -210,12 +211,15 @@ def _upstreams(shared: Shared) -> set[str]:
 
 
 def packages_of(project: Project) -> dict[str, str]:
-    """Of import names of Python packages the upstream; for what is replaced at run time."""
+    """Return the upstream of each import name, to find definitions replaced at run time."""
     return {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
 
 
 def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
-    """The same with the other patches of each, those of one definition that all stand put together."""
+    """Return each entry with the names of its other patches, merging entries of one definition.
+
+    Only entries of one stack without a winner are merged.
+    """
     together: dict[tuple[str, ...], tuple[Shared, dict[str, None]]] = {}
     for n, one in enumerate(found):
         alike = not one.wins and one.patch.startswith(one.upstream + "/") and one.other.startswith(one.upstream + "/")
@@ -227,7 +231,7 @@ def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
 
 
 def compare(stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
-    """What is shared among the stacks of a set, or in one of them.
+    """Yield the definitions that several patches change, within a stack or across stacks.
 
     :param packages: see :func:`packages_of`.
     """
@@ -275,7 +279,7 @@ def _within(stack: Stacked) -> Iterator[Shared]:
 
 
 def _known(upstream: str, patches: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
-    """By patch, those of its stack that it says it requires, and those that they do."""
+    """Return by patch the patches of its stack that it requires, directly or indirectly."""
     found: dict[str, set[str]] = {}
     for name, message in patches:
         required = [value for key, value in parse_trailers(message) if key.lower() == "requires"]
@@ -285,7 +289,7 @@ def _known(upstream: str, patches: Sequence[tuple[str, str]]) -> dict[str, set[s
 
 
 def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
-    """A definition that two upstreams have copies of, and a patch of each changes."""
+    """Yield definitions with copies in two upstreams if patches of both change them."""
     names = [{path.rpartition(b"/")[2] for path in stack.touched} for stack in (one, other)]
     both = names[0] & names[1]
     touches = [s.of(p for p in s.touched if p.rpartition(b"/")[2] in both) for s in (one, other)] if both else [[], []]
@@ -311,7 +315,7 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
 
 
 def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
-    """A definition of a sibling's package that a patch assigns anew at run time, and a patch of the sibling changes."""
+    """Yield definitions that a patch replaces at run time and another upstream's patch changes."""
     by_name = {s.upstream: s for s in stacks if s is not stack}
     foreign = {package: by_name[name] for package, name in packages.items() if name in by_name}
     if not foreign:
@@ -351,11 +355,14 @@ def _module(path: bytes) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _assigned(source: bytes) -> tuple[str, ...]:
-    """The dotted names that a Python file assigns to, imports written out: ``flashinfer.decode.plan``."""
+    """Return the dotted names that a Python file assigns, with imports resolved.
+
+    For example: ``flashinfer.decode.plan``.
+    """
     tree = parse(source)
     statements: list[ast.AST] = []
     waiting: deque[ast.AST] = deque([tree] if tree else [])
-    while waiting:  # as ast.walk, of statements alone
+    while waiting:  # like ast.walk, but only statements
         statements.append(waiting.popleft())
         waiting.extend(inner(statements[-1]))
     names: dict[str, str] = {}

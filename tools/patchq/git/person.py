@@ -34,16 +34,17 @@ from patchq.system import project_files, runner
 if TYPE_CHECKING:
     import git
 
-#: What counts of the configuration of the project's own repository: where its remotes are, and how they are reached by
-#: somebody who works there. None of it names a program.
+#: Settings that count in the project's own repository: the URLs of remotes and how the user
+#: connects to them. None of them names a program.
 _ADDRESSES = re.compile(r"remote\..+\.(?:push)?url|url\..+\.(?:push)?insteadof", re.DOTALL)
 _IDENTITY = re.compile(
     r"http\.(?:.+\.)?(?:extraheader|proxy|sslcainfo)|credential\.(?:.+\.)?(?:username|usehttppath)|"
     r"user\.(?:name|email|signingkey)|push\.gpgsign|gpg\.format",
     re.DOTALL,
 )
-#: How a repository receives that the project's configuration names: its hooks and programs don't run. A partial clone
-#: asks its remote for nothing: a transport that isn't allowed ends the asking git, and at times the receiving one.
+#: Command that receives a push to a local repository that the project's configuration names. Its
+#: hooks and programs don't run. A partial clone fetches nothing from its remote: a transport that
+#: isn't allowed would end git on either side of the push.
 _RECEIVE = (
     "GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.alternateRefsCommand=true "
     "-c gc.auto=0 -c maintenance.auto=false -c receive.denyCurrentBranch=refuse receive-pack"
@@ -132,9 +133,11 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
 
 
 def base_of_conflict(folder: Path, path: str) -> bytes | None:
-    """Return what both sides of an unfinished merge started from at ``path``, relative to ``folder``.
+    """Return the merge base's version of a file with a conflict.
 
-    None if git has no conflict there. An empty file if both sides added it.
+    The result is None if git has no conflict at ``path``, and empty if both sides added the file.
+
+    :param path: path of the file, relative to ``folder``.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -273,10 +276,10 @@ def changed(folder: Path, *paths: str) -> list[str]:
 
 
 def _changes(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, bytes | None]]:
-    """Yield each file that differs from the last commit, and its bytes; None where it is gone."""
+    """Yield the files that differ from the last commit, with their bytes; None if deleted."""
     before = {str(path): data for path, data in files_at(folder, "HEAD", *paths).items()}
     for path in paths:
-        project_files.list_files(folder, folder / path)  # which may hold no pipe that git would wait for
+        project_files.list_files(folder, folder / path)  # refuses pipes, which block git
         for above in (folder / path).parents:
             refuse_if_special(above / ".gitignore")
     with _opened(folder) as repo:
@@ -438,7 +441,7 @@ def _answer(repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | N
 
     :raises UserError: if the command fails.
     """
-    with tempfile.TemporaryFile() as source:  # GitPython takes a real file only
+    with tempfile.TemporaryFile() as source:  # GitPython needs a real file
         source.write(data)
         source.seek(0)
         code, out, said = _ask(type(repo.git)(str(folder)), *args, env=env, istream=source)

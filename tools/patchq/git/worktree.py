@@ -261,11 +261,11 @@ class Worktree:
         return True
 
     def rehearse(self, old: CommitId | None, new: CommitId, *, adopted: bool = False) -> None:
-        """Check that :meth:`checkout` will go through, before anything else of a change moves.
+        """Check in advance that :meth:`checkout` will succeed.
 
-        :param adopted: the files hold ``old`` as edits, and the index will be moved there first.
-        :raises EditedTreeError: if a file that nobody committed is in the way.
-        :raises FormatError: if ``new`` has a path that git, here or on another system, doesn't write out.
+        :param adopted: the files contain ``old`` as edits, and the index will move to it first.
+        :raises EditedTreeError: if a file with uncommitted edits is in the way.
+        :raises FormatError: if ``new`` has a path that git refuses on any supported system.
         """
         _writable.check_names(self.store, self.upstream, new, sorted(self.nested))
         if old is None:
@@ -282,8 +282,8 @@ class Worktree:
             with _writable.told(self.upstream):
                 self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_writable.PROTECTED)
         except runner.CommandError:
-            # A copied or restored project has other inodes, and git calls every file modified
-            # until it has looked at them again.
+            # In a copied or restored project the inodes differ, and git reports every file as
+            # modified until its index is refreshed.
             self.git.run("update-index", "--refresh", ok_codes=(0, 1))
             try:
                 self.git.run("read-tree", "-n", "-m", "-u", old, new)
@@ -292,7 +292,10 @@ class Worktree:
 
     @contextmanager
     def _index_at(self, commit: CommitId) -> Iterator[dict[str, str]]:
-        """Make a temporary index of a commit whose files the worktree holds; yield the variable that names it."""
+        """Make a temporary index of a commit that matches the worktree's files.
+
+        Yield the environment variable that names the index.
+        """
         with fsio.temporary_folder() as folder:
             env = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git.run("read-tree", commit, env=env)
@@ -300,30 +303,32 @@ class Worktree:
             yield env
 
     def _attach(self) -> None:
-        """Check out the branch by name, and put the links of nested upstreams in place."""
+        """Point HEAD to the branch, and create the links of nested upstreams."""
         wanted = f"ref: {branch_of(self.upstream)}\n"
         if (self.git_folder() / "HEAD").read_text() != wanted:
             self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
         self._hide_nested()
 
     def adopt(self, new: CommitId) -> None:
-        """Move only the index: what the files hold becomes, or stops being, part of the commit."""
+        """Move only the index to ``new``; the files keep their contents."""
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
         self.git.run("read-tree", new)
         self._attach()
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
 
     def snapshot(self, *, pass_over: bool = False) -> TreeId:
-        """The tree of what the files hold now, new files that nobody ignores included; the index stays as it is.
+        """Return the tree of the worktree's files, including new files that aren't ignored.
 
-        :param pass_over: leave out the repositories that lie in it.
-        :raises UserError: naming them, otherwise: of them git would write down an id that nobody else can fetch.
+        The worktree's index doesn't change.
+
+        :param pass_over: leave out repositories inside the worktree instead of raising an error.
+        :raises UserError: for such repositories; git would record ids that can't be fetched.
         """
         from shutil import copy2
 
         with fsio.temporary_folder() as folder:
             index = folder / "index"
-            # With its time: git takes a file for unchanged by comparing times with the index's own.
+            # Keep the index's time: git compares it with the times of files.
             copy2(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
             settle_submodules(self.git, env)
@@ -331,35 +336,35 @@ class Worktree:
             if own and not pass_over:
                 raise in_the_worktree(self.upstream, own, self.path)
             self.git.run("add", "--all", "--", ".", *(f":(exclude,literal){os.fsdecode(p)}" for p in own), env=env)
-            # A nested upstream's link is hidden from that (see _hide_nested), unless git tracks a
-            # submodule in its place: that one stays as it is.
+            # The link of a nested upstream is excluded (see _hide_nested). If git tracks a
+            # submodule in its place, the submodule is kept.
             for name in self.nested:
                 found = self.git.run("ls-tree", "-z", "HEAD", "--", os.fsdecode(name)).split(b"\t")[0].split()
                 if found and found[0] == b"160000":
                     entry = f"160000,{found[2].decode()},{os.fsdecode(name)}"
                     self.git.run("update-index", "--cacheinfo", entry, env=env)
             tree = TreeId(self.git.run("write-tree", env=env).decode().strip())
-        # One where there were files.
+        # A repository in place of tracked files is not listed as untracked above.
         if not pass_over and (own := stray_repositories(self.git, "HEAD", tree)):
             raise in_the_worktree(self.upstream, own, self.path)
         return tree
 
     def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
-        """Finish a checkout that was killed half way.
+        """Finish an interrupted checkout.
 
-        A file may then be old, new, missing or the first part of new. Anything else is somebody's
-        edit and stops it.
+        A file may be old, new, missing or a truncated copy of new. Any other content is an edit
+        by the user.
 
-        :param back: it was ``old`` that was being written: its first part is as good.
-        :raises EditedTreeError: naming the file.
+        :param back: the interrupted checkout wrote ``old``, so accept truncated copies of it too.
+        :raises EditedTreeError: for a file with an edit.
         """
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
         before = self.store.list_tree(old) if old else {}
         after = self.store.list_tree(new)
         moved = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
         suspects = [p for p in moved if p not in self.nested]
-        # Of a copied or restored project every file looks modified until git has looked at it again, and
-        # would be written anew below, whether or not it moves.
+        # In a copied or restored project git reports every file as modified until its index is
+        # refreshed, and the checkout below would write every file again.
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
         differ = self.git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all").split(b"\0")
         suspects += [p for p in differ if p and p not in moved and p not in self.nested]
@@ -395,22 +400,23 @@ class Worktree:
         return any(clean == side.blob for side in sides)
 
     def withdraw(self, commit: CommitId) -> None:
-        """Take away a worktree whose making was interrupted, whatever of it is there.
+        """Remove a worktree whose creation was interrupted.
 
-        :raises EditedTreeError: if it holds anything that ``commit`` hasn't.
+        :raises EditedTreeError: if it contains anything that isn't in ``commit``.
         """
         if self.exists:
             self.resume(commit, commit, back=True)
         self.remove()
 
     def remove(self, *, force: bool = False) -> None:
-        """Take the worktree away, whole or not at all.
+        """Remove the whole worktree in one step.
 
-        :raises EditedTreeError: if it holds anything that is not in its commit, unless ``force`` is given.
+        :param force: remove edits and untracked files too.
+        :raises EditedTreeError: if the worktree has edits or untracked files.
         """
         self._forget_unfinished()
         if not self.exists and self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()  # of one that was only begun
+            self.path.rmdir()  # from an interrupted creation
         if self.exists:
             self._show_nested()
             if not force and (found := self.status()) and (found.edited or found.untracked):
@@ -419,8 +425,8 @@ class Worktree:
                     f"{self.upstream}: the worktree holds {names}; it is kept as it is ({self.path})",
                     hint="move what you need out of it, and run the command again",
                 )
-            # `git worktree remove` deletes file by file, its own record first: killed, it leaves half a tree
-            # that is nobody's. A rename is one step, and what lies in tmp is cleared.
+            # An interrupted `git worktree remove` leaves half a tree without a record. A rename is
+            # a single step, and the tmp folder is cleared later.
             aside = self.store.folder.parent / "tmp"
             aside.mkdir(exist_ok=True)
             with fsio.temporary_folder("removed-", aside) as folder:
@@ -428,7 +434,7 @@ class Worktree:
                 self.store.run("worktree", "prune")
 
     def _hide_nested(self) -> None:
-        """Put links where nested upstreams belong, and keep them out of people's `git status`."""
+        """Create the links of nested upstreams, and hide them from `git status`."""
         for name, upstream in sorted(self.nested.items()):
             link = self.path / os.fsdecode(name)
             target = os.path.relpath(self.path.parent / upstream, link.parent)

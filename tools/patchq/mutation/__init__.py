@@ -1,3 +1,3 @@
-"""How strong a proof is: small ways to break a patch's own lines, and whether its proof sees each."""
+"""Mutation tests of proofs: break a patch's lines in small ways and run its proof each time."""
 
 __all__ = ["known", "strength"]

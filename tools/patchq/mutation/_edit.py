@@ -1,4 +1,4 @@
-"""An edit of a file's bytes, as each parser proposes it."""
+"""Edit of a file's bytes, as each parser proposes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Bytes ``start`` to ``end`` of a file become ``new``; ``operator`` says what that breaks."""
+    """Replacement of a file's bytes from ``start`` to ``end`` by ``new``.
+
+    :ivar operator: name of the mutation, such as ``condition negated``.
+    """
 
     start: int
     end: int

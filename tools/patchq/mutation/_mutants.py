@@ -1,7 +1,7 @@
-"""Mutants: a file with one small thing wrong in the lines that a patch made.
+"""Mutants: files with one small error in the lines of a patch.
 
-An operator looks at a syntax tree and says which bytes become which; the rest of the file stays as it is, byte for
-byte. LibCST reads Python, tree-sitter C++, CUDA and Jinja, cmake-parser CMake. What a file of another kind holds is not
+Operators propose edits from a syntax tree. The rest of the file keeps its bytes. LibCST parses
+Python; tree-sitter parses C++, CUDA and Jinja; cmake-parser parses CMake. Other files are not
 mutated.
 """
 
@@ -18,11 +18,11 @@ from patchq.mutation._edit import Edit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One edit of a patch's lines.
+    """Edit of a patch's lines.
 
-    :ivar line: where it is in the patched file, from 1.
-    :ivar name: of its path, its lines and what became of them: the same as long as those are.
-    :ivar content: the whole file with it.
+    :ivar line: line of the edit in the patched file, from 1.
+    :ivar name: hash of the path and the lines before and after. Lines elsewhere don't change it.
+    :ivar content: contents of the whole mutated file.
     """
 
     path: str
@@ -34,16 +34,17 @@ class Mutant:
     content: bytes
 
     def diff(self) -> str:
-        """The edit as a diff of the lines that it changes."""
+        """Return the edit as a diff of the changed lines."""
         lines = difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=0)
         body = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
         return "\n".join([f"{self.path}:{self.line} ({self.operator})", *body])
 
 
 def mutants_of(path: str, content: bytes, lines: Collection[int]) -> list[Mutant]:
-    """All mutants of a file in some of its lines, in the file's order; none where two would give the same bytes.
+    """Return all mutants of lines of a file, in their order. Skip mutants with equal bytes.
 
-    :param lines: those that may be changed, counted from 1; what reaches into another line stays.
+    :param lines: numbers of the lines to mutate, from 1. Edits that reach into other lines are
+        skipped.
     """
     found: list[Mutant] = []
     seen = {content}
@@ -68,7 +69,7 @@ def _mutant(path: str, content: bytes, edit: Edit, changed: bytes, names: dict[s
     said = b"\0".join([path.encode(), before.strip(), after.strip()])
     digest = hashlib.sha256(said).hexdigest()[:10]
     names[digest] = names.get(digest, 0) + 1
-    name = digest if names[digest] == 1 else f"{digest}-{names[digest]}"  # the same line stands twice
+    name = digest if names[digest] == 1 else f"{digest}-{names[digest]}"  # a repeated line
     return Mutant(
         path=path,
         line=content.count(b"\n", 0, edit.start) + 1,
@@ -97,7 +98,7 @@ def _edits(path: str, content: bytes) -> Iterator[Edit]:
 
 
 def language_of(path: str) -> str:
-    """``python``, ``cuda`` (C++ too), ``cmake``, ``jinja``, or nothing."""
+    """Return ``python``, ``cuda`` (also for C++), ``cmake``, ``jinja``, or an empty string."""
     name = PurePosixPath(path)
     if name.suffix == ".py":
         return "python"

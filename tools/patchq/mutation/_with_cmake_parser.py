@@ -1,4 +1,4 @@
-"""Operators for CMake, command by command. cmake-parser says which characters each is."""
+"""Operators for CMake commands. cmake-parser supplies their positions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _TESTS, _STRUCTURE = ("if", "elseif", "while"), ("else", "endif", "endwhile", "f
 
 
 def edits(content: bytes) -> Iterator[Edit]:
-    """What each operator makes of a CMake file; nothing if it doesn't parse."""
-    text = content.decode("latin-1")  # a character a byte
+    """Yield the edits of a CMake file; none if it doesn't parse."""
+    text = content.decode("latin-1")  # one character per byte
     try:
         commands: list[Any] = list(parse_raw(text, skip_comments=True))
     except (CMakeParseError, RecursionError):
@@ -49,7 +49,7 @@ def edits(content: bytes) -> Iterator[Edit]:
 
 
 def _list(text: str, args: Sequence[Any]) -> Iterator[Edit]:
-    """Neighbours exchanged, the last left out."""
+    """Yield edits that swap neighbouring arguments, and one that drops the last argument."""
     for one, two in pairwise(a.span for a in args):
         new = text[two] + text[one.stop : two.start] + text[one]
         yield Edit(start=one.start, end=two.stop, new=new.encode("latin-1"), operator="argument swapped")

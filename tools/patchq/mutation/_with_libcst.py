@@ -1,4 +1,4 @@
-"""Operators for Python. LibCST keeps the source, and says for each node which bytes it is."""
+"""Operators for Python. LibCST supplies the bytes of each node."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _CALCULATED = {
     cst.BitOr: "&",
     cst.Power: "*",
 }
-#: What is said to people; another wording breaks nothing.
+#: Functions that log or print. Changes of their messages break nothing.
 _TALK = ("debug", "info", "info_once", "warning", "warning_once", "error", "exception", "warn", "print", "critical")
 
 
 def edits(content: bytes) -> Iterator[Edit]:
-    """What each operator makes of a Python file; nothing if it doesn't parse."""
+    """Yield the edits of a Python file; none if it doesn't parse."""
     try:
         wrapper = MetadataWrapper(cst.parse_module(content), unsafe_skip_copy=True)
     except cst.ParserSyntaxError:
@@ -69,12 +69,12 @@ class _Finder(cst.CSTVisitor):
         return found.start, found.start + found.length
 
     def add(self, edit: Edit) -> None:
-        """An edit of what isn't said to people."""
+        """Add an edit, except in arguments of calls that log, print or raise."""
         if not self.quiet:
             self.found.append(edit)
 
     def put(self, node: cst.CSTNode, new: str | bytes, operator: str) -> None:
-        """This node becomes ``new``."""
+        """Replace a node by ``new``."""
         start, end = self.span(node)
         self.add(Edit(start=start, end=end, new=new if isinstance(new, bytes) else new.encode(), operator=operator))
 
@@ -138,7 +138,7 @@ class _Finder(cst.CSTVisitor):
             self._between(node.left, node.right, f" {new} ", "other arithmetic")
 
     def _between(self, left: cst.CSTNode, right: cst.CSTNode, new: str, operator: str) -> None:
-        """What stands between two operands becomes another operator; parentheses there stay as they are."""
+        """Replace the operator between two operands, and keep parentheses."""
         start, end = self.span(left)[1], self.span(right)[0]
         between = self.content[start:end]
         closing = len(between) - len(between.lstrip(b" )\t\n\\"))
@@ -184,7 +184,7 @@ class _Finder(cst.CSTVisitor):
         args = node.args
         for one, two in pairwise(args):
             plain = not (one.star or two.star or one.keyword or two.keyword)
-            # The span of an argument has its parentheses, the span of its value has not.
+            # An argument's span includes its parentheses; its value's span doesn't.
             if plain and self.text(one) != self.text(two):
                 start, end = self.span(one)[0], self.span(two)[1]
                 middle = self.content[self.span(one)[1] : self.span(two)[0]]
@@ -208,7 +208,7 @@ class _Finder(cst.CSTVisitor):
         self.add(Edit(start=start, end=end, new=b"", operator="argument dropped"))
 
     def _other_name(self, arg: cst.Arg) -> None:
-        """An argument that is a parameter becomes the parameter beside it."""
+        """Replace an argument that is a parameter of the function by the next parameter."""
         if not isinstance(arg.value, cst.Name) or not self.scopes or arg.star:
             return
         names = self.scopes[-1]
@@ -278,7 +278,7 @@ class _Finder(cst.CSTVisitor):
             self.put(node.default, "0", "default changed")
 
     def visit_Annotation(self, node: cst.Annotation) -> bool:
-        return False  # what is said of types breaks nothing
+        return False  # annotations have no effect at run time
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False

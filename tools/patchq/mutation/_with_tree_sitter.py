@@ -1,4 +1,4 @@
-"""Operators for C++, CUDA and Jinja, over tree-sitter's trees."""
+"""Operators for C++, CUDA and Jinja, on tree-sitter's syntax trees."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def _parser(language: str) -> Any:
 
 
 def edits_by(language: str, content: bytes) -> Iterator[Edit]:
-    """What each operator makes of a file in one of ``cuda`` and ``jinja``."""
+    """Yield the edits of a file.
+
+    :param language: ``cuda`` or ``jinja``.
+    """
     operators: Callable[[Any], Iterator[Edit]] = {"cuda": _cuda, "jinja": _jinja}[language]
     nodes = [_parser(language).parse(content).root_node]
     while nodes:
@@ -79,7 +82,7 @@ def _number(node: Any) -> Iterator[Edit]:
 
 
 def _list(node: Any, what: str) -> Iterator[Edit]:
-    """Neighbours exchanged, the last left out."""
+    """Yield edits that swap neighbouring items, and one that drops the last item."""
     items = [c for c in node.named_children if c.type != "comment"]
     for one, two in pairwise(items):
         if one.text != two.text:

@@ -1,4 +1,4 @@
-"""What ``test --mutate`` last found of each patch, as files under ``.patchq/strength``."""
+"""Last results of ``test --mutate`` for each patch, stored in ``.patchq/strength``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownStrength:
-    """What the mutants of a patch came to when they were last asked.
+    """Last result of a patch's mutants.
 
-    :ivar killed: so many of ``of``, the mutants with an answer; ``equivalent`` and ``not_tried`` are apart.
-    :ivar sampled: whether only some of the patch's mutants were chosen, so that the share is of a sample.
+    :ivar killed: number of killed mutants.
+    :ivar of: number of killed and surviving mutants. ``equivalent`` and ``not_tried`` are separate.
+    :ivar sampled: True if only a sample of the patch's mutants was chosen.
     """
 
     killed: int
@@ -28,7 +29,7 @@ class KnownStrength:
 
     @property
     def score(self) -> float:
-        """The share that was killed."""
+        """Share of killed mutants."""
         return self.killed / self.of
 
 
@@ -37,12 +38,15 @@ def _file(project: Project, patch: str) -> Path:
 
 
 def remember(project: Project, patch: str, found: dict[str, Any]) -> None:
-    """Keep a patch's strength; ``patch`` is ``upstream/name``."""
+    """Save the strength of a patch.
+
+    :param patch: ``upstream/name``.
+    """
     fsio.write_atomic(_file(project, patch), fsio.dump_json({"version": _VERSION, **found}))
 
 
 def known_strength(project: Project, patch: str) -> KnownStrength | None:
-    """What became of a patch's mutants when its proof was last asked; None if it wasn't, or none has an answer."""
+    """Return the last result of a patch's mutants; None if none was killed or survived."""
     path = _file(project, patch)
     data = fsio.read_or_none(path)
     found = fsio.load_state(data, path, _VERSION) if data else {}
@@ -58,6 +62,6 @@ def known_strength(project: Project, patch: str) -> KnownStrength | None:
 
 
 def known_score(project: Project, patch: str) -> float | None:
-    """The share of a patch's mutants that its proof killed when it was last asked; None if it wasn't."""
+    """Return the last share of a patch's mutants that its proof killed; None if unknown."""
     strength = known_strength(project, patch)
     return round(strength.score, 4) if strength else None

@@ -1,8 +1,8 @@
-"""Proof strength: of the mutants of a patch's lines, how many its proof sees.
+"""Proof strength: the share of mutants of a patch's lines that its proof kills.
 
-A mutant is a commit on top of the patched tree, and runs as a proof does: in a worktree of its own, kept by what its
-result depends on, on Dask's workers where there are some. What was interrupted, or ran out of its budget, goes on
-where it was.
+A mutant is a commit on top of the patched tree. It runs like a proof, in its own checkout or on a
+Dask worker, and its result is kept by its key. An interrupted run, or one that exceeded its
+budget, resumes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from patchq.proofs.warm import Warm, warm
 from patchq.system import project_files
 
 KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
-#: What is said of a patch whose turn came after the budget's seconds.
+#: Message for a patch that was not reached within the budget's seconds.
 NOT_REACHED = "not tried: the seconds were over before its turn"
-#: What a mutant has beside five times the time of the proof: it may never end.
+#: Seconds of a mutant's timeout on top of five times the duration of the proof.
 SPARE_SECONDS = 60.0
-#: So many runs don't pay for a process that they are forks of.
+#: Number of mutants up to which a process for forks doesn't pay off.
 _FEW = 3
 #: Quantile of the normal distribution for a two-sided interval of 95 %.
 _Z95 = 1.959964
@@ -41,7 +41,10 @@ _Z95 = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A mutant and what became of it. ``said``: by which test it was seen, or why it is equivalent."""
+    """Mutant with its result.
+
+    :ivar said: the failed test, or the reason why the mutant is equivalent.
+    """
 
     mutant: Mutant
     state: str
@@ -51,9 +54,10 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
-    """What the mutants of one patch came to.
+    """Result of the mutants of a patch.
 
-    :ivar in_all: so many mutants there are, chosen or not; ``whole``: whether every chosen one has an answer.
+    :ivar in_all: number of mutants, including those not chosen.
+    :ivar whole: True if every chosen mutant has a result.
     """
 
     patch: str
@@ -67,7 +71,7 @@ class Strength:
 
     @property
     def score(self) -> float | None:
-        """The share of the mutants with an answer that were killed, equivalent ones apart; None without any."""
+        """Share of killed among killed and surviving mutants; None if there are none."""
         judged = self.count(KILLED) + self.count(SURVIVED)
         return self.count(KILLED) / judged if judged else None
 
@@ -82,7 +86,7 @@ class Budget:
 
     :ivar at_most: mutants per patch; 0 for all.
     :ivar seconds: seconds for the whole run, after which no mutant is started; 0 for no limit.
-    :ivar seed: selects the mutants, and the order of the patches where ``seconds`` may not suffice for all.
+    :ivar seed: seed for the choice of mutants and, if ``seconds`` is set, the order of patches.
     """
 
     at_most: int = 0
@@ -105,7 +109,7 @@ class Pooled:
 
 
 def pool(strengths: Sequence[Strength]) -> Pooled:
-    """Return the pooled share of killed mutants; from 0 to 1 where no mutant has an answer.
+    """Return the pooled share of killed mutants. Without any result, the interval is 0 to 1.
 
     Wilson (1927), https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
     """
@@ -129,11 +133,12 @@ def mutate(
     run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]] | None = None,
     progress: Callable[[str, Tried], None] = lambda *_: None,
 ) -> list[Strength]:
-    """Break the lines of patches, one small way at a time, and run each time the patch's proof.
+    """Run the proof of each patch on mutants of the patch's lines.
 
-    :param run_cells: what runs the cells; processes of this machine by default, one that has torch for many mutants.
-    :param progress: gets a patch and what became of one of its mutants.
-    :raises UserError: for a patch that isn't in the set, or if the extra ``mutate`` is not installed.
+    :param patches: names of patches; all if empty.
+    :param run_cells: function that runs the cells; local by default, in forks if there are many.
+    :param progress: function that takes a patch and the result of one of its mutants.
+    :raises UserError: for a patch that isn't in the set, or if the extra ``mutate`` is missing.
     """
     need("mutate", "patchq test --mutate")
     budget = budget or Budget()
@@ -147,7 +152,7 @@ def mutate(
     found: list[Strength] = []
     with warm() as forks:
         for proof in proofs:
-            # The first one is planned in any case: it names the mutants that the time was too short for.
+            # Always plan the first, because its result lists the mutants that were not reached.
             if found and _is_over(end):
                 found.append(Strength(patch=proof.name, proof=proof.files, tried=(), said=NOT_REACHED))
                 continue
@@ -190,7 +195,7 @@ def _try(
     run_cells: Callable[..., Iterable[CellResult]],
     progress: Callable[[str, Tried], None],
 ) -> list[Tried] | str:
-    """What became of each mutant, or why none was tried."""
+    """Return the result of each mutant, or a message if the proof itself doesn't pass."""
     if _is_over(end):
         return [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
     alone = run_here if isinstance(run_cells, Warm) else run_cells
@@ -204,7 +209,7 @@ def _try(
     for mutant in mutants:
         if mutant.name in equivalent:
             tried.append(Tried(mutant=mutant, state=EQUIVALENT, said=equivalent[mutant.name]))
-    # A few at a time, so that a budget of seconds is kept.
+    # In small groups, to keep within the budget's seconds.
     for few in _by(todo, 4):
         if _is_over(end):
             tried += [Tried(mutant=m, state=UNTRIED) for m in few]
@@ -229,7 +234,10 @@ def _by(items: Sequence[Mutant], count: int) -> Iterator[Sequence[Mutant]]:
 
 
 def _answer(mutant: Mutant, result: CellResult) -> Tried:
-    """A test that fails saw it; so did one that can't go on. A test that wasn't run saw nothing."""
+    """Return the result of a mutant.
+
+    A failed assertion or an error kills it. It survives if the proof passes or is not run.
+    """
     if result.state in (FAILED, ERROR):
         return Tried(mutant=mutant, state=KILLED, said=result.said, seconds=result.seconds)
     state = SURVIVED if result.state in (PASSED, NOT_RUN) else UNTRIED
@@ -239,7 +247,7 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
 def _cells(
     project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
 ) -> tuple[ProofCell, list[Mutant], dict[str, ProofCell], int]:
-    """The cell of the patched set, the chosen mutants, the cell of each by its name, and how many mutants there are."""
+    """Return the unchanged cell, the chosen mutants, their cells by name, and the number of all."""
     here = ProofCell(
         proof=proof, variant=whole.variant, key=result_key(project, proof, whole.variant, machine), set_name=set_name
     )
@@ -254,7 +262,7 @@ def _cells(
 
 
 def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant]:
-    """The mutants that a budget takes: the same for the same seed, whatever else runs."""
+    """Return a budget's sample of mutants. It depends on mutants, patch and seed only."""
     if not budget.at_most or len(mutants) <= budget.at_most:
         return list(mutants)
     chosen = random.Random(f"{budget.seed} {patch}").sample(range(len(mutants)), budget.at_most)
@@ -262,7 +270,7 @@ def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant
 
 
 def all_mutants(whole: WholeSet, proof: Proof) -> list[Mutant]:
-    """The mutants of the lines that are a patch's in the patched tree, later patches on top of it."""
+    """Return the mutants of a patch's lines in the tree with all patches applied."""
     commit, changed = whole.patch(proof.name)
     tip = whole.variant.tips[proof.upstream]
     entries = whole.store.list_tree(tip, changed)
@@ -279,14 +287,14 @@ def all_mutants(whole: WholeSet, proof: Proof) -> list[Mutant]:
 
 
 def _is_test(path: str) -> bool:
-    """Whether a path is a test of upstream's, which a patch may bring along."""
+    """Return whether a path is an upstream test, which a patch may add."""
     return path.startswith("tests/") or Path(path).name.startswith("test_")
 
 
 def equivalents(root: Path, files: Sequence[str]) -> dict[str, str]:
-    """The mutants that a proof's files call equivalent, with why: ``EQUIVALENT_MUTANTS = {"name": "why"}``.
+    """Return the mutants in ``EQUIVALENT_MUTANTS = {"name": "reason"}`` of a proof's files.
 
-    Read from the source, not run.
+    The files are parsed, not run.
     """
     found: dict[str, str] = {}
     for file in sorted({f.split("::")[0] for f in files}):
@@ -300,7 +308,7 @@ def equivalents(root: Path, files: Sequence[str]) -> dict[str, str]:
 
 
 def as_json(strength: Strength) -> dict[str, Any]:
-    """A patch's strength: counts, score, and each mutant without its file's content."""
+    """Return a patch's strength as JSON: counts, score, and each mutant without its contents."""
     mutants = []
     for tried in strength.tried:
         mutant = asdict(tried.mutant)

@@ -1,4 +1,4 @@
-"""Is a patch needed, and does it work: proofs run with and without it, and judged."""
+"""Proofs: tests that run with and without each patch, to show that it works and is needed."""
 
 __all__ = [
     "cluster",

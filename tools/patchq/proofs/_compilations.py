@@ -1,10 +1,12 @@
-"""Compilations of proofs that are made once and kept: ``PATCHQ_COMPILATIONS`` names the folder. Standard library only.
+"""Cache of the compilations of proofs. ``PATCHQ_COMPILATIONS`` names its folder.
 
-The tests of the applied stacks and ``patchq test --prove``, one after the other, compile the same sources in other
-folders. A compilation is kept under all that went into it: the compiler's version, its arguments, the variables that
-it reads, the content of each file that is named, of what is included beside it, of each folder of headers, and of
-the patched trees that they name, whole. Where these and the outputs lie is no part of it. Only those that succeeded
-are kept, with what they wrote and said.
+This module uses the standard library only.
+
+Several runs of the same proofs compile the same sources in different folders. The key of a
+compilation covers all its inputs: the compiler's version, its arguments, the variables that it
+reads, and the contents of the named files, of headers in the same folder, of header folders and
+of whole patched trees. Paths of inputs and outputs are not part of the key. Only successful
+compilations are kept, with the files and the output of the compiler.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ _INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"(/[^"\n]+)"', re.M)
 
 
 class Compilation:
-    """One call of a compiler, and where its results are kept.
+    """Compiler call and the place of its results in the cache.
 
-    :param version: what tells this compiler from others.
-    :param trees: the folder of the patched trees.
+    :param version: version of the compiler.
+    :param trees: folder of the patched trees.
     """
 
     def __init__(self, kept: Path, version: str, argv: Sequence[str], trees: Path, cwd: Path) -> None:
@@ -43,7 +45,7 @@ class Compilation:
         self._before = self._files()
 
     def take(self) -> tuple[str, str] | None:
-        """Put the files that were written where they belong; what was said on the two streams, or None."""
+        """Restore the written files. Return stdout and stderr; None if nothing is cached."""
         try:
             said = json.loads((self._kept / "said.json").read_text())
         except OSError:
@@ -53,7 +55,7 @@ class Compilation:
         return said[0], said[1]
 
     def keep(self, stdout: str, stderr: str) -> None:
-        """Keep what the compiler wrote and said."""
+        """Save the compiler's files and output in the cache."""
         self._kept.parent.mkdir(parents=True, exist_ok=True)
         now = self._files()
         with tempfile.TemporaryDirectory(dir=self._kept.parent) as text:
@@ -66,7 +68,7 @@ class Compilation:
             (made / "said.json").write_text(json.dumps([stdout, stderr]))
             try:
                 made.rename(self._kept)
-            except OSError:  # another process was first with the same
+            except OSError:  # another process saved the same result first
                 if not self._kept.exists():
                     raise
 
@@ -75,7 +77,7 @@ class Compilation:
         return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
     def _known_by(self, arg: str, cwd: Path, trees: Path) -> Iterator[str]:
-        """What an argument is known by: the content of the files that it names, and where it says what is written."""
+        """Yield the key's parts for an argument: contents of inputs, placeholders for outputs."""
         path = (cwd / arg.removeprefix("-I")).resolve()
         if trees in path.parents:
             name = path.relative_to(trees)
@@ -100,7 +102,10 @@ def _folders_written(argv: Sequence[str], cwd: Path) -> Iterator[Path]:
 
 
 def _with_included(path: Path) -> Iterator[str]:
-    """A file that isn't in the trees, what lies beside it, and what it includes by its whole path, in turn."""
+    """Yield name and hash of a file outside the trees, and of the headers that it may include.
+
+    These are the headers in the same folder and files that it includes by an absolute path.
+    """
     done: set[Path] = set()
     todo = [path]
     while todo:
@@ -116,7 +121,7 @@ def _with_included(path: Path) -> Iterator[str]:
 
 
 def _content(folder: Path) -> str:
-    """All files below a folder, by name and content; what is linked to counts where it lies."""
+    """Return the hash of the paths and contents of a folder's files. Skip symbolic links."""
     digest = hashlib.sha256()
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))
@@ -129,5 +134,5 @@ def _content(folder: Path) -> str:
     return digest.hexdigest()
 
 
-#: A proof changes no tree.
+#: Cached, because proofs don't change trees.
 _tree = functools.cache(_content)

@@ -1,14 +1,17 @@
-"""Runs of pytest that begin as copies of one process: ``python -m patchq.proofs._forked``. Standard library only.
+"""Server that runs pytest in forks: ``python -m patchq.proofs._forked``.
 
-Most of a short run is spent on importing what is in no tree: torch takes seconds, and is the same for all mutants. This
-process imports what a first run was seen to import from elsewhere, and each further run is a fork of it, which sees
-none of that until it imports it itself (:mod:`patchq.proofs._preloaded`). What comes from the trees, or from the
-project, is imported by each run anew; its bytecode is kept with the source's hash, which Python compares before it
-believes it.
+This module uses the standard library only.
 
-One JSON object a line on standard input, ``{"args", "env", "cwd", "trees", "bytecode", "timeout", "learn"}``; one a
-line as the answer, ``{"said", "ended", "code"}``: what pytest wrote, whether it ended in time, and its exit code. With
-``learn`` the next runs have what this one imported.
+A short run spends most of its time on imports from outside the trees: torch takes seconds. The
+server imports the modules that a first run imported from outside. Each further run is a fork. The
+fork hides these modules until it imports them (:mod:`patchq.proofs._preloaded`). Each fork
+imports modules of the trees and of the project again. Their bytecode is kept with the hash of the
+source, which Python checks.
+
+Requests on standard input are JSON objects, one per line: ``{"args", "env", "cwd", "trees",
+"bytecode", "timeout", "learn"}``. Each response is a line with ``{"said", "ended", "code"}``:
+pytest's output, false for a timeout, and the exit code. With ``learn``, later forks have the
+modules that this run imported.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ from patchq.proofs._preloaded import Preloaded
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Process requests until standard input ends."""
     ahead = Preloaded()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what imported modules print is no answer
+    os.dup2(2, 1)  # output of imported modules must not mix with responses
     for line in sys.stdin:
         answers.write(json.dumps(_answer(json.loads(line), ahead)) + "\n")
         answers.flush()
@@ -44,7 +47,7 @@ def main() -> None:
 def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         said, seen = Path(text) / "said", Path(text) / "seen"
-        gc.freeze()  # pytest collects garbage more than once in each run; of what was imported ahead there is none
+        gc.freeze()  # exempt the imported modules from pytest's garbage collections
         child = os.fork()
         if not child:
             _run(job, said, seen, ahead)
@@ -57,24 +60,27 @@ def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
 
 
 def _pytest(args: Sequence[str], bytecode: str) -> int:
-    """Run pytest; the bytecode of the trees and the project is looked for in ``bytecode``."""
+    """Run pytest, with bytecode of the trees and the project in the folder ``bytecode``."""
     import pytest
 
     class Imported:
-        """Plugins that are installed come with the bytecode beside them: to compile them takes longer than a proof."""
+        """Plugin that sets the bytecode folder after installed plugins are loaded.
+
+        Installed plugins have bytecode next to them. Compiling it again takes longer than a proof.
+        """
 
         @pytest.hookimpl(wrapper=True, tryfirst=True)
         def pytest_load_initial_conftests(self) -> Iterator[None]:
             sys.pycache_prefix = bytecode
             return (yield)
 
-    # Of libraries that have a plugin and are there already: their assertions aren't those of a proof.
+    # pytest warns about preloaded libraries with a plugin. Proofs don't use their assertions.
     quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return int(pytest.main([*quiet, *args], [Imported()]))
 
 
 def _run(job: dict[str, Any], said: Path, seen: Path, ahead: Preloaded) -> None:
-    """In the fork: pytest, as ``python -m pytest`` would run it; never returns."""
+    """Run pytest in the fork, as ``python -m pytest`` would, and exit."""
     code = 70
     try:
         os.setsid()
@@ -104,19 +110,22 @@ def _run(job: dict[str, Any], said: Path, seen: Path, ahead: Preloaded) -> None:
 
 
 def _outside(inside: Sequence[Path]) -> Iterator[str]:
-    """The modules that came from neither the trees nor the project, in the order in which they were imported."""
+    """Yield the modules from outside the trees and the project, in the order of their import."""
     lies_in = _lies_in(inside)
     for name, module in list(sys.modules.items()):
         spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
-        # A module under another name, or one that was made in a test, can't be imported by its name; pytest's
-        # plugins, whose assertions it rewrites, are its own to import.
+        # Modules with another name and modules made by tests can't be imported by name. pytest
+        # must import its plugins itself, to rewrite their assertions.
         ours = not file or not spec or spec.name != name or type(spec.loader).__name__ == "AssertionRewritingHook"
         if not ours and not lies_in(str(file)):
             yield name
 
 
 def _lies_in(inside: Sequence[Path]) -> Callable[[str], bool]:
-    """Whether a file lies in one of these folders; each folder of files is looked up once."""
+    """Return a function that checks whether a file is in one of the folders.
+
+    The function resolves each parent folder once.
+    """
     known: dict[Path, bool] = {}
 
     def look(file: str) -> bool:
@@ -141,7 +150,10 @@ def _keep_bytecode(trees: Path) -> None:
 
 
 def _wait(child: int, timeout: float | None) -> int | None:
-    """Return its exit code, or the negative number of its signal; None if it didn't end in time and was killed."""
+    """Return the exit code of a child, or the negative number of its signal.
+
+    If the timeout expires, kill the child's process group and return None.
+    """
     end = time.monotonic() + timeout if timeout else None
     pause = 0.01
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:

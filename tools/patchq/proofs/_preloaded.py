@@ -1,9 +1,10 @@
-"""Modules imported ahead, of which a fork sees none until it imports them itself. Standard library only.
+"""Modules that are imported early and hidden in forks. This module uses the standard library only.
 
-Without this a proof could pass in a fork for a module that another proof had imported: ``import torch`` alone gives no
-``torch.utils.cpp_extension``, but it is there once anybody imported it. So what is imported ahead is noted with what
-its body imports in turn, a fork takes all of it out of :data:`sys.modules`, and its imports put back what they would
-have brought.
+A proof must not pass in a fork because another proof imported a module. For example, ``import
+torch`` doesn't import ``torch.utils.cpp_extension``, but the attribute exists after any other
+import of that module. So the server records the imports of each preloaded module. A fork removes
+all preloaded modules from :data:`sys.modules`. An import in the fork restores the module and the
+modules that it imported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 
 class Preloaded:
-    """A finder of modules that are there already."""
+    """Finder and loader of preloaded modules."""
 
     def __init__(self) -> None:
         self._tried: set[str] = set()
@@ -32,7 +33,7 @@ class Preloaded:
         self._children: set[str] = set()
 
     def load(self, names: Iterable[str]) -> None:
-        """Import what isn't yet. What can't be imported by itself is left to the forks."""
+        """Import the modules that are not loaded yet. Skip those that can't be imported alone."""
         before = set(sys.modules)
         with self._noting():
             for name in names:
@@ -40,11 +41,11 @@ class Preloaded:
                     self._tried.add(name)
                     with contextlib.suppress(Exception):
                         importlib.import_module(name)
-        # What was put there by another module's hand is that module's to have.
+        # Modules that another module put into sys.modules come back with that module.
         self._ahead |= (set(sys.modules) - before) & self._asked
 
     def hide(self) -> None:
-        """Take all of it out of sight, in this process for good."""
+        """Hide all preloaded modules, permanently in this process."""
         for name in self._ahead:
             module = sys.modules.get(name)
             spec = getattr(module, "__spec__", None)
@@ -60,7 +61,7 @@ class Preloaded:
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """As any finder does."""
+        """Return the spec of a hidden module, with this object as its loader."""
         if name not in self._hidden:
             return None
         spec = copy.copy(self._specs[name])
@@ -68,11 +69,11 @@ class Preloaded:
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module, whole."""
+        """Return the preloaded module."""
         return self._hidden[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put back what its body imported too."""
+        """Restore the module, its parents and the modules that it imported."""
         assert module.__spec__
         name = module.__spec__.name
         module.__spec__ = self._specs[name]
@@ -90,7 +91,7 @@ class Preloaded:
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
-        """Note which module's body imports what, by the statement or by :func:`importlib.import_module`."""
+        """Record the imports of each module, by statement or :func:`importlib.import_module`."""
         statement, function = builtins.__import__, importlib.import_module
 
         def noted(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> ModuleType:

@@ -1,9 +1,9 @@
-"""Proofs on other machines: cells sent to a Dask scheduler's workers by resource.
+"""Proofs on the workers of a Dask scheduler, selected by resource.
 
-A cell travels with all that it needs, the lock, the stacks and the proofs, so a worker needs no
-clone and no shared folder: only patchq, what the proofs import, and the way to the upstreams that
-any machine has. It makes the same trees (their ids are checked) in a folder of its own, once per
-stack. A worker that dies is replaced by another one: Dask runs the cell again.
+A cell travels with the lock, the stacks and the proofs. A worker needs neither a clone nor a
+shared folder, only patchq, the modules that the proofs import, and access to the upstreams. It
+creates the project once, in its own folder, and checks the ids of the trees. If a worker dies,
+Dask runs the cell again on another worker.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from patchq.sources.index import cache_folder
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, Layout
 
-#: Seconds in which a scheduler must answer.
+#: Timeout in seconds for the connection to a scheduler.
 ANSWER_S = 20.0
 
 
 def on_workers(
     address: str, say: Callable[[str], None]
 ) -> Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]]:
-    """What :func:`patchq.proofs.prove.run_proofs` runs its cells with: the workers of a scheduler.
+    """Return a function for ``run_cells`` that runs cells on the workers of a scheduler.
 
-    :raises UserError: if Dask isn't installed or the scheduler doesn't answer.
+    :raises UserError: if Dask isn't installed or the scheduler doesn't respond.
     """
 
     need("cluster", "--scheduler")
@@ -80,7 +80,7 @@ def on_workers(
 
 
 def pack(project: Project) -> dict[str, bytes]:
-    """The lock, the stacks and the proofs, by path."""
+    """Return the contents of the lock, the stacks and the proofs by path."""
     root = project.layout.root
     files = [root / LOCK_NAME]
     for folder in (root / "patches", root / "tests" / "stacks"):
@@ -108,7 +108,7 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
             )
         try:
             return run_cell(project, replace(cell, variant=variant))
-        except EnvironmentFault as error:  # it can't be pickled
+        except EnvironmentFault as error:  # this exception can't be pickled
             said = f"on a worker: {error.message}: {error.hint}"
             return CellResult(
                 proof=cell.proof.title,
@@ -120,7 +120,7 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
 
 
 def unpack(payload: dict[str, bytes]) -> Project:
-    """The project of a payload on this machine, made once."""
+    """Return the project for a payload. Create it on the first call."""
     digest = hashlib.sha256()
     for name in sorted(payload):
         digest.update(name.encode() + b"\0" + hashlib.sha256(payload[name]).digest())

@@ -1,4 +1,4 @@
-"""What came of it: tests' outcomes to a cell's state, and a patch's cells to its verdict."""
+"""Evaluation of results: from test outcomes to the state of a cell and the verdict on a proof."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
 
-#: Of a proof's run in one variant.
+#: States of a cell.
 PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
-#: Of a run, or a proof, whose process was killed from outside.
+#: State of a cell or a proof whose process was killed from outside.
 NO_RESULT = "no result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """``state`` of a cell, its tests' outcomes, and the machine that they ran on."""
+    """Result of a cell: its state, the test outcomes and the machine."""
 
     proof: str
     variant: str
@@ -31,16 +31,16 @@ class CellResult:
 
 
 def is_kept(result: CellResult) -> bool:
-    """Return whether a result depends on nothing but its key.
+    """Return whether a result may be kept: it depends only on its key.
 
-    An error may be the environment's: a package or a compiler that is missing. A mutant's is its own, as the same proof
-    has just passed without it.
+    The environment can cause an error, for example if a package or a compiler is missing. An error
+    of a mutant has its cause in the mutant, because the same proof just passed without it.
     """
     return result.state in (PASSED, FAILED) or (result.state == ERROR and result.variant == MUTANT)
 
 
 def result_of(raw: Mapping[str, object]) -> CellResult | None:
-    """A cell's result as JSON gives it back; None if that is anything else."""
+    """Return a cell's result from its JSON object; None if the object is invalid."""
     kinds: dict[str, Any] = {
         "seconds": (int, float),
         "machine": dict,
@@ -65,8 +65,12 @@ def result_of(raw: Mapping[str, object]) -> CellResult | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the cells of one patch come to. ``state``: ``proven`` (both sides ran), ``passed`` (only
-    the one with it was asked for), ``failed``, ``not proven``, ``not run`` or ``no result``."""
+    """Verdict on a proof. ``state`` is one of these:
+
+    - ``proven``: passed with the patch and failed without it
+    - ``passed``: passed with the patch; the run without it was not requested
+    - ``failed``, ``not proven``, ``not run`` or ``no result``
+    """
 
     proof: Proof
     state: str
@@ -80,9 +84,9 @@ class Verdict:
 
 
 def state_of(tests: Sequence[Mapping[str, str]] | None, said: str) -> tuple[str, str]:
-    """The state that tests' outcomes come to, and why.
+    """Return the state for test outcomes, and the reason.
 
-    Errors weigh most: a proof that can't be imported has shown nothing, whatever else failed.
+    Errors take precedence: a proof that can't be imported shows nothing, whatever else failed.
 
     :param tests: None if the process was killed from outside.
     """
@@ -101,7 +105,7 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, said: str) -> tuple[str,
 
 
 def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdict:
-    """Judge one patch's cells."""
+    """Return the verdict on a proof from the results of its cells."""
     by_kind = {c.variant: c for c in cells}
     here = by_kind[WITH]
     again = f"patchq test {proof.name}" + (" --prove" if prove else "")

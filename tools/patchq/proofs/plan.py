@@ -1,4 +1,4 @@
-"""What is to be run: a cell is one patch in one variant of the stacks, known by all that its result depends on."""
+"""Cells to run: a cell is one proof on one variant of the stacks, keyed by all its inputs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from patchq.project.stack import Stack, find_patch
 from patchq.stacks.apply import carried_stacks
 from patchq.system import project_files
 
-#: Of a result, as it is kept and as its key is made.
+#: Format version of stored results and their keys.
 RESULT_VERSION = 1
 WITH, WITHOUT, MUTANT = "with", "without", "mutant"
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A patch and the tests that prove it.
+    """Tests that prove a patch.
 
-    :ivar on: of a proof beside the patch's first: what it alone needs, as ``Proof-On:`` says.
+    :ivar on: requirement of an additional proof, from ``Proof-On:``; empty for the first proof.
     """
 
     upstream: str
@@ -48,15 +48,17 @@ class Proof:
 
     @property
     def title(self) -> str:
-        """Its name to people, who may see two of a patch."""
+        """Name for display. It is unique for each proof of a patch."""
         return f"{self.name} on {self.on}" if self.on else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """The trees of one run: ``tips`` are commits by upstream; ``left_out`` what isn't in them.
+    """Trees of one run.
 
-    :ivar change: of a mutant: the upstream, path and content of the file that is another one.
+    :ivar tips: commits by upstream.
+    :ivar left_out: patches that are not in the trees.
+    :ivar change: for a mutant, the upstream, path and new content of its file.
     """
 
     kind: str
@@ -68,9 +70,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofCell:
-    """One proof in one variant.
+    """Run of a proof on a variant.
 
-    :ivar timeout: seconds that it may take; none where it is known to end.
+    :ivar timeout: time limit in seconds; None for no limit.
     """
 
     proof: Proof
@@ -82,10 +84,11 @@ class ProofCell:
 
 @dataclass(slots=True)
 class _CarriedSet:
-    """The stacks of a set as commits, patches as ``upstream/name``.
+    """Stacks of a set as commits, with patches as ``upstream/name``.
 
-    :ivar commits: by upstream, oldest first; ``bases`` is what they are on.
-    :ivar requires: by patch, those that it says it requires.
+    :ivar bases: base commits by upstream.
+    :ivar commits: patches and commits by upstream, oldest first.
+    :ivar requires: by patch, the patches in its ``Requires:``.
     """
 
     bases: dict[str, CommitId] = field(default_factory=dict)
@@ -94,9 +97,9 @@ class _CarriedSet:
 
 
 class WholeSet:
-    """The whole set as its files say, from which variants are derived in memory.
+    """Set of stacks as in the project's files. Variants are derived in memory.
 
-    Its stacks are read at once; its patches are carried when a variant is first asked for.
+    The constructor reads the stacks. The patches are applied when a variant is first requested.
     """
 
     def __init__(self, project: Project, set_name: str) -> None:
@@ -116,7 +119,7 @@ class WholeSet:
 
     @cached_property
     def variant(self) -> Variant:
-        """The set with all its patches."""
+        """Variant with all patches."""
         bases = self._carried.bases
         tips = {u: (c[-1][1].commit if c else bases[u]) for u, c in self._carried.commits.items()}
         return self._with_tips(WITH, tips)
@@ -127,22 +130,22 @@ class WholeSet:
         return Variant(kind=kind, tips=dict(tips), trees=dict(zip(names, trees, strict=True)), left_out=left_out)
 
     def at(self, kind: str, upstream: str, tip: CommitId, left_out: tuple[str, ...] = ()) -> Variant:
-        """The set with another commit of one upstream, which is no stack's tip."""
+        """Return the variant with another commit, not a stack's tip, for one upstream."""
         return self._with_tips(kind, {**self.variant.tips, upstream: tip}, left_out)
 
     def patch(self, name: str) -> tuple[CommitId, list[bytes]]:
-        """The commit of a patch, ``upstream/name``, and the paths that it changes."""
+        """Return the commit of a patch (``upstream/name``) and the paths that it changes."""
         upstream = name.partition("/")[0]
         info = dict(self._carried.commits[upstream])[name]
         [changes] = self.store.changes_of([info.commit])
         return info.commit, [c.path for c in changes]
 
     def base(self, upstream: str) -> CommitId:
-        """What an upstream's stack is on."""
+        """Return the base commit of an upstream's stack."""
         return self._carried.bases[upstream]
 
     def mutants(self, upstream: str, changes: Sequence[tuple[str, bytes]]) -> list[Variant]:
-        """The whole set as many times as there are changes, each with one file of an upstream's replaced."""
+        """Return one variant per change, each with one file of an upstream replaced."""
         if not changes:
             return []
         tip, ref = self.variant.tips[upstream], b"refs/patchq/scratch/mutants"
@@ -170,16 +173,19 @@ class WholeSet:
         ]
 
     def bare(self) -> Variant:
-        """The pins without any patch."""
+        """Return the variant without patches."""
         every = tuple(n for commits in self._carried.commits.values() for n, _ in commits)
         return self._with_tips("bare", self._carried.bases, every)
 
     def bare_at(self, upstream: str, tip: CommitId) -> Variant:
-        """The pins without any patch, with another commit of one upstream."""
+        """Return the variant without patches, with another commit for one upstream."""
         return self._with_tips("bare", {**self._carried.bases, upstream: tip})
 
     def without(self, name: str) -> Variant:
-        """The set without a patch, those that say that they require it, and those that don't apply without it."""
+        """Return the variant without a patch and without the patches that depend on it.
+
+        A dependent patch requires it, directly or indirectly, or doesn't apply without it.
+        """
         bases = self._carried.bases
         gone = {name}
         while more := {n for n, needed in self._carried.requires.items() if needed & gone} - gone:
@@ -195,7 +201,7 @@ class WholeSet:
 
 @contextmanager
 def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
-    """The whole set, while the project's lock is held, so that nobody else changes its files."""
+    """Hold the project's lock, so that its files don't change, and yield the set."""
     with project.locked("test"):
         yield WholeSet(project, set_name)
 
@@ -203,9 +209,10 @@ def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
 def plan_cells(
     project: Project, patches: Sequence[str], set_name: str, prove: bool, machine: Machine
 ) -> tuple[list[Proof], list[ProofCell]]:
-    """The proofs of a set's patches, all or the named ones, and their cells.
+    """Return the proofs of a set's patches and their cells.
 
-    :param prove: cells without each patch too.
+    :param patches: names of patches; all if empty.
+    :param prove: add the cells without each patch.
     :raises UserError: for a patch that isn't in the set.
     """
     with planning(project, set_name) as whole:
@@ -222,9 +229,12 @@ def plan_cells(
 
 
 def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
-    """The proofs of stacks' patches, all or the named ones, in the stacks' order; a patch's first ahead of its others.
+    """Return the proofs of patches in the order of the stacks.
 
-    :raises UserError: for a patch that isn't there, or a ``Proof-On:`` that names none.
+    The first proof of a patch precedes its additional proofs.
+
+    :param patches: names of patches; all if empty.
+    :raises UserError: for a patch that isn't in the stacks, or an invalid ``Proof-On:``.
     """
     chosen = {(stack.pin.upstream, name) for stack, name in (find_patch(stacks, name) for name in patches)}
     found = []
@@ -234,7 +244,7 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
                 continue
             of = (stack.pin.upstream, stack.pin.ref, name)
             found.append(Proof(*of, header.values("Proof"), header.needs))
-            # By what it needs, so that what one machine lacks leaves the others' results as they are.
+            # One proof per requirement, so that a machine without it still runs the others.
             for need, path in header.proofs_on:
                 if need not in NEEDS or PurePosixPath(path).parts[:2] != ("tests", "stacks") or ".." in path.split("/"):
                     said = f"{stack.pin.upstream}/{name}: Proof-On: {need} {path}".rstrip()
@@ -246,7 +256,10 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
 
 
 def variant_of(project: Project, cell: ProofCell) -> Variant:
-    """A cell's variant, made anew in this project's store: how another machine comes by its commits."""
+    """Return a cell's variant, made again in this project's store.
+
+    Another machine has only the cell and not its commits.
+    """
     with planning(project, cell.set_name) as whole:
         if cell.variant.change:
             upstream, path, content = cell.variant.change
@@ -255,7 +268,7 @@ def variant_of(project: Project, cell: ProofCell) -> Variant:
 
 
 def result_key(project: Project, proof: Proof, variant: Variant, machine: Machine) -> str:
-    """What a result depends on: trees, the proof's files, Python, torch, GPU, CUDA."""
+    """Return the key of a result: the hash of the trees, the proof's inputs and the machine."""
     root = project.layout.root
     files = sorted({f.split("::")[0] for f in proof.files})
     digest = hashlib.sha256()
@@ -263,12 +276,15 @@ def result_key(project: Project, proof: Proof, variant: Variant, machine: Machin
         data = project_files.read(root, path) or b""
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + data + b"\0")
     body = [RESULT_VERSION, dict(sorted(variant.trees.items())), proof.files, digest.hexdigest(), machine.facts()]
-    body += [proof.needs] if proof.on else []  # the patch's first proof may be the same files, and needs less
+    body += [proof.needs] if proof.on else []  # the first proof may have the same files
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
-    """A proof's files, what lies beside them and above them in its upstream's folder, and the conftests above."""
+    """Return a proof's files, files in the same folder and its parents, and conftests above.
+
+    Other test files are not included. Parents are taken up to the upstream's folder.
+    """
     root = project.layout.root
     found: set[Path] = set()
     for file in files:
@@ -277,5 +293,5 @@ def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
         beside = (p for shelf in shelves for p in shelf.glob("*"))
         found |= {p for p in beside if p == path or not p.name.startswith("test_")}
         found |= {f / "conftest.py" for f in path.parents if root in (f, *f.parents)}
-    # A link or a pipe stays: reading it is refused.
+    # Links and pipes are included, because reading them is refused.
     return sorted(p for p in found if os.path.lexists(p) and not p.is_dir())

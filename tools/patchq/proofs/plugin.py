@@ -1,9 +1,11 @@
-"""The pytest plugin of the proofs: ``-p patchq.proofs.plugin``. Standard library and pytest only.
+"""pytest plugin of the proofs: ``-p patchq.proofs.plugin``.
 
-``PATCHQ_TREES`` is the folder of the applied trees, ``PATCHQ_IMPORTS`` a JSON object of import name
-to the tree that it must come from. The trees are put in front of the import path, and at the end
-every module of those packages must have come from its tree: what was tested is checked, not
-assumed. ``PATCHQ_RESULTS`` is where each test's outcome goes, with the kind of its failure.
+This module uses the standard library and pytest only.
+
+``PATCHQ_TREES`` is the folder of the applied trees. ``PATCHQ_IMPORTS`` is a JSON object that maps
+import names to trees. The plugin puts the trees first on the import path. At the end of the run
+it checks that every module of these packages came from its tree. ``PATCHQ_RESULTS`` is the file
+for the outcome of each test and the kind of its failure.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _outcomes: list[dict[str, str]] = []
 
 
 def imports() -> dict[str, Path]:
-    """Import name to the tree that it must come from."""
+    """Return the tree of each import name."""
     return _imports(os.environ.get("PATCHQ_IMPORTS", "{}"))
 
 
@@ -39,19 +41,19 @@ def _imports(raw: str) -> dict[str, Path]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Arrange the import path before anything is collected."""
+    """Set the import path before collection."""
     arrange()
 
 
 def arrange() -> None:
-    """Put the trees in front of everything else on the import path."""
+    """Put the trees first on the import path."""
     for folder in reversed(list(dict.fromkeys(imports().values()))):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
 
 
 def strays() -> list[str]:
-    """Modules of the patched packages that came from elsewhere."""
+    """Return messages about modules of patched packages that came from outside their trees."""
     found = []
     for package, folder in imports().items():
         below = package + "."
@@ -65,7 +67,7 @@ def strays() -> list[str]:
 
 @functools.cache
 def _lies_in(file: str, folder: Path) -> bool:
-    """Asked of each module at each import that a proof asks for; looked up on the disk once."""
+    """Return whether a file is in a folder; cached, because each import checks each module."""
     return folder in Path(file).resolve().parents
 
 
@@ -73,7 +75,7 @@ def _lies_in(file: str, folder: Path) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note each test's outcome: passed, skipped, assertion, or error (anything else that was raised)."""
+    """Record each test's outcome: passed, skipped, assertion, or error for any other exception."""
     report = yield
     if report.when == "call" or report.outcome != "passed":
         outcome: str = report.outcome
@@ -84,23 +86,23 @@ def pytest_runtest_makereport(
         elif report.outcome == "skipped" and call.excinfo is not None:
             said = str(call.excinfo.value)
         noted = {"test": item.nodeid, "outcome": outcome, "said": said[:2000]}
-        if item.user_properties:  # what a test notes by record_property, for reports
+        if item.user_properties:  # from record_property, for reports
             noted["facts"] = json.dumps({key: str(value) for key, value in item.user_properties})
         _outcomes.append(noted)
     return report
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """A file that can't even be imported is an error, never a failure that proves something."""
+    """Record an error for a file that can't be imported. It must not count as a failure."""
     if report.failed:
         _outcomes.append({"test": report.nodeid, "outcome": "error", "said": str(report.longrepr)[-2000:]})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the outcomes; a module from elsewhere makes the whole run an error."""
+    """Write the outcomes. A module from outside its tree adds an error."""
     if "hypothesis" not in sys.modules:
-        # Its plugin imports all of it at the end of each run, to say that there is nothing to say: most of what
-        # a short run costs.
+        # The plugin imports all of hypothesis at the end of each run, even if it has nothing to
+        # report. That is most of the time of a short run.
         manager = session.config.pluginmanager
         if plugin := manager.get_plugin("hypothesispytest"):
             manager.unregister(plugin)
@@ -113,7 +115,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def trees() -> Path:
-    """The folder of the applied trees."""
+    """Return the folder of the applied trees."""
     folder = Path(os.environ["PATCHQ_TREES"]).resolve()
     assert folder.is_dir()
     return folder
@@ -121,7 +123,10 @@ def trees() -> Path:
 
 @pytest.fixture(scope="session")
 def upstream_import() -> Callable[[str], ModuleType]:
-    """Import a module of a patched package; it is an error if it comes from elsewhere."""
+    """Return a function that imports a module of a patched package.
+
+    The function raises ImportError if the module came from outside its tree.
+    """
 
     def load(name: str) -> ModuleType:
         module = importlib.import_module(name)
@@ -135,7 +140,7 @@ def upstream_import() -> Callable[[str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run nvcc with C++17; returns what it said. Where there is none, the test is not run."""
+    """Return a function that runs nvcc with C++17. Skip the test if nvcc is missing."""
     program = shutil.which("nvcc")
     if program is None:
         pytest.skip("not run: needs nvcc")
@@ -143,7 +148,7 @@ def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
         argv = [program, "-std=c++17", "--expt-relaxed-constexpr", "-w", *args]
         kept = os.environ.get("PATCHQ_COMPILATIONS")
-        # What is asked for with options of the process's own isn't known by its arguments.
+        # The cache key doesn't cover process options.
         if not kept or options:
             return subprocess.run(argv, capture_output=True, text=True, check=False, **options)
         trees = Path(os.environ["PATCHQ_TREES"]).resolve()
@@ -159,7 +164,7 @@ def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def _versions(nvcc: str) -> str:
-    """What nvcc and the host's compiler say that they are."""
+    """Return the version output of nvcc and of g++."""
     host = shutil.which("g++") or ""
     asked = ([program, "--version"] for program in (nvcc, host) if program)
     return "\n".join(subprocess.run(argv, capture_output=True, text=True, check=True).stdout for argv in asked)

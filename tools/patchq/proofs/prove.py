@@ -1,9 +1,9 @@
-"""``test``: run the proofs against the applied stacks, and with ``--prove`` against the stacks without
-each patch, where they must fail by assertion.
+"""``test``: run the proofs on the applied stacks.
 
-Planned (:mod:`patchq.proofs.plan`), run (:mod:`patchq.proofs.run`) and judged (:mod:`patchq.proofs.judge`).
-Cells are independent: they run in processes here, or on a Dask scheduler's workers
-(:mod:`patchq.proofs.cluster`), which make the same trees from the same lock and patches.
+With ``--prove``, proofs also run on the stacks without each patch, where they must fail by an
+assertion. :mod:`patchq.proofs.plan` plans the runs, :mod:`patchq.proofs.run` executes them and
+:mod:`patchq.proofs.judge` evaluates the results. Cells are independent. They run in local
+processes or on the workers of a Dask scheduler (:mod:`patchq.proofs.cluster`).
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ def run_proofs(
     run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]] | None = None,
     progress: Callable[[CellResult], None] = lambda _: None,
 ) -> list[Verdict]:
-    """Run the proofs of a set's patches, all or the named ones, and judge them.
+    """Run the proofs of a set's patches and return the verdicts.
 
-    :param prove: run each also on the stacks without its patch, and demand a failed assertion there.
-    :param fresh: run again what has a result for the same inputs.
-    :param run_cells: what runs cells that this machine's results don't have; here by default.
+    :param patches: names of patches; all if empty.
+    :param prove: also run each proof without its patch, and require a failed assertion there.
+    :param fresh: ignore kept results.
+    :param run_cells: function that runs the cells without a kept result; local by default.
     """
     set_name = project.choose_set(set_name)
     machine = this_machine()
@@ -63,11 +64,11 @@ def prove_trees(
     ends: tuple[CommitId, CommitId],
     progress: Callable[[CellResult], None] = lambda _: None,
 ) -> list[Verdict]:
-    """Judge proofs with and without what is between two commits of an upstream that are no stack's tips.
+    """Run proofs with and without the changes between two commits of an upstream.
 
-    The others of the set are as their stacks make them.
+    The commits aren't tips of a stack. Other upstreams of the set have their stacks applied.
 
-    :param ends: the commit without, and the one with it.
+    :param ends: the commit without the changes, and the commit with them.
     """
     machine = this_machine()
     with planning(project, set_name) as whole:
@@ -83,7 +84,9 @@ def prove_trees(
 
 
 def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
-    """Run a proof on a tree that is no stack's yet; returns its state and why. The caller holds the project's lock.
+    """Run a proof on a tree that isn't part of a stack yet. Return its state and the reason.
+
+    The caller must hold the project's lock.
 
     :raises EnvironmentFault: if the environment gave no result.
     """
@@ -103,7 +106,7 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
 def _judged(
     proofs: Sequence[Proof], cells: Sequence[ProofCell], results: Mapping[str, CellResult], prove: bool
 ) -> list[Verdict]:
-    # Where both sides have the same trees (the change is upstream's already), one run serves both.
+    # If upstream has the change already, both variants have the same trees and share one run.
     named = [replace(results[c.key], variant=c.variant.kind, left_out=c.variant.left_out) for c in cells]
     return [verdict_of(p, [r for c, r in zip(cells, named, strict=True) if c.proof == p], prove) for p in proofs]
 
@@ -116,7 +119,7 @@ def run_cells_kept(
     run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]],
     progress: Callable[[CellResult], None],
 ) -> dict[str, CellResult]:
-    """Results by the cells' keys: those that are kept, and of what isn't, by ``run_cells``, kept from then on."""
+    """Return results by key: kept ones, and new ones from ``run_cells``, which are kept."""
     results: dict[str, CellResult] = {}
     todo: dict[str, ProofCell] = {}
     for cell in cells:
@@ -126,7 +129,7 @@ def run_cells_kept(
             progress(kept)
         else:
             todo[cell.key] = cell
-    # What compiles takes longest: begun last, it would keep one core busy and the others idle.
+    # Compilations take longest. Started last, they would leave all other cores idle.
     order = sorted(todo.values(), key=lambda cell: "nvcc" not in cell.proof.needs)
     project.count("proofs", 0, len(order), "runs")
     for number, (cell, result) in enumerate(zip(order, run_cells(project, order), strict=True), 1):
@@ -139,7 +142,7 @@ def run_cells_kept(
 
 
 def load_result(project: Project, key: str) -> CellResult | None:
-    """Return a result that is kept; None if there is none, or the file holds anything else."""
+    """Return a kept result; None if there is none or the file is invalid."""
     path = project.layout.private / "results" / f"{key}.json"
     data = fsio.read_or_none(path)
     if data is None:
@@ -151,6 +154,6 @@ def load_result(project: Project, key: str) -> CellResult | None:
 
 
 def save_result(project: Project, key: str, result: CellResult) -> None:
-    """Keep a result."""
+    """Save a result."""
     path = project.layout.private / "results" / f"{key}.json"
     fsio.write_atomic(path, fsio.dump_json({"version": RESULT_VERSION, **asdict(result)}))

@@ -1,4 +1,4 @@
-"""Running: a variant's trees checked out into a place of their own, and pytest against them in a process of its own."""
+"""Execution of cells: check out a variant's trees and run pytest on them in another process."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
 from patchq.proofs.plan import ProofCell, Variant
 from patchq.system import fsio, runner
 
-#: pytest, or what it is made of.
+#: Error of Python if pytest or a package that it requires is missing.
 _NO_PYTEST = re.compile(r"No module named '?(_?pytest(\.[\w.]+)?|pluggy|iniconfig)'?\s*$")
-#: Signals that come from outside: a lack of memory, a job that was ended. A crash is the program's own.
+#: Signals from outside, such as the OOM killer or the end of a job. Crashes are not among them.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-#: Runs pytest with arguments, variables, in a folder, for so many seconds; returns its output, and its exit code or the
-#: negative number of the signal that ended it.
+#: Function that runs pytest with arguments, environment, folder and timeout in seconds. It returns
+#: the output and the exit code, or the negative number of the signal that ended pytest.
 Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], tuple[str, int]]
 
 
 def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
-    """Run cells in processes of this machine, as many at once as it has cores for."""
+    """Run cells in local processes, one per core."""
     return in_slots(project, cells, lambda cell, slot: run_cell(project, cell, slot))
 
 
 def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, int], _Result]) -> Iterable[_Result]:
-    """Work on items, as many at once as this machine has cores, each with the number of trees of its own."""
+    """Call ``work`` on items in parallel, one per core, each with the number of its slot."""
     slots: SimpleQueue[int] = SimpleQueue()
     count = max(1, min(os.cpu_count() or 1, len(items)))
     for number in range(count):
@@ -59,16 +59,16 @@ def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, in
 
 
 def trees_lock(project: Project) -> AbstractContextManager[bool]:
-    """Held while the trees under ``.patchq/prove`` are used: two runs would take them from each other."""
+    """Return the lock of the trees in ``.patchq/prove``, which parallel runs must not share."""
     return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 
 
 def in_its_own_process(
     args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None
 ) -> tuple[str, int]:
-    """How pytest is run, unless it is said otherwise.
+    """Run pytest in a new process and return its output and exit code.
 
-    :raises CommandError: if it doesn't end in time.
+    :raises CommandError: if pytest exceeds the timeout.
     """
     argv = [sys.executable, "-m", "pytest", *args]
     done = runner.run(argv, cwd=cwd, env=env, timeout=timeout, ok_codes=range(-64, 256))
@@ -76,7 +76,7 @@ def in_its_own_process(
 
 
 def run_cell(project: Project, cell: ProofCell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
-    """Run one proof against one variant's trees, checked out in a place of their own."""
+    """Run a proof on a variant's trees, checked out into a slot."""
     machine = this_machine()
     proof, variant = cell.proof, cell.variant
     missing = [n for n in proof.needs if n not in machine.can]
@@ -110,7 +110,7 @@ def run_cell(project: Project, cell: ProofCell, slot: int = 0, execute: Execute 
 
 
 def checkout(project: Project, variant: Variant, slot: int) -> Path:
-    """Put a variant's trees into the slot's folder; only what differs from its last one is written."""
+    """Check out a variant's trees into a slot's folder. Write only files that differ."""
     root = project.layout.private / "prove" / f"slot{slot}"
     for upstream, tip in variant.tips.items():
         target = root / upstream
@@ -120,7 +120,7 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
         project.store.run("read-tree", "--reset", "-u", tip, env=env)
         for path, nested in project.lock.nested_in(upstream).items():
             link = target / path
-            # Relative, since a project that is copied or moved must read its own trees.
+            # Relative, so that a copied or moved project reads its own trees.
             goal = os.path.relpath(root / nested, link.parent)
             if nested not in variant.tips or (link.is_symlink() and os.readlink(link) == goal):
                 continue
@@ -142,12 +142,12 @@ def run_pytest(
     timeout: float | None = None,
     execute: Execute = in_its_own_process,
 ) -> tuple[list[dict[str, str]] | None, str]:
-    """Run test files against trees in a process of its own; returns each test's outcome, and what pytest said.
+    """Run test files on trees. Return each test's outcome and pytest's output.
 
     The outcomes are None if the process was killed from outside.
 
-    :param cwd: where to run, the project's folder by default.
-    :param timeout: seconds; past it there are no outcomes and what was said tells so.
+    :param cwd: folder to run in; the project's folder by default.
+    :param timeout: seconds; after a timeout there are no outcomes, and the output says so.
     :raises EnvironmentFault: if this Python has no pytest.
     """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
@@ -161,7 +161,7 @@ def run_pytest(
             "PATCHQ_TREES": str(trees),
             "PATCHQ_IMPORTS": json.dumps(packages),
             "PATCHQ_RESULTS": str(results),
-            # Trees change between runs faster than the clock that bytecode is compared by.
+            # Python compares bytecode by modification time, which is too coarse for these changes.
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             "CUDA_CACHE_DISABLE": "1",

@@ -1,7 +1,7 @@
-"""``test --upstream``: upstream's own tests that cover what a stack touches, before and after it.
+"""``test --upstream``: run upstream's tests of the code that a stack changes, before and after it.
 
-Only regressions count: a test that passes on the bare pins and not on the stack. What can't run on
-this machine fails or is skipped on both sides alike, and is told as such.
+Only regressions count: tests that pass without patches and don't pass with them. Tests that can't
+run on this machine fail or are skipped on both sides.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from patchq.project.project import Project
 from patchq.proofs.plan import Variant, planning
 from patchq.proofs.run import checkout, in_slots, run_pytest
 
-#: What is said of a file that takes too long.
+#: Start of the message about a test file that exceeds its timeout.
 LATE = "no answer in"
-#: Seconds that one test file may take on one side.
+#: Timeout in seconds for a test file on one side.
 TIMEOUT = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """One test file of an upstream: outcome counts before and after, and the tests that got worse."""
+    """Result of an upstream's test file: outcome counts before and after, and regressions."""
 
     upstream: str
     path: str
@@ -36,7 +36,10 @@ class FileResult:
 def run_upstream_tests(
     project: Project, names: Sequence[str] = (), *, set_name: str = "", timeout: float = TIMEOUT
 ) -> list[FileResult]:
-    """Pick and run upstream's tests for every stack of a set, all or the named ones."""
+    """Select and run upstream's tests for the stacks of a set.
+
+    :param names: upstreams; all if empty.
+    """
     set_name = project.choose_set(set_name)
     with planning(project, set_name) as whole:
         project.check_names([s.pin for s in whole.stacks], names, set_name)
@@ -55,9 +58,9 @@ def run_upstream_tests(
 def compare(
     project: Project, files: Sequence[tuple[str, str]], bare: Variant, here: Variant, timeout: float = TIMEOUT
 ) -> list[FileResult]:
-    """Run test files of upstreams, as upstream and path, on two sides.
+    """Run test files, given as upstream and path, on two variants.
 
-    :param timeout: seconds that one file may take on one side.
+    :param timeout: seconds for one file on one variant.
     """
 
     def run(item: tuple[Variant, str, str], slot: int) -> tuple[dict[str, str], str]:
@@ -68,7 +71,7 @@ def compare(
         project.say(f"{upstream}: {path}: {len(tests)} tests {'before' if variant is bare else 'after'}")
         return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
 
-    # One side after the other, so that the trees change once.
+    # One variant after the other, so that each slot's trees change only once.
     items = [(variant, upstream, path) for variant in (bare, here) for upstream, path in files]
     done = list(in_slots(project, items, run))
     found = []
@@ -78,7 +81,7 @@ def compare(
         worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
         said = said_after if not after else said_before if not before else ""
         if not after and LATE in said_after:
-            worse = ()  # a busy machine says nothing of the change; a crash, which has no outcomes either, does
+            worse = ()  # a timeout shows nothing about the change, but a crash does
         found.append(
             FileResult(
                 upstream=upstream, path=path, before=_count(before), after=_count(after), regressions=worse, said=said
@@ -96,7 +99,7 @@ def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
 
 
 def select(project: Project, commit: str, touched: Sequence[str]) -> list[str]:
-    """Test files of a tree that import a touched module, or are touched themselves."""
+    """Return the test files of a tree that import a touched module or are touched themselves."""
     entries = project.store.list_tree(commit)
     tests = [p for p in entries if _is_test(p.decode("utf-8", "replace"))]
     modules = {_module(path) for path in touched if path.endswith(".py")}
@@ -120,7 +123,7 @@ def _module(path: str) -> str:
 
 
 def _imports(source: bytes) -> set[str]:
-    """Every module that a file may import: ``from a import b`` names both a and a.b."""
+    """Return the modules that a file may import: ``from a import b`` names ``a`` and ``a.b``."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""Verdicts to text, JSON, JUnit XML and SARIF, all from the same ones."""
+"""Conversion of verdicts to JSON, JUnit XML and SARIF."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10
 
 
 def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The body of ``patchq/test/1``."""
+    """Return the body of ``patchq/test/1``."""
     return {
         "ok": all(v.ok or v.state == NOT_RUN for v in verdicts),
         "counts": counts(verdicts),
@@ -38,9 +38,9 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
-    """The verdicts of a ``patchq/test/1`` body: the reverse of :func:`proofs_json`.
+    """Return the verdicts of a ``patchq/test/1`` body: the reverse of :func:`proofs_json`.
 
-    :raises KeyError, TypeError, ValueError: if it isn't one.
+    :raises KeyError, TypeError, ValueError: if the body is invalid.
     """
     found = []
     for p in body["proofs"]:
@@ -55,9 +55,9 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
 
 
 def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
-    """New verdicts and, of other patches, those older ones that were on the very same trees."""
+    """Return new verdicts, and older verdicts on other patches if they had the same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
-    new = {v.proof.name for v in verdicts}  # all proofs of a patch are run together
+    new = {v.proof.name for v in verdicts}  # all proofs of a patch run together
     kept = [
         v
         for v in older or ()
@@ -67,7 +67,7 @@ def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> 
 
 
 def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
-    """What a patch comes to in one place: its first proof's verdict, or another's that isn't as it should be."""
+    """Return one verdict per patch: its first proof's, or a worse one of its other proofs."""
     found: dict[str, Verdict] = {}
     for v in sorted(verdicts, key=lambda v: bool(v.proof.on)):
         here = found.setdefault(v.proof.name, v)
@@ -77,7 +77,7 @@ def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
 
 
 def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """How many verdicts of each state."""
+    """Return the number of verdicts by state."""
     found: dict[str, int] = {}
     for v in verdicts:
         found[v.state] = found.get(v.state, 0) + 1
@@ -85,7 +85,10 @@ def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 
 
 def junit(verdicts: Sequence[Verdict]) -> bytes:
-    """JUnit XML: a suite a patch, a case a side. Not run is skipped, and skipped is not passed."""
+    """Return JUnit XML with a test suite per proof and a test case per cell.
+
+    A cell that was not run is reported as skipped, not as passed.
+    """
     root = ElementTree.Element("testsuites", name="patchq proofs")
     for v in verdicts:
         cases = [_case(v, c) for c in v.cells]
@@ -120,14 +123,14 @@ def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
 
 
 def _clean(text: str) -> str:
-    """Without the control characters that XML can't hold."""
+    """Replace control characters that are invalid in XML."""
     return text.translate(_CONTROL)
 
 
 def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, Any]:
-    """SARIF 2.1.0: a result for each verdict that isn't proven or passed.
+    """Return SARIF 2.1.0 with a result for each verdict that isn't ``proven`` or ``passed``.
 
-    :param stack_path: patch name (``upstream/name``) to its file inside the project.
+    :param stack_path: by patch (``upstream/name``), its file in the project.
     """
     rules = {
         "failed": "The proof fails with its patch",
@@ -169,9 +172,10 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
 def sarif_bytes(
     verdicts: Sequence[Verdict], stack_path: dict[str, str], stops: Sequence[tuple[str, str, str, str]] = ()
 ) -> bytes:
-    """The same as a file.
+    """Return the contents of a SARIF file.
 
-    :param stops: patches that stop on a newer ref, as patch, its file, that ref and what is said; notes.
+    :param stops: patches that conflict on a newer ref: name, file, ref and message of each. They
+        are reported as notes.
     """
     found = sarif(verdicts, stack_path)
     run = found["runs"][0]
@@ -191,7 +195,7 @@ def sarif_bytes(
 
 
 def annotation(path: str, title: str, message: str) -> str:
-    """A warning on a file, as a command of GitHub Actions; nothing in it can become another command."""
+    """Return a GitHub Actions warning about a file, escaped to hold no other command."""
 
     def data(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,8 +1,9 @@
-"""Many runs, each a fork of a process that has imported what is in no tree: :mod:`patchq.proofs._forked`.
+"""Runs in forks of a process with preloaded modules: :mod:`patchq.proofs._forked`.
 
-Of proofs on both sides, a fork is believed where it says what a proof is to say: it passes with its patch and fails
-without it. All else is said by a process of its own. Of mutants, which may be killed or not, a fork is believed after
-the unchanged trees' proof has passed in one; until then, and where it doesn't, each run has a process of its own.
+For a proof with and without its patch, a fork's result counts only if it is the expected one:
+passed with the patch, failed without it. Otherwise the proof runs again in a new process. Mutants
+have no expected result. They run in forks only after the proof passed on the unchanged trees in
+forks. Until then, or if it doesn't pass there, each mutant runs in a new process.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from patchq.proofs.plan import WITH, WITHOUT, ProofCell
 from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell, run_here
 from patchq.system import runner
 
-#: Fewer cells are run sooner than torch is imported ahead.
+#: Minimum number of cells for forks. Fewer cells take less time than the preloading of torch.
 FEW = 8
 _EXPECTED = {WITH: PASSED, WITHOUT: FAILED}
 
 
 class Warm:
-    """Runs cells as :func:`patchq.proofs.run.run_here` does, those of proofs whose ``unchanged`` cell it has in forks.
+    """Runner of cells for ``run_cells``. Proofs with an ``unchanged`` cell run in forks.
 
     :ivar unchanged: by proof, its cell on the unchanged trees.
     """
@@ -39,7 +40,7 @@ class Warm:
         self._how: dict[tuple[int, str], Execute] = {}
 
     def __call__(self, project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
-        """Run cells, as many at once as there are cores."""
+        """Run cells in parallel, one per core."""
 
         def run(cell: ProofCell, slot: int) -> CellResult:
             return run_cell(project, cell, slot, self._rehearsed(project, cell.proof.name, slot))
@@ -47,12 +48,16 @@ class Warm:
         return in_slots(project, cells, run)
 
     def believed(self, project: Project, cell: ProofCell, slot: int) -> CellResult:
-        """Run a cell in a fork; once more, in a process of its own, where that doesn't say what is expected."""
+        """Run a cell in a fork, and again in a new process if the result isn't the expected one."""
         forked = run_cell(project, cell, slot, self._in_fork(project, slot, learn=True))
         return forked if forked.state == _EXPECTED.get(cell.variant.kind) else run_cell(project, cell, slot)
 
     def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
-        """How a proof is run in a slot: in forks, if it passes in one that learned and in one that has learned."""
+        """Return the function that runs a proof in a slot.
+
+        It uses forks if the proof passes twice in forks: first in one that reports its imports,
+        then in one that has them preloaded.
+        """
         if (slot, proof) not in self._how:
             how: Execute = in_its_own_process
             cell = self.unchanged.get(proof)
@@ -89,7 +94,7 @@ class Warm:
                 line = server.stdout.readline()
             except BrokenPipeError:
                 line = b""
-            if not line:  # it ended, for want of memory perhaps: that says nothing of the proof
+            if not line:  # the server ended, perhaps out of memory: no result
                 del self._servers[slot]
                 return in_its_own_process(args, env, cwd, timeout)
             answer: dict[str, Any] = json.loads(line)
@@ -102,15 +107,15 @@ class Warm:
 
 @contextmanager
 def warm() -> Iterator[Warm]:
-    """A :class:`Warm`; its processes end with the block."""
+    """Yield a :class:`Warm` and end its processes afterwards."""
     with ExitStack() as stack:
         yield Warm(stack)
 
 
 def run_in_forks(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
-    """Run cells as :func:`patchq.proofs.run.run_here` does, in forks where there are many.
+    """Run cells in parallel, in forks if there are at least :data:`FEW`.
 
-    Where there is a GPU, which no fork can use after its parent did, each has a process of its own.
+    On a machine with a GPU each cell runs in a new process: a fork can't use its parent's GPU.
     """
     if len(cells) < FEW or this_machine().gpu:
         yield from run_here(project, cells)

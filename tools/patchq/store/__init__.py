@@ -1,3 +1,3 @@
-"""Upstreams brought into the store, kept whole, and packed for a site without a network."""
+"""Store of upstreams: pinning, fetching, repair, and bundles for machines without a network."""
 
 __all__ = ["bundle", "pinning"]

@@ -1,8 +1,9 @@
-"""``bundle``: one file with all that a site without a network needs, and ``apply --from-bundle`` there.
+"""``bundle`` and ``apply --from-bundle``: one file to apply a set on a machine without a network.
 
-A plain tar, the same bytes for the same project: the lock, stacks, proofs and wanted kernels; for each pin of the set
-the release archive, or a pack of its commit, so that three-way merges have every pre-image; the release's wheels where
-asked for. Its first member names every other with its size and SHA-256; nothing is used that doesn't have them.
+A bundle is a plain tar file. The same project gives the same bytes. It contains the lock, stacks,
+proofs and wanted kernels. For each pin of the set it has the release archive or, for three-way
+merges, a pack of its commit. Wheels of the release are optional. The first member lists the size
+and SHA-256 of all others; members that differ are refused.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from patchq.system.paths import KERNELS, LOCK_NAME, Layout, check_inside
 
 VERSION = 1
 MANIFEST = "bundle.json"
-#: Bytes of the manifest, members, bytes of all of them.
+#: Limits: bytes of the manifest, number of members, total bytes.
 MAX_MANIFEST, MAX_MEMBERS, MAX_TOTAL = 16 << 20, 200_000, 64 << 30
-#: Characters of a path, as Linux has it.
+#: Maximum length of a path, as in Linux.
 _MAX_NAME = 4096
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
-    """A bundle that was written: its size and SHA-256, and what is in it by kind."""
+    """Result of ``bundle``: the file, its size and SHA-256, its pins and its number of members."""
 
     path: str
     size: int
@@ -57,10 +58,10 @@ class Bundled:
 
 
 def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: bool = False) -> Bundled:
-    """Write a set's bundle.
+    """Write the bundle of a set.
 
-    :param wheels: with the release's wheels, which overlays are built over.
-    :raises UserError: if an archive lies outside the project.
+    :param wheels: include the release's wheels, which overlays need.
+    :raises UserError: if an archive is outside the project.
     """
     set_name = project.choose_set(set_name)
     layout = project.layout
@@ -103,9 +104,9 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
 
 
 def _local_archive(root: Path, archive: str) -> str:
-    """Return the bundle's member name for an archive that the lock names by its path.
+    """Return the member name of an archive that the lock names by its path.
 
-    :raises UserError: if it lies outside the project.
+    :raises UserError: if the archive is outside the project.
     """
     path = Path(os.path.normpath(root / Path(archive).expanduser()))
     if root not in path.parents:
@@ -118,7 +119,7 @@ def _local_archive(root: Path, archive: str) -> str:
 
 @contextmanager
 def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
-    """Open a member's file: one of the project's as such, others by their path."""
+    """Open the file of a member. Files of the project are opened with the project's checks."""
     file = project_files.open_file(root, path) if name.startswith("project/") else path.open("rb")
     if file is None:
         raise UserError(f"{path} is not there", hint="restore it, or take its name out of upstream.lock")
@@ -137,7 +138,7 @@ def _pin(base: Base, tag: str) -> dict[str, str]:
 
 
 def _tag(project: Project, base: Base) -> str:
-    """The object of a signed tag, by which a keyring knows the pin; empty where none is asked for."""
+    """Return the id of a pin's tag object; empty if it has none or its upstream no keyring."""
     keyring = project.lock.upstreams[base.pin.upstream].keyring
     found = project.store.refs(tag_ref(base.pin)).get(tag_ref(base.pin), "") if keyring else ""
     return found if found and project.store.run("cat-file", "-t", found).strip() == b"tag" else ""
@@ -155,8 +156,10 @@ def _project_files(root: Path) -> dict[str, Path]:
 
 
 def _pack(store: Git, commit: CommitId, tag: str) -> bytes:
-    """A pack of one commit with its tree and tag, without history; of whole objects, so that its bytes are always
-    the same."""
+    """Return a pack of one commit with its tree and tag, without history.
+
+    It contains whole objects, no deltas, so that its bytes are always the same.
+    """
     objects = store.run("rev-list", "--objects", "--no-object-names", "--no-walk", commit) + tag.encode()
     config = ("pack.threads=1", "core.compression=6", "pack.compression=6")
     return store.run(
@@ -203,16 +206,18 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return info
 
 
-# Where there is no network
+# Apply on a machine without a network
 
 
 def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
-    """Apply a bundle's set: in the project at ``root``, whose lock it must be of, or as a new project there.
+    """Apply the set of a bundle to the project at ``root``, or create a project there.
+
+    An existing project must have the bundle's lock.
 
     :param options: ``say`` and ``wait`` of the project.
-    :raises FormatError: for a bundle that isn't whole, or holds what it doesn't name.
-    :raises UserError: if the project has another lock, or the folder holds something else.
-    :raises SourceError: if what is applied is not what was bundled.
+    :raises FormatError: if the bundle is damaged or contains unlisted members.
+    :raises UserError: if the project has another lock, or the folder contains other files.
+    :raises SourceError: if the apply result differs from the bundled one.
     """
     root = root.resolve()
     with _opened(bundle) as (manifest, folder):
@@ -228,7 +233,8 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
         project = Project(layout=Layout(root), **options)
         with project.locked("apply"):
             if not own.exists():
-                # The lock comes last: with it this is a project, without it a folder to begin with again.
+                # The lock is written last, because it makes the folder a project. An interrupted
+                # run can start again.
                 names = sorted(path.relative_to(bundled) for path in bundled.rglob("*") if path.is_file())
                 for name in sorted(names, key=lambda n: n.name == LOCK_NAME):
                     fsio.write_atomic(root / name, (bundled / name).read_bytes())
@@ -250,9 +256,11 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
 
 
 def _check_members(bundled: Path, where: str) -> None:
-    """What a bundle writes into a project is its lock, stacks, proofs, wanted kernels, and files that the lock names.
+    """Check that a bundle contains only files of a project.
 
-    :raises FormatError: for anything else, private state above all.
+    These are the lock, stacks, proofs, wanted kernels, and files that the lock names.
+
+    :raises FormatError: for other files, such as patchq's private state.
     """
     lock = parse_lock((bundled / LOCK_NAME).read_bytes(), f"{where}: {LOCK_NAME}")
     named = {LOCK_NAME, *(u.keyring for u in lock.upstreams.values())}
@@ -270,7 +278,10 @@ def _check_members(bundled: Path, where: str) -> None:
 
 
 def _not_of(root: Path, bundled: Path) -> str:
-    """Something in a folder that a killed unpacking of the bundle can't have left; empty if there is nothing."""
+    """Return a file in a folder that doesn't come from the bundle; empty if there is none.
+
+    Files of an interrupted run of ``apply --from-bundle`` are not returned.
+    """
     for path in sorted(root.rglob("*")) if root.exists() else ():
         inside = path.relative_to(root)
         ours = path.name.startswith(".") and path.name.endswith(fsio.UNFINISHED)
@@ -282,7 +293,7 @@ def _not_of(root: Path, bundled: Path) -> str:
 
 
 def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:
-    """Whether the project's patches are others than the bundle's."""
+    """Return whether the project's patches differ from those in the bundle."""
     for name, (_, sha256) in manifest["files"].items():
         inside = name.removeprefix("project/")
         if name.startswith("project/patches/"):
@@ -302,7 +313,7 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
         raise FormatError(f"the bundle's {pin['upstream']} is not the commit of its lock", hint="make it anew")
     if not store.is_whole([locked.commit]):
         store.run("index-pack", "--stdin", "--fix-thin", data=pack.read_bytes())
-        # Its parents are not here, as after a shallow fetch.
+        # The commit has no parents here, as after a shallow fetch.
         shallow = store.folder / "shallow"
         known = (fsio.read_or_none(shallow) or b"").decode().split()
         fsio.write_atomic(shallow, "".join(f"{c}\n" for c in sorted({*known, locked.commit})).encode())
@@ -317,7 +328,10 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
 
 @contextmanager
 def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """A bundle's manifest and its files in a folder of their own, each with the size and hash that it is to have."""
+    """Unpack a bundle into a temporary folder. Yield its manifest and the folder.
+
+    The size and hash of each file have been checked.
+    """
     try:
         data = bundle.open("rb")
     except OSError as error:

@@ -1,1 +1,1 @@
-"""One file a verb: it parses, makes one call into the core, and prints."""
+"""Verbs. Each module parses the arguments, calls the core once and prints."""

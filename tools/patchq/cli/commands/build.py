@@ -154,7 +154,7 @@ def _install_release(item: Unpatched) -> str:
 
 
 def _install(built: Sequence[Built], folder: str) -> str:
-    """What to type to install them, and where."""
+    """Return the install command, and the platform that it is for."""
     from patchq.build import platforms
 
     if any(b.profile == "empty" for b in built):
@@ -168,7 +168,7 @@ def _install(built: Sequence[Built], folder: str) -> str:
 
 
 def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], as_json: bool, **options: Any) -> None:
-    """Kernels for each platform; what it took."""
+    """Build kernels for each platform, and print the results."""
     from patchq.kernels.ahead import build_kernels
 
     done = [build_kernels(project, upstream, arch, platform=name, **options) for name in names or ("",)]

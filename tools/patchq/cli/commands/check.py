@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _shared(
     project: Project, names: tuple[str, ...], offline: bool, plans: dict[tuple[str, str], ApplyPlan]
 ) -> list[Finding]:
-    """Return a warning for each definition that a patch changes against or apart from another patch."""
+    """Return a warning for each definition where a patch undoes another or copies may differ."""
     from patchq.drift.sets import shared_in_sets
     from patchq.stacks.check import Finding
 
@@ -39,7 +39,10 @@ def _shared(
 def _upstream_lines(
     project: Project, plans: dict[tuple[str, str], ApplyPlan], accepted: tuple[str, ...]
 ) -> list[Finding]:
-    """Find lines that upstream added and carried patches drop, without those that the user accepts."""
+    """Return a finding for each patch that drops upstream's new lines.
+
+    :param accepted: lines that the user accepts; they are recorded in the ledger.
+    """
     from patchq.merge.upstream_lines import accept_dropped, dropped_in_stacks, show_dropped
     from patchq.stacks.check import Finding
 
@@ -61,7 +64,7 @@ def _upstream_lines(
 def _installs(
     project: Project, set_name: str, platform: str, offline: bool
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """What keeps a set's wheels from being installed together, and what they come to, on each kind of machine."""
+    """Return the problems of installing a set's wheels together, and the result per platform."""
     from patchq.build import installs, platforms
     from patchq.stacks.check import Finding
 

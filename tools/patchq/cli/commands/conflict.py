@@ -36,7 +36,10 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """What differs but for indentation, with a line around it; all where nothing was before."""
+    """Yield the differences of two texts apart from indentation, with a line of context.
+
+    Yield all lines if the first text is empty.
+    """
     from difflib import SequenceMatcher
 
     old, new = ([line.strip() for line in side] for side in (before, after))

@@ -89,7 +89,10 @@ def command(
 
 
 def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> None:
-    """The matrix of instructions, targets and toolkits; exit 1 if an asked target lacks one that is needed."""
+    """Print the matrix of instructions, targets and toolkits.
+
+    Exit with 1 if a requested target lacks a required instruction.
+    """
     from patchq.environment.ptx import INSTRUCTIONS, lacking, probe
     from patchq.environment.toolkits import toolkits
     from patchq.errors import UserError

@@ -102,7 +102,7 @@ def command(
                 one = core.send(project, send / name, target, set_name=set_name)
             else:
                 continue
-        except PatchqError as error:  # the others' releases are news all the same
+        except PatchqError as error:  # other upstreams may still have a release
             trouble.append(error)
             continue
         if dry_run:

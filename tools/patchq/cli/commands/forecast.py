@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from patchq.forecast.forecast import Forecast
     from patchq.forecast.summary import ForecastCell
 
-#: What a cell is called in the matrix; other outcomes by their own words.
+#: Text of a cell by outcome. Other outcomes are shown by name.
 _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed": "replays"}
 
 
@@ -79,7 +79,7 @@ def command(
 
 
 def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Culprit], str]:
-    """The commits that broke patches, or why there are none."""
+    """Return the commits that broke patches, and a message if they can't be found."""
     from patchq.errors import SourceError
     from patchq.forecast.blame import blame
 
@@ -96,7 +96,7 @@ def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Cu
 
 
 def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[str, object]:
-    """The JSON answer."""
+    """Return the JSON result."""
     return {
         "upstream": found.upstream,
         "from": found.from_ref,
@@ -116,7 +116,7 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
 
 
 def _show(found: Forecast, why: bool) -> None:
-    """The matrix, a patch a line, and the sum of each ref."""
+    """Print the matrix, one patch per line, and a summary of each ref."""
     by_place = {(c.patch, c.ref): c for c in found.cells}
     absent = {(f"{found.upstream}/{n}", s.ref): said for s in found.sources for n, said in s.absent.items()}
     names = dict.fromkeys([*(name for name, _ in absent), *(c.patch for c in found.cells)])
@@ -147,7 +147,7 @@ def _show(found: Forecast, why: bool) -> None:
 
 
 def _say(cell: ForecastCell) -> str:
-    """A cell in a few words."""
+    """Return the text of a cell."""
     from patchq.formats.ledger import say_offsets
 
     if cell.known:
@@ -158,7 +158,7 @@ def _say(cell: ForecastCell) -> str:
 
 
 def _show_why(found: Forecast) -> None:
-    """What is to be said of the cells."""
+    """Print the reasons for the outcomes."""
     from patchq.drift.shared import grouped
 
     for cell in found.cells:
@@ -181,7 +181,7 @@ def _show_why(found: Forecast) -> None:
 
 
 def _next(found: Forecast) -> str:
-    """What to type next: the last ref that needs fewest people, and how to see more."""
+    """Return the next command, for the ref with the fewest conflicts."""
     from patchq.forecast.plan import NOT_YET
 
     tally, source = found.tally(found.cheapest), found.source(found.cheapest)

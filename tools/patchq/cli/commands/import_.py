@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _size(_: click.Context, __: click.Parameter, value: str) -> int:
-    """Bytes, as ``1000``, ``64K``, ``256M`` or ``2G``."""
+    """Parse a size in bytes, such as ``1000``, ``64K``, ``256M`` or ``2G``."""
     match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value)
     if not match:
         raise click.BadParameter(f"{value!r} is no size, such as 64M or 2G.")

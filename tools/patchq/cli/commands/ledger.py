@@ -12,7 +12,7 @@ from patchq.formats.jsonlines import Problem
 from patchq.formats.ledger import Attempt, Tally, say_moved
 from patchq.project.project import Project
 
-#: Lines that are written at once.
+#: Maximum number of lines to buffer.
 MOST_HELD = 1000
 
 
@@ -94,7 +94,7 @@ def _show_costs(upstream: str, tally: Tally) -> None:
 
 
 class _PatchHistory:
-    """A line an attempt, under its refs, and below it what is said of it; written many at a time."""
+    """Output of attempts, one line each with its details below, grouped by refs and buffered."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream, self.before = upstream, ("", "")

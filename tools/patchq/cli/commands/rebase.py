@@ -115,7 +115,7 @@ def command(
 
 
 def show(found: Result, told: int) -> None:
-    """Print it; its first steps were told when it stopped."""
+    """Print a result without the first ``told`` steps, which were printed before the stop."""
     for note in found.notes:
         echo(note)
     if found.state == "nothing":

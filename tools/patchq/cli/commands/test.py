@@ -147,7 +147,7 @@ def _mutate(
 
 
 def summary(strength: dict[str, Any]) -> str:
-    """A patch's proof strength in a few words, from its JSON."""
+    """Return a short text for a patch's proof strength, from its JSON."""
     if strength["said"]:
         return str(strength["said"])
     if strength["score"] is None:

@@ -66,7 +66,7 @@ def verdict_json(verdict: InstallVerdict) -> dict[str, Any]:
 
 
 def show(verdict: InstallVerdict) -> None:
-    """Print a verdict for people."""
+    """Print a verdict as text."""
     from patchq.cli.differences import against, can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
 
