@@ -87,7 +87,7 @@ def compute_stack_id(applied: Sequence[Applied]) -> str:
 
 
 def applied_stack_id(project: Project, set_name: str = "") -> str:
-    """Return the stack id of the applied set, or an empty text if a stack is not applied."""
+    """Return the stack id of the applied set; empty if a stack is not applied or outdated."""
     try:
         return compute_stack_id(read_applied(project, project.choose_set(set_name), edits_matter=False))
     except UserError:
@@ -95,7 +95,7 @@ def applied_stack_id(project: Project, set_name: str = "") -> str:
 
 
 def release_version(pin: Pin) -> str:
-    """Return the version of a pin's archive, or of a ref such as ``v1.2``."""
+    """Return the version of a pin's archive or ref; ``0.0.0`` for a branch or commit."""
     from packaging.version import InvalidVersion, Version
 
     text = pin.archive.partition("==")[2] if pin.archive and not is_local_archive(pin.archive) else pin.ref

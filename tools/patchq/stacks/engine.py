@@ -49,7 +49,7 @@ class Engine:
         """Apply ``patches`` in order on ``onto``, with zero fuzz.
 
         :raises ConflictError: for the first patch that doesn't apply, with the lines found instead.
-        :raises FormatError: for a damaged diff or a path outside the tree.
+        :raises FormatError: for a damaged diff, or a path outside the tree or in a nested upstream.
         """
         parsed = [(patch, self._parse(patch)) for patch in patches]
         done: list[AppliedPatch] = []

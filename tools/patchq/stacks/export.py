@@ -60,7 +60,7 @@ def slug(text: str) -> str:
 
 
 class Names:
-    """Set of taken patch names that finds free names."""
+    """Taken patch names of a stack, used to find free names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._folded = {fold_name(name) for name in names}
@@ -90,7 +90,7 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
     :param amend: patch to fold uncommitted edits into. If it is the first patch that isn't applied,
         the edits replace its diff; its author and message stay.
     :raises EditedTreeError: if there are edits and ``amend`` is empty.
-    :raises ConflictError: if a fixup can't be folded into its patch, or a merge with the files on disk conflicts.
+    :raises ConflictError: if a fixup or a merge with the files on disk conflicts.
     :raises UserError: if the files on disk and the worktree changed the same patch.
     """
     with project.locked("export"):

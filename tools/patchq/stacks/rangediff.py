@@ -45,8 +45,8 @@ class Pair:
 def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pair]:
     """Return the patches of both versions in the order of ``git range-diff``.
 
-    :param old: ``NAME@REF`` for the stack of a pin, a git revision of the project for all stacks of the
-        set at that revision, or ``.`` for the set's current stacks.
+    :param old: ``NAME@REF`` for the stack of a pin, a git revision of the project for all stacks of
+        the set at that revision, or ``.`` for the set's current stacks.
     :param new: second version, in the same form.
     :raises UserError: if a version is unknown, or the versions have no stack in common.
     :raises ConflictError: if a stack doesn't apply.

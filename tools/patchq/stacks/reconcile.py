@@ -1,4 +1,4 @@
-"""Merge a worktree's commits with a stack whose files changed since it was applied.
+"""Three-way merge of a worktree's commits with patch files that changed after ``apply``.
 
 For example, ``git pull`` updates the patch files while the worktree still has the old stack.
 Commands that write the stack merge the files on disk and the worktree, with the applied stack as

@@ -243,7 +243,7 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
 def stream_ledgers(
     project: Project, names: Sequence[str] = (), patch: str = ""
 ) -> Iterator[tuple[str, Iterator[Attempt | Problem]]]:
-    """Yield the ledgers' entries one at a time, without keeping them in memory.
+    """Yield each upstream with an iterator over its ledger, which is read as needed.
 
     :raises UserError: at the end of the iteration, if no ledger mentions the patch.
     """
