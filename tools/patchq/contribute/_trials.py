@@ -22,7 +22,7 @@ from patchq.proofs.run import checkout, run_pytest, trees_lock
 from patchq.proofs.upstream_tests import FileResult, compare, select
 from patchq.sources.bases import Base
 
-#: With more test files, upstream's tests run only on request. Time limit in seconds per file and side.
+#: Most test files of upstream to run by default; seconds for each file and side.
 MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
 
 
