@@ -1,4 +1,4 @@
-"""A patch leaves for its upstream: selected, tried, proposed, sent."""
+"""Contributions to upstream: select, test, propose and send patches."""
 
 __all__ = [
     "bugreport",

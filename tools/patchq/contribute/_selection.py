@@ -1,4 +1,4 @@
-"""Which patches a pull request is of, onto what, and from which stack they are taken."""
+"""Selection of a pull request's patches, target ref and source stack."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from patchq.project.stack import Stack, find_patch, load_stack
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.stacks.deps import closure
 
-#: Of ``Upstream-Status:``, the words with which a patch may still be proposed.
+#: ``Upstream-Status:`` values of patches that can be proposed.
 PROPOSABLE = ("Pending", "Submitted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchPlan:
-    """What is to be proposed: patches of a stack (``names``, with what the ``chosen`` need), and where."""
+    """Patches to propose, and their target ref.
+
+    :ivar chosen: patches that the user asked for.
+    :ivar names: chosen patches and their dependencies, in series order.
+    :ivar why: reason for the choice of the target ref.
+    """
 
     carried: Carried
     chosen: tuple[str, ...]
@@ -37,9 +42,10 @@ class BranchPlan:
 
 
 def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> BranchPlan:
-    """Find the patches, upstream's ref, the stack to take them from, and what they need there.
+    """Find the patches, their dependencies, their source stack and the target ref.
 
-    :raises UserError: if they are not of one upstream, or no one stack has them all.
+    :raises UserError: if no patch is found, if the patches belong to several upstreams, or if no
+        stack has all of them.
     """
     stacks = project.stacks(set_name, [upstream] if upstream else [])
     if topic:
@@ -76,7 +82,7 @@ def _proposable(header: Header, topic: str) -> bool:
 
 
 def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, str]:
-    """A patch of the set, or one that only another pin's stack has."""
+    """Find a patch in the set, or else in the stack of the newest other pin that has it."""
     try:
         return find_patch(list(stacks), name)
     except UserError:
@@ -90,7 +96,10 @@ def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, 
 
 
 def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_name: str) -> Carried:
-    """The stack to take patches from: the target's own, else of the pins up to it the newest that has them all."""
+    """Choose the stack to take the patches from.
+
+    Prefer the target's own stack, then the newest stack of an older pin that has all patches.
+    """
     pins = older_first([*project.lock.upstreams[pin.upstream].pins.values(), target])
     older = pins[: pins.index(target) + 1]
     for candidate in [target, *reversed(older), pin]:
@@ -101,15 +110,15 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
 
 
 def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:
-    """A set whose other pins go with the target: one that has it, else the one asked for."""
+    """Return a set with the target pin, preferably ``set_name``; if there is none, ``set_name``."""
     having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
     return set_name if set_name in having or not having else having[0]
 
 
 def alone(project: Project, carried: Carried, names: Sequence[str]) -> list[tuple[str, CommitInfo]]:
-    """Some patches of a stack on its own base, without the others; a file that one of those renamed is where it was.
+    """Commit some patches of a stack on its base, without the others.
 
-    :raises ConflictError: if one can't do without the others.
+    :raises ConflictError: if a patch conflicts without the others.
     """
     store, infos = project.store, dict(carried.commits)
     onto, tip = store.tree_of([carried.base])[0], carried.base

@@ -1,4 +1,7 @@
-"""What is run for a pull request: proofs, the tests that it brings, upstream's own; each on both sides."""
+"""Test runs for a pull request, with and without its patches.
+
+The runs cover proofs, added tests and upstream's own tests.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,16 @@ from patchq.proofs.run import checkout, run_pytest, trees_lock
 from patchq.proofs.upstream_tests import FileResult, compare, select
 from patchq.sources.bases import Base
 
-#: Of upstream's own tests, so many files are run without being asked; a file has so many seconds on each side.
+#: Most test files of upstream to run by default; seconds for each file and side.
 MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """The patches on upstream's ref, and for comparison the same on the ref that they are from."""
+    """Patches committed on upstream's ref.
+
+    :ivar old_tip: the same patches on the ref of their stack, for comparison.
+    """
 
     base: Base
     tip: CommitId
@@ -36,7 +42,7 @@ class Branch:
 def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[Verdict, ...]:
     """Run the proofs on the branch and on the bare ref.
 
-    :raises BuildError: if one fails with its patch, or doesn't fail without.
+    :raises BuildError: if a proof fails with its patch, or passes without it.
     """
     proofs = []
     for member in branch.members:
@@ -58,7 +64,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
 
 
 def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
-    """Run the tests that the branch adds, with it and with nothing but them."""
+    """Run the added tests on the branch and on a commit that adds nothing but the tests."""
     paths = [t for m in branch.members if not m.absent for t in plan.headers[m.patch].values("Upstream-Test")]
     if not paths:
         return ()
@@ -88,7 +94,10 @@ def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: st
 def run_upstreams(
     project: Project, plan: BranchPlan, branch: Branch, set_name: str, every_test: bool
 ) -> tuple[tuple[FileResult, ...], str]:
-    """Upstream's own tests of what the branch touches, on the bare ref and on the branch; or why they were not run."""
+    """Run upstream's tests for the changed files, on the bare ref and on the branch.
+
+    :returns: the results, and the reason if the tests did not run.
+    """
     changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]
     brought = {t for m in branch.members for t in plan.headers[m.patch].values("Upstream-Test")}
     paths = [p for p in select(project, branch.tip, changed) if p not in brought]

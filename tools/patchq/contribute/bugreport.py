@@ -1,6 +1,7 @@
-"""``issue``: an upstream bug report for what a patch mends: a reproducer, versions, and what was seen on the bare ref.
+"""The command ``issue``: an upstream bug report for the bug that a patch fixes.
 
-``patches/<upstream>/reports/<patch>.toml`` holds what a person has to say; without one, the patch's message does.
+A report holds a reproducer, versions and test results on the bare ref. Its text comes from
+``patches/<upstream>/reports/<patch>.toml``, or from the patch's message.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A bug report.
+    """Bug report.
 
-    :ivar facts: what the evidence noted, a row a case; ``columns`` names it.
-    :ivar outcomes: what else was seen, a line each.
+    :ivar facts: recorded values, one row per test case; ``columns`` has their names.
+    :ivar outcomes: one line for each test that failed or did not run.
     """
 
     upstream: str
@@ -64,21 +65,22 @@ class Report:
 
     @property
     def language(self) -> str:
-        """For a code block."""
+        """Language of the reproducer's code block."""
         return {".cu": "cuda", ".cpp": "cpp", ".py": "python", ".sh": "bash"}.get(Path(self.reproducer_name).suffix, "")
 
 
 def folder_of(project: Project, patch: str) -> Path:
-    """Where the report of a patch lies."""
+    """Return the output folder of a patch's report."""
     return project.layout.private / "issue" / patch
 
 
 def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = "", run: bool = True) -> Report:
-    """Find out what a report on what a patch mends has to say.
+    """Collect the content of a bug report for a patch.
 
-    :param onto: upstream's ref; by default what is newest there.
+    :param onto: upstream's ref; by default the newest.
     :param run: run the evidence on the bare ref.
-    :raises UserError: if there is no such patch or ref, or if the extra ``contribute`` is not installed.
+    :raises UserError: if the patch or ref doesn't exist, if the evidence can't run, or if the extra
+        ``contribute`` is not installed.
     """
     need("contribute", "patchq issue")
     set_name = project.choose_set(set_name)
@@ -147,7 +149,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
 
 
 def report_path(project: Project, upstream: str, patch: str) -> Path:
-    """Where a person's part of a report lies."""
+    """Return the path of the user's text for a report."""
     return project.layout.root / "patches" / upstream / "reports" / f"{patch}.toml"
 
 
@@ -168,7 +170,7 @@ def _told(project: Project, upstream: str, patch: str) -> dict[str, str]:
 def _seen(
     tests: Sequence[Mapping[str, str]],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
-    """The facts that tests noted as a table, and a line for each that failed."""
+    """Return the facts as columns and rows, and a line for each test that failed or did not run."""
     noted = [(_case(t["test"]), json.loads(t["facts"])) for t in tests if t.get("facts")]
     columns = tuple(dict.fromkeys(key for _, facts in noted for key in facts))
     rows = tuple((case, tuple(facts.get(c, "") for c in columns)) for case, facts in noted)
@@ -182,15 +184,15 @@ def _seen(
 
 
 def _case(test: str) -> str:
-    """A test's name as words: its parameters, else its function."""
+    """Return a readable test name: its parameters, or else its function name."""
     name = test.rpartition("::")[2]
     return name.partition("[")[2].removesuffix("]") or name.removeprefix("test_").replace("_", " ")
 
 
 def body(report: Report, *, inline: bool = True) -> str:
-    """The report, by the questions of upstream's own form where its tree has one.
+    """Render the report with the questions of upstream's issue form, or default ones.
 
-    :param inline: with the reproducer's text; else with a link to it, as a file beside.
+    :param inline: include the reproducer's text instead of a link to its file.
     """
     answers = {
         "describe": report.describe,
@@ -220,7 +222,7 @@ _DEFAULT = [
 
 
 def _questions(rules: Rules) -> list[tuple[str, str]]:
-    """The labels of upstream's form, with what each asks for."""
+    """Return the labels of upstream's form, each with the part of the report that answers it."""
     import yaml
 
     form = rules.bug_form
@@ -245,7 +247,7 @@ def _questions(rules: Rules) -> list[tuple[str, str]]:
 
 
 def title(report: Report) -> str:
-    """The title, with what upstream's form begins it with."""
+    """Return the title with the prefix from upstream's form."""
     import yaml
 
     form = report.rules.bug_form
@@ -259,7 +261,10 @@ def title(report: Report) -> str:
 
 
 def write_report(project: Project, report: Report, target: Path | None) -> Path:
-    """Write a report's folder, and where asked the report as a document of the project. Returns the folder."""
+    """Write a report's folder and return its path.
+
+    :param target: additional file for the report as a document.
+    """
     folder = folder_of(project, report.patch)
     files = {"title.txt": f"{title(report)}\n", "body.md": body(report)}
     if not (folder / OWNER).exists():

@@ -1,4 +1,4 @@
-"""The folder of a pull request: its mails, title and body, and all that was found out about it."""
+"""PR report: a folder with the mails, title, body and check results of a pull request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchq.formats.render import render
 from patchq.project.project import Project
 from patchq.system import fsio
 
-#: What a heading of a template asks for, by what its words begin with.
+#: Content to fill into a template's section, by the start of its heading.
 _ASKS = {
     "purpose": "details",
     "description": "details",
@@ -41,14 +41,14 @@ OWNER = "owner.toml"
 
 
 def folder_of(project: Project, slug: str) -> Path:
-    """Where the dossier of a pull request lies."""
+    """Return the folder of a PR report."""
     return project.layout.private / "pr" / slug
 
 
 def read_owner(folder: Path) -> Owner:
-    """Who a folder's ``owner.toml`` says answers for it; nobody where it isn't there yet.
+    """Read the owner from a folder's ``owner.toml``; without the file, return an empty owner.
 
-    :raises FormatError: if it can't be read.
+    :raises FormatError: if the file is malformed.
     """
     path = folder / OWNER
     data = fsio.read_or_none(path)
@@ -65,7 +65,10 @@ def read_owner(folder: Path) -> Owner:
 
 
 def write_dossier(project: Project, proposal: Proposal) -> Path:
-    """Write a dossier; ``owner.toml`` stays as its owner wrote it. Returns its folder."""
+    """Write a PR report and keep an existing ``owner.toml``.
+
+    :returns: the folder.
+    """
     folder = folder_of(project, proposal.slug)
     mails = proposal.mails(project.store)
     for old in folder.glob("*.patch"):
@@ -87,7 +90,7 @@ def write_dossier(project: Project, proposal: Proposal) -> Path:
 
 
 def as_json(proposal: Proposal) -> dict[str, Any]:
-    """The body of ``patchq/pr/1``."""
+    """Return the JSON content of ``patchq/pr/1``, without its schema field."""
     found = asdict(proposal)
     rules = found.pop("rules")
     documents = {key: rules[key] for key in ("template", "hooks", "agents")}
@@ -106,7 +109,7 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def body(proposal: Proposal) -> str:
-    """The body of the pull request: upstream's own template, filled; ours where its tree has none."""
+    """Render the pull request's body from upstream's template, or from a default one."""
     contents = {
         key: render(f"pr/{key}.md.j2", p=proposal).strip()
         for key in ("summary", "claims", "details", "plan", "result", "notes")
@@ -120,10 +123,11 @@ def body(proposal: Proposal) -> str:
 
 
 def fill(template: str, contents: Mapping[str, str]) -> str:
-    """A template with each section filled that asks for something known; the others stay as they are.
+    """Fill the sections of a template that have known headings, and keep the others.
 
-    What no section asks for goes to the end of the details, or else of the first section filled. Comments of filled
-    sections are taken out; checkboxes stay, to be ticked by a person.
+    Content without a section goes to the details, or else to the first filled section. Without any
+    known heading, it goes before the template. Comments in filled sections are removed; checkboxes
+    stay for the user.
     """
     lines, sections = template.split("\n"), _sections(template)
     asked = [(start, end, ask) for start, end, ask in sections if ask in contents]
@@ -143,7 +147,7 @@ def fill(template: str, contents: Mapping[str, str]) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Remove HTML comments and the line end behind each; one that doesn't end stays."""
+    """Remove closed HTML comments, each with the newline after it."""
     kept = []
     start = 0
     while (begin := text.find("<!--", start)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
@@ -153,7 +157,10 @@ def _without_comments(text: str) -> str:
 
 
 def _sections(template: str) -> list[tuple[int, int, str]]:
-    """Each heading's lines below it, up to the next heading or rule, and what it asks for (or an empty text)."""
+    """Return the first line, end line and content key of each section.
+
+    A section ends at the next heading or horizontal rule. The key of an unknown heading is empty.
+    """
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").parse(template)

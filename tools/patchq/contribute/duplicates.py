@@ -1,7 +1,8 @@
-"""Find open pull requests and issues upstream that may already do what a branch does.
+"""Search for open upstream pull requests and issues that may duplicate a branch.
 
-``gh`` is asked where it is installed, signed in and reaches the host. Otherwise the list
-``patches/<upstream>/contribute/open-items.toml`` is read: links with the functions, files and words they are about.
+The search runs ``gh``. If ``gh`` fails or the upstream has no git host, the search reads the list
+``patches/<upstream>/contribute/open-items.toml``, which holds links with their functions, files
+and words.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from patchq.sources.rules import OPEN_ITEMS, stand_in_folder
 from patchq.system import project_files, runner
 from patchq.system.paths import Layout
 
-#: Calls of ``gh`` for one branch: searches, and diffs of the pull requests that change the same files.
+#: Limits for one branch: search terms, and diffs of pull requests that change the same files.
 MOST_SEARCHES, MOST_DIFFS = 6, 10
-#: Names that say nothing of what a function does: half of a repository's pull requests mention them.
+#: Function names that are too common to search for.
 _COMMON = {"__init__", "__call__", "forward", "apply", "build", "run", "plan", "main", "create", "update", "get", "set"}
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)$", re.MULTILINE)
 _URL = re.compile(r"https://[^\s\[\]]+/(pull|issues)/(\d+)")
@@ -34,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 
 class Searched(Enum):
-    """Where open pull requests and issues were looked for."""
+    """Source of the search results."""
 
     GH = "gh"
     LIST = "list"
@@ -43,12 +44,12 @@ class Searched(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenItem:
-    """An open pull request or issue that shares something with a branch.
+    """Open pull request or issue that overlaps with a branch.
 
-    :ivar functions: definitions that the branch changes, and that the item changes or names.
+    :ivar functions: functions that the branch changes and that the item changes or names.
     :ivar files: files that both change.
-    :ivar words: words that the list gives for the item, and that a message of the branch has.
-    :ivar named: a message of the branch names the item.
+    :ivar words: words of the list's entry that appear in a message of the branch.
+    :ivar named: True if a message of the branch names the item.
     """
 
     url: str
@@ -60,21 +61,21 @@ class OpenItem:
 
     @property
     def number(self) -> str:
-        """The number that the host gives it, as in ``#43200``."""
+        """Number at the git host, such as ``#43200``."""
         match = _URL.fullmatch(self.url)
         return f"#{match[2]}" if match else self.url
 
     @property
     def overlaps(self) -> bool:
-        """Tell whether the item is about the same thing, not only about the same files."""
+        """True if functions or words match, not only files."""
         return bool(self.functions or self.words)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duplicates:
-    """Open items that share something with a branch, and where they were looked for.
+    """Open items that overlap with a branch, and the source of the search.
 
-    :ivar asked: the day on which the list was made; empty for ``gh``, which answers for today.
+    :ivar asked: date of the list; empty for ``gh``.
     """
 
     searched: Searched
@@ -83,7 +84,7 @@ class Duplicates:
 
     @property
     def unnamed(self) -> tuple[OpenItem, ...]:
-        """The items about the same thing that no message of the branch names."""
+        """Items with matching functions or words that no message of the branch names."""
         return tuple(item for item in self.items if item.overlaps and not item.named)
 
 
@@ -98,9 +99,9 @@ def find_duplicates(
     subjects: Sequence[str],
     messages: Sequence[str],
 ) -> Duplicates:
-    """Look for open items that share functions, files or words with the branch ``base..tip``.
+    """Find open items that share functions, files or words with the branch ``base..tip``.
 
-    :param repository: ``owner/name`` at the git host; empty where the upstream has none.
+    :param repository: ``owner/name`` at the git host; empty if the upstream has none.
     :raises FormatError: if the list can't be read.
     """
     changes = store.changes(base, tip)
@@ -119,7 +120,7 @@ def find_duplicates(
 
 
 def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, ...]:
-    """Return the qualified names of functions and macros whose lines the changes touch, innermost ones."""
+    """Return the qualified names of the innermost functions and macros that the changes touch."""
     found: dict[str, None] = {}
     for change in changes:
         if not bodies.language_of(change.path):
@@ -135,7 +136,7 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
 
 
 def _telling(functions: Iterable[str]) -> list[str]:
-    """Return the last parts of qualified names, without those that many functions have."""
+    """Return the last parts of qualified names, without short and common ones."""
     last = dict.fromkeys(re.split(r"\.|::", name)[-1] for name in functions)
     return [name for name in last if name not in _COMMON and len(name) > 5]
 
@@ -154,7 +155,7 @@ def _with_named(item: OpenItem, messages: Sequence[str]) -> OpenItem:
 def _ask_gh(
     repository: str, subjects: Sequence[str], functions: Sequence[str], files: Sequence[str]
 ) -> list[OpenItem] | None:
-    """Search the host's open pull requests and issues; None where ``gh`` can't be asked."""
+    """Search the host's open pull requests and issues; return None if ``gh`` fails."""
     telling = _telling(functions)
     terms = [*telling[: MOST_SEARCHES - 1], *subjects[:1]]
     rows: dict[str, Any] = {}
@@ -181,7 +182,7 @@ def _ask_gh(
 
 
 def _functions_of_request(repository: str, url: str) -> set[str]:
-    """Return the words of the functions that git names above the hunks of a pull request."""
+    """Return the words in the function context of a pull request's hunk headers."""
     try:
         done = runner.run(["gh", "pr", "diff", url, "--repo", repository], cwd=Path("/"), timeout=_TIMEOUT_S)
     except runner.CommandError:
@@ -191,7 +192,7 @@ def _functions_of_request(repository: str, url: str) -> set[str]:
 
 
 def _gh(argv: list[str]) -> list[dict[str, Any]] | None:
-    """Return the rows that ``gh`` prints; None where it isn't installed, not signed in or prints something else."""
+    """Return the rows that ``gh`` prints; None if ``gh`` fails or its output is unexpected."""
     try:
         raw = json.loads(runner.run(argv, cwd=Path("/"), timeout=_TIMEOUT_S).stdout)
     except (runner.CommandError, ValueError, RecursionError):
@@ -219,7 +220,7 @@ class _List:
 
 
 def _read_list(root: Path, path: Path) -> _List | None:
-    """Read ``open-items.toml`` of the project in ``root``; None where there is none."""
+    """Read ``open-items.toml`` of the project in ``root``; return None if the file is missing."""
     data = project_files.read(root, path)
     if data is None:
         return None

@@ -1,6 +1,7 @@
-"""``follow``: on a new release, one pull request in the project's own repository that carries a stack onto it.
+"""The command ``follow``: a pull request in the project that rebases a stack onto a new release.
 
-It is made once, edited in place, and left alone when a person has closed it or works on its branch.
+The pull request is opened once and then edited. A closed pull request stays closed. If a user
+pushed to its branch, the branch stays unchanged.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from patchq.stacks.rangediff import CHANGED, compare
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_inside, check_name, check_ref, ref_to_folder
 
-#: What is between them is patchq's; what a person writes around them stays.
+#: Only the text between the markers is replaced; text around them stays.
 BEGIN, END = "<!-- patchq:begin", "<!-- patchq:end -->"
 _OURS = re.compile(re.escape(BEGIN) + r" ([0-9a-f]{64}) -->\n.*?" + re.escape(END), re.DOTALL)
-#: Of a commit that this wrote: its branch is moved only from one of those.
+#: Trailer of commits by ``follow``; the branch is only replaced if its tip has the trailer.
 TRAILER = "Patchq-Follow:"
-#: Characters of a body, and of all diffs in it: a forge takes 65,536.
+#: Limits in characters for a body and for all diffs in a body; forges accept 65,536.
 MOST, MOST_DIFF = 60_000, 40_000
-#: What a dry run leaves for :func:`send`, and how large it may be.
+#: File that a dry run writes for :func:`send`, its version and its size limit in bytes.
 PREPARED, _VERSION, _MOST_PREPARED = "prepared.json", 1, 64 << 20
 NOBODY = Ident("patchq", "patchq@localhost", 0, "+0000")
 
@@ -48,7 +49,7 @@ Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowRow:
-    """A patch in the body."""
+    """Row for one patch in the body."""
 
     patch: str
     outcome: str
@@ -59,11 +60,12 @@ class FollowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What came of it.
+    """Result of ``follow``.
 
-    :ivar state: ``unknown`` what there is, ``nothing`` newer, ``there`` already, ``closed`` (a person closed the pull
-        request), ``same`` (it says so already), ``opened``, ``edited``, ``dry run``.
-    :ivar pushed: the branch's commit, where it was moved; empty where it was not.
+    :ivar state: ``unknown`` (no source of releases), ``nothing`` (no newer release), ``there``
+        (already carried), ``closed`` (pull request closed or merged), ``same`` (pull request up to
+        date), ``opened``, ``edited`` or ``dry run``.
+    :ivar pushed: pushed commit; empty if nothing was pushed.
     """
 
     upstream: str
@@ -80,7 +82,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class FollowTarget:
-    """Where it goes: the remote and branch of the project's repository, and the forge that has it."""
+    """Target of the pull request: the project's forge, remote and base branch."""
 
     forge: Forge
     remote: str = "origin"
@@ -91,7 +93,7 @@ class FollowTarget:
 class Prepared:
     """Content of a branch and its pull request.
 
-    :ivar files: by path, the SHA-256 of a file that changes (None: it is new), and its content after (None: it goes).
+    :ivar files: old SHA-256 (None: added) and new content (None: removed), by path.
     """
 
     upstream: str
@@ -114,16 +116,17 @@ def follow(
     set_name: str = "",
     save: Path | None = None,
 ) -> Followed:
-    """Carry a set's stack onto upstream's newest release, and keep the pull request of it up to date.
+    """Rebase a set's stack onto upstream's newest release, and open or update the pull request.
 
-    What stops is left out; what upstream has is retired if its proof passes without it. The project is as it was
-    afterwards: what came of it is on the branch. In a dry run of the forge nothing is pushed or sent.
+    Conflicting patches are skipped. A patch that upstream has is dropped if its proof passes
+    without the patch. The branch gets the changes; the project's files are restored. If the forge
+    is in dry-run mode, nothing is pushed or sent.
 
-    :param onto: another ref than the newest release.
-    :param verdicts: runs the proofs of patches in a set.
-    :param save: a folder, for :func:`send`.
-    :raises UserError: if what would be committed isn't as in the last commit.
-    :raises SourceError: if upstream, the remote or the forge doesn't answer.
+    :param onto: ref to use instead of the newest release.
+    :param verdicts: function that runs the proofs of patches in a set.
+    :param save: folder for the prepared content, as input of :func:`send`.
+    :raises UserError: if the files to commit have uncommitted changes.
+    :raises SourceError: if upstream, the remote or the forge can't be reached.
     """
     forge = target.forge
     set_name = project.choose_set(set_name)
@@ -179,13 +182,13 @@ def follow(
 
 
 def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str = "") -> Followed:
-    """Push the branch that a dry run prepared, and bring its pull request up to date.
+    """Push the branch that a dry run prepared, and open or update its pull request.
 
-    Nothing is fetched from upstream and no proof runs. The dry run ran others' code, so that what it left is checked:
-    the branch gets the lock and the files of one upstream's stacks, nothing else.
+    Nothing is fetched from upstream and no proof runs. The dry run executed upstream's code, so its
+    output is not trusted: only the lock and the files of one upstream's stacks may change.
 
-    :raises FormatError: for a file that no dry run writes.
-    :raises UserError: if the project has changed since.
+    :raises FormatError: if the prepared file is malformed or changes other files.
+    :raises UserError: if the project has changed since the dry run.
     """
     prepared = _read(folder / PREPARED)
     upstream, ref = prepared.upstream, prepared.onto
@@ -226,9 +229,11 @@ def _take_back(project: Project) -> None:
 
 
 def _read(path: Path) -> Prepared:
-    """Read what :func:`follow` saved.
+    """Read the content that :func:`follow` saved.
 
-    :raises FormatError: if it is anything else, or names other files than the lock and the upstream's stacks.
+    :raises FormatError: if the file is malformed or changes files other than the lock and the
+        upstream's stacks.
+    :raises UserError: if the file is missing.
     """
     data = fsio.read_limited(path, _MOST_PREPARED)
     if data is None:
@@ -243,7 +248,7 @@ def _read(path: Path) -> Prepared:
             raise ValueError("its size")
         check_name(texts["upstream"], "an upstream")
         check_ref(texts["onto"], "a ref")
-        "".join([*texts.values(), *raw["notes"], *files]).encode()  # half characters can't be written
+        "".join([*texts.values(), *raw["notes"], *files]).encode()  # fails on lone surrogates
         folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
         if both := folders & files.keys():
             raise ValueError(f"{min(both)} as a file and a folder")
@@ -299,7 +304,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | None) -> Followed:
-    """Push the branch and bring the pull request up to date."""
+    """Push the branch, and open or update the pull request."""
     root, forge = project.layout.root, target.forge
     title, body, branch = done.title, done.body, _branch(done.upstream, done.onto)
     marked = _marked(body, _digest(project, done.upstream, body))
@@ -342,7 +347,7 @@ def _base(project: Project, target: FollowTarget) -> str:
 
 
 def _plain(body: str) -> str:
-    """The first line of a body without its markup."""
+    """Return the first line of a body without its markup."""
     return re.sub(r"[*\\]", "", body.split("\n", 1)[0])
 
 
@@ -351,7 +356,7 @@ def _marked(body: str, digest: str) -> str:
 
 
 def _digest(project: Project, upstream: str, body: str) -> str:
-    """Of what the pull request holds; not of the ledger, whose lines have a time."""
+    """Return the hash of the body and the files, except the ledger, whose timestamps change."""
     digest = hashlib.sha256(body.encode())
     for path, data in _own_files(project, upstream).items():
         if not path.endswith("/ledger.jsonl"):
@@ -363,7 +368,7 @@ def _digest(project: Project, upstream: str, body: str) -> str:
 
 
 def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> tuple[str, str]:
-    """Return title and body: counts, verdicts, what needs review, how the patches changed."""
+    """Return the title, and the body with counts, verdicts, open patches and changed diffs."""
     tally = tally_result(done).said
     kept = [s for s in done.steps if s.commit]
     judged = {}

@@ -1,8 +1,8 @@
-"""Upstream's own formatter and linters on a branch, by the tool that it uses itself: pre-commit.
+"""Run of upstream's pre-commit hooks on a branch.
 
-pre-commit takes hooks from git hosts. Those of the well-known ones that are packages too are run from the package
-index, at the version that upstream pins; ``language: python`` hooks of the tree's own scripts run as they are.
-What can't be had here is told as not run.
+pre-commit normally installs hooks from git hosts. This module instead installs known hooks as
+packages from the package index, at the version that upstream pins. Local hooks run unchanged if
+their language is supported. Hooks that can't be installed are reported as not run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from patchq.sources import index
 from patchq.system import project_files, runner
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
-#: Of a hook's words and of what it changed.
+#: Limit for the lines of a hook's output, and of its changes.
 MOST_LINES = 60
-#: Seconds for all hooks of one side.
+#: Time limit in seconds for one pre-commit run.
 TIMEOUT = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One hook on what a branch changes. ``before``: its state on the same files as upstream has them, where it failed.
+    """Result of one hook on the files that a branch changes.
 
-    :ivar tool: the package and version, or upstream's own script.
+    :ivar tool: package and version, or upstream's own script.
+    :ivar before: if the hook failed, its state on upstream's version of the files.
     """
 
     hook: str
@@ -44,13 +45,16 @@ class Gate:
 
     @property
     def ok(self) -> bool:
-        """Whether the branch is not at fault."""
+        """True unless the branch causes a failure."""
         return self.state != FAILED or self.before == FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownHooks:
-    """A hook repository that is also a package of the index; its hooks as its own manifest has them."""
+    """Hooks of a known repository, as in its manifest.
+
+    :ivar package: name on the package index; empty if there is no package.
+    """
 
     package: str
     hooks: Mapping[str, Mapping[str, Any]]
@@ -111,22 +115,24 @@ _KNOWN = {
             "trailing-whitespace": {"entry": "trailing-whitespace-fixer", **_TEXT},
         },
     ),
-    # No packages: what they are for is known, so that it can be told whether they matter.
+    # No packages. Their file filters show whether the missing hook matters for a branch.
     "Lucas-C/pre-commit-hooks": _KnownHooks("", {"remove-tabs": _TEXT, "remove-crlf": _TEXT}),
     "DavidAnson/markdownlint-cli2": _KnownHooks("", {"markdownlint-cli2": {"types": ["markdown"]}}),
     "rhysd/actionlint": _KnownHooks("", {"actionlint": {"files": r"^\.github/workflows/", "types": ["yaml"]}}),
 }
 _KNOWN_LOWER = {name.lower(): known for name, known in _KNOWN.items()}
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+\w*)")
-#: Languages whose hooks pre-commit can run here: those of the machine, and those that come from the index.
+#: Languages of hooks that run without a git host.
 _LANGUAGES = ("python", "system", "script", "unsupported", "unsupported_script", "pygrep", "fail")
 
 
 def run_gates(store: Git, config: str, stand_ins: Mapping[str, bytes], base: CommitId, tip: CommitId) -> list[Gate]:
-    """Run the hooks of a pre-commit configuration on what ``base..tip`` changes; those that apply to none are left out.
+    """Run the hooks of a pre-commit configuration on the files that ``base..tip`` changes.
 
-    :param stand_ins: files that the tree lacks and the hooks read.
-    :raises FormatError: if the configuration isn't one.
+    Hooks that match no changed file are omitted.
+
+    :param stand_ins: files that the hooks read and the tree lacks.
+    :raises FormatError: if the configuration is malformed.
     """
     changed = {c.path.decode("utf-8", "replace") for c in store.changes(base, tip) if c.new}
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
@@ -145,7 +151,7 @@ def run_gates(store: Git, config: str, stand_ins: Mapping[str, bytes], base: Com
             there = {p for p in changed if (folder / p).is_file()}
             before = {hook: state for hook, (state, _) in _run(folder, plan, there).items()}
     for key, (state, said) in results.items():
-        if state == FAILED and "modified by this hook" in said:  # of several such, it is what all of them did
+        if state == FAILED and "modified by this hook" in said:  # includes the changes of all hooks
             results[key] = (state, said + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
     gates = [
         Gate(
@@ -159,7 +165,11 @@ def run_gates(store: Git, config: str, stand_ins: Mapping[str, bytes], base: Com
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hook:
-    """A hook to run. ``body`` is its ``repo: local`` form; ``missing`` says why it can't be run."""
+    """Hook to run.
+
+    :ivar body: its ``repo: local`` form.
+    :ivar missing: reason why the hook can't run; empty if it can.
+    """
 
     key: str
     tool: str
@@ -168,7 +178,7 @@ class _Hook:
 
 
 def _check_out(store: Git, folder: Path, commit: CommitId) -> Git:
-    """A repository of its own at a commit: hooks change files, and some ask git what there is."""
+    """Check out a commit as a separate repository, because hooks change files and run git."""
     folder.mkdir()
     bare_repository(folder / ".git", store)
     git = Checkout(folder)
@@ -201,7 +211,7 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
 
 
 def _version(config: str, rev: str) -> str:
-    """The version that a ``rev`` means; of a commit id, what the comment behind it says."""
+    """Return the version of a ``rev``; for a commit id, the version in the comment after it."""
     match = _VERSION.fullmatch(rev) or re.search(rf"{re.escape(rev)}\W*\#\s*v?(\d+(?:\.\d+)+)", config)
     return match[1] if match and rev else ""
 
@@ -231,7 +241,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
 
 
 def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, changed: Iterable[str]) -> bool:
-    """Whether a hook is for any of the files, as pre-commit's documentation has it."""
+    """Return True if a hook matches any changed file, by pre-commit's documented rules."""
     from identify import identify
 
     if body.get("always_run"):
@@ -256,7 +266,7 @@ def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, ch
 
 
 def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Run hooks on files of a tree; what each came to and said."""
+    """Run hooks on files of a tree and return the state and output of each."""
     hooks, files = [hook for hook in plan if not hook.missing], sorted(files)
     if not hooks or not files:
         return {}
@@ -264,7 +274,7 @@ def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str,
         return _pre_commit(folder, hooks, files)
     except runner.CommandError:
         pass
-    # One that can't be installed ends pre-commit before any has run: each by itself, then.
+    # If one hook can't be installed, pre-commit runs none, so run each hook separately.
     found: dict[str, tuple[str, str]] = {}
     for hook in hooks:
         try:
@@ -277,7 +287,10 @@ def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str,
 
 
 def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """:raises runner.CommandError: if it fails itself, rather than a hook."""
+    """Run hooks in one pre-commit process and return the state and output of each.
+
+    :raises runner.CommandError: if pre-commit fails, rather than a hook.
+    """
     import yaml
 
     config = folder.parent / "hooks.yaml"
@@ -293,12 +306,12 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
     return _read(said, [hook.key for hook in hooks])
 
 
-#: The last word of a hook's line, after dots and maybe a remark in parentheses.
+#: States by the last word of a hook's line, which follows dots and an optional remark.
 _WORDS = {"Passed": PASSED, "Failed": FAILED, "Skipped": ""}
 
 
 def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """pre-commit's report by hook; a skipped one had no file."""
+    """Parse pre-commit's output by hook, omitting skipped hooks, which matched no file."""
     found: dict[str, tuple[str, list[str]]] = {}
     lines: list[str] = []
     for line in output.splitlines():

@@ -1,4 +1,4 @@
-"""What ``pr`` makes: patches as a branch on upstream's own ref, with what its maintainers would want to know."""
+"""Data of a pull request: its branch on upstream's ref, with the results of tests and checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from patchq.sources.rules import Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The person who answers for a pull request; empty until they have written themselves in."""
+    """User who takes responsibility for a pull request; empty until ``owner.toml`` is filled in."""
 
     name: str = ""
     email: str = ""
@@ -36,11 +36,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchPatch:
-    """A patch of the branch. ``message`` is as upstream is to see it.
+    """Patch of the branch.
 
-    :ivar chosen: whether it was asked for, or is there because one of those needs it.
-    :ivar absent: upstream has it already; the branch doesn't.
-    :ivar moved: of ``offset``, how far, and by what that is known.
+    :ivar message: commit message for upstream.
+    :ivar chosen: True if the user asked for the patch; False for a dependency.
+    :ivar absent: True if upstream has the patch, so that the branch omits it.
+    :ivar moved: for the outcome ``offset``, the distance and the evidence for it.
     """
 
     patch: str
@@ -57,20 +58,20 @@ class BranchPatch:
 
     @property
     def plain_subject(self) -> str:
-        """The subject without upstream's tags, as a sentence without its end."""
+        """Subject without tags and final full stop, with a capital first letter."""
         text = re.sub(r"^(\[[^\[\]]*\]\s*)+|^[a-z]+(\([^()]*\))?!?:\s+", "", self.subject).rstrip(".")
         return text[:1].upper() + text[1:]
 
     @property
     def why(self) -> str:
-        """The message's body, without trailers, each paragraph one line: where it is read, lines wrap by themselves."""
+        """Body of the message without trailers, each paragraph on one line for Markdown."""
         paragraphs = without_trailers(self.message).split("\n\n")[1:]
         return "\n\n".join(_unwrapped(p) for p in paragraphs)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A rule of upstream's, or of ours, and whether the branch keeps it."""
+    """Result of checking one rule on the branch."""
 
     name: str
     ok: bool
@@ -79,7 +80,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRun:
-    """A test in upstream's own style and place, on the branch and on the bare ref."""
+    """Result of an added test on the branch and without the change."""
 
     path: str
     before: str
@@ -89,7 +90,10 @@ class TestRun:
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """What the branch comes to as one patch on a ref: where it doesn't stop, what it mends is as it was."""
+    """Outcome of applying the branch as one patch to a ref.
+
+    If the patch applies, the ref still has the bug.
+    """
 
     ref: str
     outcome: str
@@ -98,14 +102,16 @@ class Affected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A pull request, ready or not.
+    """Pull request, ready or not.
 
-    :ivar slug: its folder's and branch's name.
-    :ivar source: where the base is from: ``git``, or ``archive``, whose commits no git host has.
-    :ivar elsewhere: what it says that it requires of other upstreams, with its status there.
-    :ivar origin: the oldest ref whose stack has the patches; ``touches`` are since then.
-    :ivar upstreams: upstream's own tests of what it touches, on both sides; ``no_upstreams`` says why there are none.
-    :ivar commits_known: whether ``touches`` are by commits, or only by releases.
+    :ivar slug: name of its folder and branch.
+    :ivar source: source of the base: ``git``, or ``archive``, whose commits no git host has.
+    :ivar elsewhere: required patches of other upstreams, each with its subject and status.
+    :ivar upstreams: results of upstream's tests for the changed files.
+    :ivar no_upstreams: reason why upstream's tests did not run.
+    :ivar origin: oldest ref whose stack has the patches.
+    :ivar touches: upstream's changes to the same lines since ``origin``.
+    :ivar commits_known: True if ``touches`` names commits; False if it names releases.
     """
 
     upstream: str
@@ -139,21 +145,21 @@ class Proposal:
 
     @property
     def branch_size(self) -> int:
-        """How many commits it has."""
+        """Number of commits."""
         return sum(not m.absent for m in self.members)
 
     def member(self, patch: str) -> BranchPatch:
-        """A patch of it."""
+        """Return the patch of this name."""
         return next(m for m in self.members if m.patch == patch)
 
     @property
     def affected_refs(self) -> list[str]:
-        """The refs on which the lines are as they were."""
+        """Refs to which the branch applies, so that they still have the bug."""
         return [a.ref for a in self.affected if a.outcome not in STOPS]
 
     @property
     def machines(self) -> str:
-        """What its proofs ran on, in words."""
+        """Description of the machines on which the proofs ran."""
         found = []
         for facts in (c.machine for v in self.verdicts for c in v.cells if c.state != NOT_RUN):
             words = [f"Python {facts['python']}"]
@@ -165,13 +171,13 @@ class Proposal:
 
     @property
     def public_not_run(self) -> list[str]:
-        """What was not run, as upstream is to read it."""
+        """Proofs and hooks that did not run, worded for upstream."""
         proofs = [f"{self.member(v.proof.patch).plain_subject} ({v.said})" for v in self.verdicts if v.state == NOT_RUN]
         return proofs + [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
 
     @property
     def touches_said(self) -> str:
-        """What upstream did to the same lines, in a sentence."""
+        """Sentence that lists upstream's changes to the same lines."""
         seen = {label for t in self.touches for label in t.by}
         by = list(dict.fromkeys([a.ref for a in self.affected if a.ref in seen] + sorted(seen)))
         if not by:
@@ -180,22 +186,22 @@ class Proposal:
 
     @property
     def repository(self) -> str:
-        """``owner/name`` at the git host, or empty."""
+        """Repository ``owner/name`` at the git host, or an empty text."""
         return repository_of(self.url)
 
     @property
     def searches(self) -> list[str]:
-        """Words to search upstream's pull requests for."""
+        """Search terms for upstream's pull requests."""
         return [*(m.plain_subject.replace('"', "") for m in self.members if m.chosen), *(f[0] for f in self.files[:3])]
 
     @property
     def branch(self) -> str:
-        """What the branch is called where it is pushed."""
+        """Name of the pushed branch."""
         return self.slug
 
     @property
     def problems(self) -> list[str]:
-        """What keeps it from being sent."""
+        """Problems that prevent sending the pull request."""
         found = [f"{c.name}: {c.said}" for c in self.checks if not c.ok]
         found += [f"{g.hook} ({g.tool}) fails" for g in self.gates if not g.ok]
         found += [f"{t.path}: {t.said}" for t in self.tests if t.said]
@@ -205,7 +211,7 @@ class Proposal:
 
     @property
     def not_run(self) -> list[str]:
-        """What nobody has run, and why."""
+        """Checks that did not run or have no clear result, with the reasons."""
         found = [f"the proof of {v.proof.patch}: {v.said}" for v in self.verdicts if v.state != "proven"]
         found += [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
         found += [f"upstream's tests of what it touches: {self.no_upstreams}"] if self.no_upstreams else []
@@ -215,7 +221,7 @@ class Proposal:
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])
 
     def mails(self, store: Git) -> dict[str, bytes]:
-        """The branch as ``git format-patch`` mails, by file name."""
+        """Return the branch as ``git format-patch`` mails, by file name."""
         with tempfile.TemporaryDirectory(prefix="patchq-") as text:
             options = ("--quiet", "--no-signature", "--full-index", "--binary", "--no-ext-diff", "--no-color")
             place = ("--filename-max-length=60", f"--output-directory={text}")
@@ -224,7 +230,7 @@ class Proposal:
 
 
 def repository_of(url: str) -> str:
-    """``owner/name`` of a git host's address, or empty.
+    """Return ``owner/name`` of a git host's URL, or an empty text.
 
     >>> repository_of("https://github.com/a/b.git"), repository_of("git@host:a/b"), repository_of("/srv/b.git")
     ('a/b', 'a/b', '')
@@ -234,12 +240,12 @@ def repository_of(url: str) -> str:
 
 
 def _unwrapped(paragraph: str) -> str:
-    """A paragraph as one line; one with indented lines or list items stays as it is."""
+    """Join a paragraph's lines, unless it has indented lines or list items."""
     lines = paragraph.split("\n")
     plain = not any(line[:1] in (" ", "\t") or re.match(r"[-*|>]|\d+\.", line) for line in lines)
     return " ".join(lines) if plain else paragraph
 
 
 def branch_ref(slug: str) -> str:
-    """The store's ref of a proposal's branch."""
+    """Return the ref of a pull request's branch in the store."""
     return f"refs/patchq/pr/{slug}"

@@ -1,6 +1,6 @@
-"""``pr``: patches carried onto upstream's own ref, proven and checked there.
+"""The command ``pr``: patches applied to upstream's ref, then tested and checked.
 
-Everything is made in the store and in memory; nothing leaves this machine, and no stack or worktree moves.
+``propose`` pushes nothing and changes no stack or worktree.
 """
 
 from __future__ import annotations
@@ -60,16 +60,17 @@ def propose(
     every_test: bool = False,
     set_name: str = "",
 ) -> Proposal:
-    """Make the pull request of patches, or of those of a topic that may be proposed.
+    """Prepare a pull request of patches, or of a topic's proposable patches.
 
-    The patches are taken from the stack of the ref itself where it has them, else from the newest older one that
-    has. Each proof runs on the branch and on the bare ref.
+    The patches come from the target ref's own stack, or else from the newest older stack that has
+    them. Each proof runs on the branch and on the bare ref.
 
-    :param onto: upstream's ref; by default what is newest there.
-    :param every_test: run upstream's own tests of what is touched however many there are.
-    :param owner: the person who answers for it; signs its commits off.
-    :raises UserError: if a patch is not to be proposed, upstream has it, or the extra ``contribute`` is not installed.
-    :raises ConflictError: if one doesn't land there.
+    :param onto: upstream's ref; by default the newest.
+    :param owner: user who takes responsibility and signs off the commits.
+    :param every_test: run upstream's tests for the changed files even if there are many.
+    :raises UserError: if a patch can't be proposed, if upstream has a patch, or if the extra
+        ``contribute`` is not installed.
+    :raises ConflictError: if a patch conflicts with the target ref.
     :raises BuildError: if a proof fails with the patch, or passes without it.
     """
     need("contribute", "patchq pr")
@@ -152,9 +153,9 @@ def propose(
 
 
 def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
-    """Carry the patches; what upstream has of those that are only needed is left out.
+    """Apply the patches to the target ref, omitting dependencies that upstream has.
 
-    :raises UserError, ConflictError: naming every patch that can't be proposed, and why.
+    :raises UserError, ConflictError: with the reasons for all patches that can't be proposed.
     """
     store, carried = project.store, plan.carried
     fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
@@ -228,7 +229,7 @@ def _stopped(
 
 
 def _message(message: str, owner: Owner) -> str:
-    """A commit's message as upstream is to see it, signed off by whoever answers for it."""
+    """Return a commit message for upstream, with the owner's sign-off."""
     clean = without_ours(message)
     trailers = [("Co-authored-by", owner.assisted_by)] if owner.assisted_by else []
     if owner.name and owner.email:
@@ -242,7 +243,7 @@ def _message(message: str, owner: Owner) -> str:
 def _upstream_tests(
     project: Project, plan: BranchPlan, base: Base, header: Header, contents: dict[BlobId, bytes]
 ) -> list[PathChange]:
-    """The tests that a patch brings to upstream, as changes of its commit."""
+    """Return the tests that a patch adds to upstream, as changes of its commit."""
     found = []
     for path in header.values("Upstream-Test"):
         check_inside(path, "Upstream-Test:")
@@ -261,11 +262,11 @@ def _upstream_tests(
     return found
 
 
-# What is known of it
+# Other refs
 
 
 def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> _Since:
-    """What is known of the same lines on other refs, as far as those are here."""
+    """Compare the same lines on other refs that are available locally."""
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
     have = store.refs("refs/patchq/base", "refs/patchq/archive")
@@ -314,7 +315,10 @@ def _affected(
     commits: Sequence[CommitId],
     having: Sequence[str],
 ) -> tuple[Affected, ...]:
-    """The branch as one patch on each ref; where a stack of its own carries the patches, it is known without."""
+    """Return the outcome of the branch as one patch on each ref.
+
+    If the patch stops on a ref whose own stack has the patches, the outcome is ``WRITTEN``.
+    """
     whole = _squashed(project, plan.carried.base, branch.old_tip)
     columns = carry(project.store, [whole], commits, plan.carried.base)
     base, *bare = look_at(project.store, [whole], [plan.carried.base, *commits], plan.carried.base)
@@ -331,7 +335,7 @@ def _affected(
 
 
 def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:
-    """A branch as one patch."""
+    """Squash a branch into one patch."""
     nobody = Ident("patchq", "patchq@localhost", 946684800, "+0000")
     (tree,) = project.store.tree_of([tip])
     commit = project.store.commit_tree(tree, [base], nobody, "whole\n")
@@ -340,7 +344,7 @@ def _squashed(project: Project, base: CommitId, tip: CommitId) -> Patch:
 
 
 def _elsewhere(project: Project, plan: BranchPlan, set_name: str) -> tuple[tuple[str, str], ...]:
-    """What the patches require of other upstreams, with how that stands there."""
+    """Return the required patches of other upstreams, each with its subject and status."""
     found: dict[str, str] = {}
     stacks = project.stacks(set_name)
     for name in plan.names:
@@ -352,7 +356,7 @@ def _elsewhere(project: Project, plan: BranchPlan, set_name: str) -> tuple[tuple
     return tuple(found.items())
 
 
-# What upstream asks
+# Upstream's rules
 
 
 def _checks(
@@ -392,7 +396,7 @@ def _checks(
 
 
 def _named(duplicates: Duplicates) -> list[Check]:
-    """Check that the messages name each open item that is about the same thing."""
+    """Check that the messages name each open item with matching functions or words."""
     if duplicates.searched is Searched.NOWHERE:
         return []
     unnamed = [f"{item.number} ({item.title})" for item in duplicates.unnamed]

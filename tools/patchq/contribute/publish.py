@@ -1,4 +1,4 @@
-"""``publish``: stacks as ordinary branches and tags, for those who clone. They are generated: nobody works on them."""
+"""The command ``publish``: generated branches and tags of the applied stacks, for cloning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from patchq.system.paths import ref_to_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One stack as it was published. ``was``: the branch's commit before; empty where there was none."""
+    """Published stack.
+
+    :ivar was: previous commit of the branch; empty for a new branch.
+    """
 
     upstream: str
     ref: str
@@ -35,16 +38,20 @@ def publish(
     on_upstream: bool = False,
     dry_run: bool = False,
 ) -> tuple[str, list[Published]]:
-    """Write the applied stacks of a set, all or the named ones, into a repository; returns the stack id, too.
+    """Push all applied stacks of a set, or the named ones, to a repository.
 
-    Of each a branch ``patchq/SET/UPSTREAM``, which is moved only from where an earlier one was published, and an
-    annotated tag ``patchq/UPSTREAM-REF-ID`` with the first eight characters of the stack id, which never moves.
+    Each stack gets a branch ``patchq/SET/UPSTREAM``, which only moves from a published commit. Each
+    stack also gets an annotated tag ``patchq/UPSTREAM-REF-ID``, which never moves. ``ID`` is the
+    first eight characters of the stack id.
 
-    :param to: its path or address, or the name of a remote of the project's own repository; empty for that itself.
-    :param on_upstream: begin at upstream's own commit, which a repository takes that has upstream's history; else the
-        branch begins with a commit that holds upstream's tree, which any repository takes.
-    :raises UserError: if a stack isn't applied as its files say, or the branch there is somebody's.
-    :raises SourceError: with what git or the remote said.
+    :param to: path or URL of the repository, or the name of a remote of the project's repository;
+        empty for the project's repository.
+    :param on_upstream: start at upstream's commit, which requires a repository with upstream's
+        history. Otherwise the branch starts with a root commit of upstream's tree.
+    :returns: the stack id and the published stacks.
+    :raises UserError: if a stack is not fully applied, or if no tag of patchq names an existing
+        branch's commit.
+    :raises SourceError: with the message of git or the remote.
     """
     set_name = project.choose_set(set_name)
     with project.locked("publish"):
@@ -67,7 +74,7 @@ def publish(
                 continue
             tip = one.state.tip if on_upstream else _from_the_root(project, one)
             found = _published(one, tip, set_name, stack_id, there)
-            # A branch that is already there as it is to be is patchq's own: its tag alone may have been deleted.
+            # A branch at the commit to publish is patchq's own, even if its tag was deleted.
             if found.was not in ours | {"", found.commit}:
                 raise UserError(
                     f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, which no tag of patchq's "
@@ -89,7 +96,7 @@ def publish(
 
 
 def _from_the_root(project: Project, one: Applied) -> CommitId:
-    """The stack's commits on one that holds upstream's tree and has no parent; the same ids on any machine."""
+    """Commit the stack on a root commit of upstream's tree, with reproducible ids."""
     store, pin = project.store, one.stack.pin
     wanted = [one.state.base, *(p.applied.commit for p in one.state.patches)]
     infos = {i.commit: i for i in store.log("--no-walk=unsorted", *wanted)}
@@ -117,7 +124,10 @@ def _published(one: Applied, tip: CommitId, set_name: str, stack_id: str, there:
 
 
 def _tag(project: Project, found: Published, stack_id: str, set_name: str, one: Applied) -> str:
-    """An annotated tag in the store, the same bytes on any machine: its date is the last patch's."""
+    """Write an annotated tag to the store.
+
+    Its date is the last patch's, so that the tag is reproducible.
+    """
     (info,) = project.store.log("--no-walk=unsorted", CommitId(found.commit))
     patches = "".join(f"  {p.applied.name} {p.sha256}\n" for p in one.state.patches)
     text = (

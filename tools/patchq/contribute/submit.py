@@ -1,4 +1,4 @@
-"""What leaves this machine when told to: a branch is pushed, a pull request opened by ``gh``, its state asked."""
+"""Remote operations for pull requests and issues: push, open and refresh the status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _URL = re.compile(r"https?://[^\s\[\]]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What was sent of a pull request: where its branch is, and its URL once it was opened."""
+    """Sent part of a pull request: its pushed branch, and its URL once it is open."""
 
     remote: str = ""
     branch: str = ""
@@ -35,7 +35,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitState:
-    """What upstream made of a pull request. ``refs``: of the stacks in which that was written now."""
+    """Upstream status of a pull request.
+
+    :ivar refs: refs of the stacks whose ``Upstream-Status:`` changed.
+    """
 
     patches: tuple[str, ...]
     url: str
@@ -48,7 +51,7 @@ def _sent_path(project: Project, slug: str) -> Path:
 
 
 def sent(project: Project, slug: str) -> Sent:
-    """What was sent of it so far."""
+    """Return the sent part of a pull request."""
     path = _sent_path(project, slug)
     data = fsio.read_or_none(path)
     if data is None:
@@ -63,12 +66,11 @@ def _save(project: Project, slug: str, what: Sent) -> None:
 
 
 def push(project: Project, proposal: Proposal, remote: str) -> Sent:
-    """Push the branch to a fork; one that was pushed before is replaced, if nobody else has moved it.
+    """Push the branch to a fork, replacing the previously pushed branch if its commit is unchanged.
 
-    :param remote: its address, or the name of a remote in the project's own repository.
-
-    :raises UserError: if it isn't ready, or stands on a base that no git host has.
-    :raises SourceError: with what the remote said.
+    :param remote: URL of the fork, or the name of a remote of the project's repository.
+    :raises UserError: if the pull request has problems, or if its base comes from an archive.
+    :raises SourceError: with the message of git or the remote.
     """
     if proposal.problems:
         raise UserError(
@@ -90,9 +92,10 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
 
 
 def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
-    """The ``gh`` command that opens it.
+    """Return the ``gh`` command that opens a pull request.
 
-    :raises UserError: if nobody answers for it, its branch isn't pushed, or it isn't known where to.
+    :raises UserError: if the owner is incomplete, the branch isn't pushed, the repository is
+        unknown, or the pull request is already open.
     """
     folder = folder_of(project, proposal.slug)
     _answered(proposal.owner, folder)
@@ -121,9 +124,9 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
 
 
 def open_pull_request(project: Project, proposal: Proposal, command: list[str]) -> SubmitState:
-    """Hand it to ``gh``, and write into its patches that it is submitted.
+    """Open a pull request by ``gh``, and set the status of its patches to ``Submitted``.
 
-    :raises SourceError: if ``gh`` isn't there or says no.
+    :raises SourceError: if ``gh`` is not installed or fails.
     """
     url = _URL.search(_gh(command))
     if not url:
@@ -135,10 +138,10 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
 
 
 def open_issue(project: Project, report: Report) -> str:
-    """Hand a report to ``gh``; returns its URL.
+    """Open an issue by ``gh`` and return its URL.
 
-    :raises UserError: if nobody answers for it.
-    :raises SourceError: if ``gh`` isn't there or says no.
+    :raises UserError: if the owner is incomplete.
+    :raises SourceError: if ``gh`` is not installed or fails.
     """
     folder = report_folder(project, report.patch)
     _answered(report.owner, folder)
@@ -166,9 +169,9 @@ def _answered(owner: Owner, folder: Path) -> None:
 
 
 def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -> SubmitState:
-    """Ask ``gh`` what became of a pull request, and write it down.
+    """Fetch the state of a pull request by ``gh``, and record it in the patches.
 
-    :raises SourceError: if ``gh`` isn't there or says no.
+    :raises SourceError: if ``gh`` is not installed, fails or prints unexpected output.
     """
     said = _gh(["gh", "pr", "view", url, "--json", "state,url,mergeCommit"])
     try:
@@ -180,9 +183,10 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
 
 
 def record(project: Project, upstream: str, names: tuple[str, ...], url: str, state: str, merge: str) -> SubmitState:
-    """Write a state into ``Upstream-Status:`` of patches, in each stack that has them.
+    """Set ``Upstream-Status:`` of patches in each stack that has them.
 
-    :param state: ``OPEN``, ``MERGED`` (as ``merge``) or ``CLOSED``.
+    :param state: ``OPEN``, ``MERGED`` or ``CLOSED``.
+    :param merge: merge commit; may be empty.
     """
     if not _URL.fullmatch(url) or (merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge)):
         raise UserError(f"{url!r} is no URL", hint="https://…")
@@ -194,7 +198,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
 
 
 def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The patches that say that they are submitted: by upstream and URL."""
+    """Return the patches with the status ``Submitted``, by upstream and URL."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for upstream in project.lock.upstreams.values():
         for pin in upstream.pins.values():
@@ -208,7 +212,7 @@ def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
 
 def _gh(command: list[str]) -> str:
     try:
-        # Not in the project: gh asks git there, which would run what that repository's configuration names.
+        # Not in the project: gh runs git, which could run commands from its configuration.
         return runner.run(command, cwd=Path("/")).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
         if error.code == 127:

@@ -1,4 +1,4 @@
-"""Patches to trees and back: apply, export, edit, check, and what a stack says of itself."""
+"""Operations on stacks: apply, export, edit, check and report."""
 
 __all__ = [
     "applied",

@@ -1,4 +1,4 @@
-"""A tree in memory while patches change it: what each patch finds, and what it leaves."""
+"""In-memory tree to which patches are applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.names import CommitId, Offset, show_path
 
 
 class FileMismatch(Exception):
-    """A file patch that doesn't fit the tree as it is."""
+    """Error for a file patch that doesn't apply to the tree."""
 
     def __init__(self, file: FilePatch, mismatch: Mismatch) -> None:
         super().__init__(mismatch.reason)
@@ -23,7 +23,7 @@ _Result = tuple[bytes, tuple[bytes, bytes] | None]
 
 
 class View:
-    """The tree as the series goes on: what was listed, and in memory what it has changed."""
+    """Tree of a commit with the changes of the patches applied so far, kept in memory."""
 
     def __init__(self, store: Git, commit: CommitId) -> None:
         self.store = store
@@ -33,17 +33,20 @@ class View:
         self._folders: Counter[bytes] | None = None
 
     def prefetch(self, paths: Iterable[bytes]) -> None:
-        """Read the blobs of all paths that are there, at once."""
+        """Read the blobs of all existing paths in one batch."""
         wanted = {p: self._listed[p].blob for p in paths if p in self.files and self.files[p] != GITLINK}
         blobs = self.store.read_blobs(wanted.values())
         self._contents.update((p, blobs[b]) for p, b in wanted.items())
 
     def content(self, path: bytes | None) -> bytes:
-        """A file's content as it is now; empty for no file."""
+        """Return a file's current content, or nothing if no content is loaded for the path."""
         return self._contents.get(path, b"") if path is not None else b""
 
     def apply(self, files: Sequence[FilePatch], offsets: list[Offset]) -> list[_Result]:
-        """Apply one patch; returns what changed. Removals come first, as git does it."""
+        """Apply one patch and return the changed paths.
+
+        Removals come first, as in git.
+        """
         removed: list[_Result] = []
         written: list[_Result] = []
         for file in files:
@@ -56,7 +59,7 @@ class View:
             if result is not None and file.new_path is not None:
                 written.append((file.new_path, result))
         gone = {path for path, _ in removed}
-        # Of a link that is renamed git knows that it was one only where the patch says so, and goes by what it was.
+        # If the patch gives no mode for a renamed symlink, git still treats its old path as a link.
         links = {f.old_path for f in files if f.old_mode is None and f.old_path and self.files[f.old_path] == SYMLINK}
         fresh = {f.new_path: f.new_mode for f in files if f.new_path is not None and f.new_path != f.old_path}
         for file in files:
@@ -72,10 +75,10 @@ class View:
         return removed + written
 
     def patched(self, file: FilePatch, offsets: list[Offset]) -> tuple[bytes, bytes] | None:
-        """Mode and content of a file after its patch; None for no file.
+        """Return the mode and content of a patched file, or None if the patch removes the file.
 
-        :param offsets: gets those of its hunks that moved.
-        :raises Mismatch: if it doesn't fit.
+        :param offsets: list to which the offsets of moved hunks are added.
+        :raises Mismatch: if the file patch doesn't apply.
         """
         if file.old_path is None:
             mode, content = file.new_mode or REGULAR, b""
@@ -115,7 +118,7 @@ class View:
         return ""
 
     def _count_folders(self) -> Counter[bytes]:
-        """How many files lie below each folder; counted when first asked for."""
+        """Return the number of files below each folder, counted on the first call."""
         if self._folders is None:
             self._folders = Counter()
             for path in self.files:

@@ -1,4 +1,7 @@
-"""A stack without one of its patches, or with it elsewhere: only what that can change is merged and written again."""
+"""Removal or move of one patch in a stack.
+
+Only patches that the removal or move can affect are merged and written again.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,16 @@ from patchq.names import CommitId
 from patchq.stacks.reconcile import ReconciledEntry
 
 _REF = b"refs/patchq/scratch/reorder"
-#: Fewer in a row are merged like their neighbours: each import is a pack of its own in the store.
+#: Fewer consecutive patches are merged, because each import adds a pack to the store.
 _FEW = 8
 
 
 def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
-    """The paths that a patch touches; of one that is added or removed, itself and its folders as folders too.
+    """Return the paths that a patch touches.
 
-    Folders matter where a file takes the place of a folder, or where git follows a renamed one. Two patches whose
-    sets have nothing in common merge to what each of them does.
+    For an added or removed file, also return the path and its parent folders with a trailing slash.
+    Folders matter if a file replaces a folder, or if git detects a renamed folder. Two patches with
+    disjoint sets merge without changing each other's diffs.
     """
     paths: set[bytes] = set()
     for change in changes:
@@ -42,10 +46,12 @@ def reorder(
     after: Sequence[ReconciledEntry],
     moved: str,
 ) -> tuple[list[ReconciledEntry], set[str]]:
-    """The entries ``after`` as commits on the base, and the names of those whose diff is what it was.
+    """Commit the entries ``after`` on the base.
 
-    :param before: the stack as it is; ``after`` is the same without the patch ``moved``, or with it elsewhere.
-    :raises ConflictError: where one doesn't merge.
+    :param before: current stack.
+    :param after: the same stack with the patch ``moved`` removed or in another place.
+    :returns: the new entries, and the names of the patches whose files stay unchanged.
+    :raises ConflictError: if a patch doesn't merge.
     """
     changes = dict(zip((e.name for e in before), store.changes_of([e.commit.commit for e in before]), strict=True))
     sets = {name: touched(found) for name, found in changes.items()}
@@ -81,9 +87,10 @@ def _kinds(
     places: dict[str, int],
     sets: dict[str, frozenset[bytes]],
 ) -> Iterator[tuple[ReconciledEntry, str]]:
-    """What is to be done with each entry: it is ``there``, it is the same ``change``, or it is to ``merge``.
+    """Yield each entry with the way to commit it.
 
-    ``differs``: the paths in which the tree that a patch comes onto may be another than the one it was made for.
+    ``there``: keep the commit. ``change``: import the same changes. ``merge``: merge three ways.
+    ``differs`` holds the paths that may differ between a patch's old parent tree and its new one.
     """
     there, passed = True, False
     merged: set[bytes] = set()
@@ -110,12 +117,12 @@ def _kinds(
 def _import(
     store: Git, tip: CommitId, entries: Sequence[ReconciledEntry], changes: dict[str, list[PathChange]]
 ) -> list[ReconciledEntry]:
-    """Commits that change what theirs changed, one on the other, by one process."""
+    """Commit the changes of the entries on ``tip``, one after the other, in one git process."""
     with import_commits(store, _REF) as (out, ids):
         for number, entry in enumerate(entries, 1):
             mark = tip.encode() if number == 1 else b":%d" % (number - 1)
             out.write(commit_start(_REF, number, entry.commit.author, mail_safe(entry.commit.message), mark))
-            # What goes goes first: a folder may come where a file was.
+            # Removals come first, because a folder may replace a file.
             for change in sorted(changes[entry.name], key=lambda c: c.new is not None):
                 if change.new is None:
                     out.write(b"D %s\n" % quote_path(change.path))

@@ -1,4 +1,4 @@
-"""What of a set is applied now, and the id that all its wheels carry."""
+"""Applied state of a set, and the stack id that all its wheels carry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from patchq.system import project_files
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One upstream of a set: its stack, what of it is applied, and how it is built (None: it isn't)."""
+    """Applied stack of one upstream.
+
+    :ivar build: None if the upstream is not built.
+    """
 
     stack: Stack
     state: State
@@ -25,16 +28,16 @@ class Applied:
 
     @property
     def release(self) -> str:
-        """The version of the release that the pin names on an index; empty if it names none."""
+        """Version of the release that the pin names on an index, or an empty text."""
         pin = self.stack.pin
         return release_version(pin) if pin.archive and not is_local_archive(pin.archive) and not pin.subdir else ""
 
 
 def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[Applied]:
-    """What is applied of each upstream of a set.
+    """Return the applied state of each upstream of a set.
 
     :param edits_matter: refuse a worktree that holds edits.
-    :raises UserError: if a stack isn't applied as its files say.
+    :raises UserError: if the applied state doesn't match the stack's files.
     """
     found = []
     for stack in project.stacks(set_name):
@@ -55,15 +58,18 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
 
 
 def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
-    """Return the upstreams whose trees the applied patches change, those of upstreams nested in them included."""
+    """Return the upstreams whose trees the applied patches change.
+
+    A patched nested upstream also counts for the upstream that contains it.
+    """
     own = {a.stack.pin.upstream for a in applied if any(not p.applied.empty for p in a.state.patches)}
     return own | {into[0] for name in own if (into := project.lock.upstreams[name].into)}
 
 
 def compute_stack_id(applied: Sequence[Applied]) -> str:
-    """SHA-256 over the pins and the applied patches' bytes of a whole set.
+    """Return the id of a set's pins and applied patches.
 
-    One id for all wheels of a set: a wheel pins its siblings, so a change in one is a change in all.
+    All wheels of a set share the id: a wheel pins its siblings, so a change in one changes all.
     """
     return stack_id(
         [
@@ -81,7 +87,7 @@ def compute_stack_id(applied: Sequence[Applied]) -> str:
 
 
 def applied_stack_id(project: Project, set_name: str = "") -> str:
-    """The stack id of what is applied now; empty where not all of the set is."""
+    """Return the stack id of the applied set; empty if a stack is not applied or outdated."""
     try:
         return compute_stack_id(read_applied(project, project.choose_set(set_name), edits_matter=False))
     except UserError:
@@ -89,11 +95,11 @@ def applied_stack_id(project: Project, set_name: str = "") -> str:
 
 
 def release_version(pin: Pin) -> str:
-    """The release's version: of its archive, or of a ref like ``v1.2``."""
+    """Return the version of a pin's archive or ref; ``0.0.0`` for a branch or commit."""
     from packaging.version import InvalidVersion, Version
 
     text = pin.archive.partition("==")[2] if pin.archive and not is_local_archive(pin.archive) else pin.ref
     try:
         return Version(text.removeprefix("release/")).public
     except InvalidVersion:
-        return "0.0.0"  # a branch or a commit: the stack id in the local version tells them apart
+        return "0.0.0"  # branch or commit: the stack id in the local version distinguishes them

@@ -1,4 +1,4 @@
-"""``apply``: every stack of a set as commits on its worktree, all of them or none."""
+"""The command ``apply``: commit all stacks of a set in their worktrees, or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from patchq.system import fsio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlan:
-    """What applying one stack leads to. ``reused`` patches were not even read."""
+    """Planned result of applying one stack.
+
+    :ivar reused: number of patches whose commits are kept.
+    """
 
     stack: Stack
     before: State | None
@@ -31,7 +34,7 @@ class ApplyPlan:
 
     @property
     def result(self) -> StackResult:
-        """What to report."""
+        """Result to report."""
         a = self.after
         changed = self.before is None or self.before.tip != a.tip or self.before.set_name != a.set_name
         return StackResult(
@@ -56,12 +59,12 @@ def apply(
     before: str = "",
     offline: bool = False,
 ) -> list[StackResult]:
-    """Apply the stacks of a set, all or the named ones.
+    """Apply all stacks of a set, or the named ones.
 
-    :param to: the last patch to apply of its stack.
-    :param before: apply its stack up to the patch below this one.
-    :raises ConflictError: if a patch of any stack doesn't apply; nothing has moved then.
-    :raises EditedTreeError: if a worktree holds work that isn't in its stack.
+    :param to: last patch to apply in its stack.
+    :param before: first patch not to apply in its stack.
+    :raises ConflictError: if any patch doesn't apply; all worktrees stay unchanged.
+    :raises EditedTreeError: if a worktree holds work that its stack lacks.
     """
     with project.locked("apply"):
         set_name = project.choose_set(set_name)
@@ -73,7 +76,7 @@ def apply(
             stacks = project.stacks(set_name, [*names, *missing])
         states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
         trees = {name: (project.worktree(name), state.tip if state else None) for name, state in states.items()}
-        # What git says of each worktree takes longest when nothing has changed: ask at once.
+        # git status takes most of the time if nothing changed, so all worktrees run it in parallel.
         with ThreadPoolExecutor(max(1, len(trees))) as pool:
             looks = pool.map(lambda item: item[0].refuse_edits(item[1]), trees.values())
             heads = {name: look.head for name, look in zip(trees, looks, strict=True)}
@@ -87,7 +90,7 @@ def apply(
 
 
 def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
-    """Return how many patches to apply of the stack that has the named one."""
+    """Return the number of patches to apply in the stack of the named patch."""
     if not to and not before:
         return {}
     stack, name = find_patch(list(stacks), to or before)
@@ -95,11 +98,11 @@ def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
 
 
 def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
-    """Each stack's base; from the state where it still holds, which costs no process."""
+    """Return the base of each stack, from the saved state if it is still valid."""
     known: dict[str, Base] = {}
     for stack in stacks:
         state = states[stack.pin.upstream]
-        # Where a keyring is configured the fetcher is asked: it knows whether this one has checked the pin.
+        # With a keyring, the fetcher checks that this keyring verified the pin.
         signed = project.lock.upstreams[stack.pin.upstream].keyring
         if state and state.ref == stack.pin.ref and state.pin_key == pin_key(stack.pin) and not signed:
             known[stack.pin.upstream] = Base(stack.pin, state.base, state.source)
@@ -115,9 +118,9 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
 def plan(
     project: Project, stack: Stack, base: Base, before: State | None, set_name: str, *, count: int | None = None
 ) -> ApplyPlan:
-    """Make commits for a stack, in the store only; what is unchanged since ``before`` is reused.
+    """Commit a stack in the store only, reusing unchanged commits of ``before``.
 
-    :param count: how many patches, from the bottom; None for all.
+    :param count: number of patches from the bottom; None for all.
     :raises ConflictError: for the first patch that doesn't apply.
     """
     names = stack.names[:count]
@@ -142,11 +145,11 @@ def plan(
 
 
 def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId) -> list[Remembered]:
-    """Make commits of patches on top of ``tip``.
+    """Commit patches on top of ``tip``.
 
     :raises ConflictError: for the first patch that doesn't apply.
     """
-    # Most runs of `apply` have nothing to commit.
+    # Imported here, because most runs of `apply` have nothing to commit.
     from patchq.stacks.engine import Engine, Incoming
 
     fresh: list[Remembered] = []
@@ -164,7 +167,10 @@ def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId)
 
 
 def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None) -> list[Remembered]:
-    """The longest prefix that is as it was: by stat, else by content."""
+    """Return the longest unchanged prefix of the applied patches.
+
+    Compare by stat first, then by content.
+    """
     if before is None or before.base != base.commit:
         return []
     found: list[Remembered] = []
@@ -185,7 +191,10 @@ def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None)
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A stack as commits in the store, whatever is applied: each patch's name and commit, from ``base`` up."""
+    """Stack committed in the store, independent of the worktree.
+
+    :ivar commits: name and commit of each patch, from the bottom.
+    """
 
     stack: Stack
     base: CommitId
@@ -193,7 +202,7 @@ class Carried:
 
 
 def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> list[Carried]:
-    """Commits for whole stacks, in the store only.
+    """Commit whole stacks in the store only.
 
     :raises ConflictError: for the first patch that doesn't apply.
     """
@@ -219,7 +228,7 @@ def _perform(project: Project, plans: Sequence[ApplyPlan], heads: dict[str, Comm
 def add_move(
     project: Project, change: Change, upstream: str, head: CommitId | None, before: State | None, after: State
 ) -> None:
-    """Add to a change what moves one worktree, its branch and its state."""
+    """Add the move of one worktree, its branch and its state to a change."""
     branch = branch_of(upstream)
     if head != after.tip:
         change.trees.append(TreeMove(upstream, head, after.tip))
@@ -230,14 +239,14 @@ def add_move(
     if before is None or not before.says_the_same(after):
         change.files[path.relative_to(project.layout.root).as_posix()] = after.dump()
     elif before != after:
-        # Only stat keys differ: a note to ourselves, not an operation that could be undone.
+        # Only stat keys differ, so there is nothing to undo.
         fsio.write_atomic(path, after.dump())
 
 
 def current(project: Project, upstream: str) -> tuple[Stack, State]:
-    """The applied stack of an upstream and its state.
+    """Return the applied stack of an upstream and its state.
 
-    :raises UserError: if it isn't applied.
+    :raises UserError: if the upstream is not applied.
     """
     state = load_state(project.layout, upstream)
     if upstream not in project.lock.upstreams:

@@ -1,4 +1,4 @@
-"""``check``: hygiene of the stacks, so that a patch that is in one is right and stays right."""
+"""The command ``check``: rules for the patches of all stacks."""
 
 from __future__ import annotations
 
@@ -25,15 +25,19 @@ from patchq.system.paths import check_inside, folder_to_ref
 _STATUS = re.compile(r"(?P<word>[A-Za-z-]+)(?: \[(?P<detail>[^\]]+)\])?")
 _TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNFINISHED = re.compile(r"\b(wip|fixup!|squash!|amend!|do not merge|tmp|hack)(?=\W|$)", re.IGNORECASE)
-#: A patch is to be upstream's one day: it says nothing of the tool that carries it.
+#: Patches are meant for upstream, so they must not mention this tool.
 SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
 _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to mend, or with the ``level`` ``warning`` to look at. ``rule`` is stable, for filters; ``patch`` may
-    be empty."""
+    """Violation of one rule.
+
+    :ivar patch: may be empty.
+    :ivar rule: stable identifier for filters.
+    :ivar level: ``problem`` or ``warning``.
+    """
 
     upstream: str
     ref: str
@@ -53,11 +57,11 @@ def check(
     plans: dict[tuple[str, str], ApplyPlan] | None = None,
     allow_empty: bool = False,
 ) -> list[Finding]:
-    """Look at every stack of the lock, in all sets.
+    """Check all stacks of the lock, or those of the named upstreams.
 
     :param allow_empty: accept patches that change nothing.
-    :param text_only: leave out what needs the upstreams: zero fuzz and stable bytes.
-    :param plans: gets what applying each stack that was applied for that leads to, by upstream and ref.
+    :param text_only: skip the checks that need the upstreams' trees.
+    :param plans: dictionary to which the plan of each applied stack is added, by upstream and ref.
     """
     with project.locked("check"):
         known = list(project.lock.upstreams)
@@ -85,7 +89,12 @@ def check(
 
 
 def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, str], CommitId]) -> Iterator[Finding]:
-    """What doesn't fit together in a set; of upstreams that have patches, whose trees were looked at."""
+    """Yield a finding for each unintended mismatch between pins.
+
+    Also yield one for each unused ``[mismatches]`` entry.
+
+    :param bases: commits of the pins to check; the unused entries need those of the whole set.
+    """
     refs = project.lock.sets[set_name]
     known = {u: bases[u, ref] for u, ref in refs.items() if (u, ref) in bases}
     differences = siblings.differences(project, set_name, known)
@@ -121,7 +130,7 @@ def _levelled(finding: Finding, upstream: Upstream) -> Finding:
 
 
 def _strays(project: Project) -> list[Finding]:
-    """Stack folders that no pin names."""
+    """Return a finding for each stack folder without a pin."""
     found = []
     root = project.layout.root / "patches"
     for series in sorted(root.glob("*/*/series")):
@@ -300,7 +309,7 @@ def _check_empty(name: str, text: bytes) -> list[_Problem]:
 
 
 def check_diff(text: bytes) -> list[_Problem]:
-    """What a diff shouldn't add, as rule, message and hint."""
+    """Return the rule, message and hint for each forbidden addition in a diff."""
     found: list[_Problem] = []
     added = [line for line in text.split(b"\n") if line.startswith(b"+") and not line.startswith(b"+++ ")]
     if any(SELF.search(line.decode("utf-8", "replace")) for line in added):
@@ -318,7 +327,10 @@ def _check_bytes(
     bases: dict[tuple[str, str], CommitId],
     plans: dict[tuple[str, str], ApplyPlan],
 ) -> None:
-    """Zero fuzz, and the same bytes when exported again; the base goes into ``bases``, the plan into ``plans``."""
+    """Check that patches apply without offsets and export to the same bytes.
+
+    The stack's base is added to ``bases`` and its plan to ``plans``.
+    """
     pin = stack.pin
     state = load_state(project.layout, pin.upstream)
     usable = state if state and state.ref == pin.ref else None

@@ -1,7 +1,7 @@
-"""``deps``: which patches really need which, found by carrying them without each other.
+"""The command ``deps``: dependencies between patches, found by merging patches without each other.
 
-A patch needs another one if it can't be carried onto the base without it: the three-way merge conflicts.
-What a patch says of itself (``Requires:``) is shown beside that; it may mean more than lines do.
+A patch needs another patch if its three-way merge onto the base conflicts without that patch.
+``deps`` also shows ``Requires:``, which can name dependencies that don't cause a conflict.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from patchq.stacks.apply import Carried, carried_stacks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Of one patch, as ``upstream/name``: all it needs, those that nothing between them needs, and what it says."""
+    """Dependencies of one patch; patches are named ``upstream/name``.
+
+    :ivar needs: all needed patches.
+    :ivar direct: needed patches that no other needed patch needs.
+    :ivar requires: values of ``Requires:``.
+    """
 
     patch: str
     needs: tuple[str, ...]
@@ -32,10 +37,10 @@ class Needs:
 
 
 def dependencies(project: Project, names: Sequence[str] = (), set_name: str = "") -> list[Needs]:
-    """What each patch of a set's stacks needs, in the order of the series.
+    """Return the dependencies of each patch of a set's stacks, in series order.
 
-    :param names: upstreams, all by default.
-    :raises UserError: if one isn't in the set.
+    :param names: upstreams; all by default.
+    :raises UserError: if an upstream is not in the set.
     """
     set_name = project.choose_set(set_name)
     with project.locked("deps"):
@@ -71,7 +76,10 @@ def _of_stack(store: Git, carried: Carried) -> list[Needs]:
 
 
 def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
-    """For each patch the others of its stack that neither need it nor are needed by it; as many as their square."""
+    """Return the independent patches of the same stack for each patch.
+
+    Two patches are independent if neither needs the other. The size of the result is quadratic.
+    """
     stacks: dict[str, list[Needs]] = {}
     for needs in found:
         stacks.setdefault(needs.patch.split("/")[0], []).append(needs)
@@ -83,11 +91,12 @@ def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
 
 
 def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
-    """The fewest patches of a stack that hold these and can be carried without the others, in their order.
+    """Return the chosen patches and all their dependencies, in series order.
 
-    Besides what they can't be carried without, that is what they and those say in ``Requires:`` of this stack.
+    Dependencies are the patches without which a merge conflicts, and the patches of this stack that
+    ``Requires:`` names.
 
-    :raises UserError: if one requires what the stack hasn't.
+    :raises UserError: if ``Requires:`` of any patch names a patch that the stack lacks.
     """
     upstream = carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
@@ -112,7 +121,7 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
 
 
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
-    """The later patches of a stack that can't be carried without one."""
+    """Return the later patches of a stack that need the named patch."""
     names = [n for n, _ in carried.commits]
     number = names.index(name)
     with scratch(store) as beside:
@@ -121,7 +130,7 @@ def dependents(store: Git, carried: Carried, name: str) -> list[str]:
         for later in range(number + 1, len(names)):
             if reached.isdisjoint(graph.touched[later]):
                 continue
-            reached |= graph.touched[later]  # by way of this one, too
+            reached |= graph.touched[later]  # for indirect dependents
             if name in graph.needs([later]):
                 found.append(names[later])
     return found
@@ -129,7 +138,10 @@ def dependents(store: Git, carried: Carried, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Onto:
-    """A tree that patches are carried onto; ``files`` are those that carrying some has changed already."""
+    """Tree onto which patches are merged.
+
+    :ivar files: files that earlier merges changed.
+    """
 
     tree: TreeId
     files: frozenset[tuple[bytes, TreeEntry]] = frozenset()
@@ -137,27 +149,27 @@ class _Onto:
 
 @dataclass(slots=True)
 class _PathVersions:
-    """The changes of one path, by the numbers of the patches that make them."""
+    """Changes of one path, sorted by the numbers of the patches that make them."""
 
     numbers: list[int] = field(default_factory=list)
     changes: list[PathChange] = field(default_factory=list)
 
     def before(self, number: int) -> TreeEntry | None:
-        """Return the file as a patch of this number finds it."""
+        """Return the file before the patch with this number."""
         at = bisect_left(self.numbers, number)
         return self.changes[at].old if at < len(self.changes) else self.changes[-1].new
 
 
-#: A patch by its number, what it is carried onto, and whether no other one is carried onto the result.
+#: Patch number, target, and True if no further patch is merged onto the result.
 _Key = tuple[int, _Onto, bool]
 _Search = Generator[_Key, _Onto | None, list[str]]
 _PLAIN_MODES = (b"100644", b"100755")
 
 
 class _Graph:
-    """The dependencies of one stack, each merge made once.
+    """Dependency graph of one stack, with a cache of its merges.
 
-    :param store: where merges write to: a repository that has the stack's objects, and is thrown away.
+    :param store: temporary repository that has the stack's objects and receives the merge results.
     """
 
     def __init__(self, store: Git, base: CommitId, commits: Sequence[tuple[str, CommitInfo]]) -> None:
@@ -182,13 +194,13 @@ class _Graph:
         self.changed_lines: dict[tuple[BlobId, BlobId], list[tuple[int, int]]] = {}
 
     def needs(self, numbers: Sequence[int]) -> list[str]:
-        """What these patches can't be carried without, in the order of the series."""
+        """Return the other patches that these patches need, in series order."""
         return self.all_needs([numbers])[0]
 
     def all_needs(self, groups: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Of each group what its patches can't be carried without.
+        """Return the patches that each group needs.
 
-        The searches go on side by side, so that what all of them want merged next is merged by one process.
+        All searches advance together, so that one git process makes the next merges of all of them.
         """
         found: list[list[str]] = [[] for _ in groups]
         searches: list[tuple[int, _Search, _Onto | None]]
@@ -209,13 +221,15 @@ class _Graph:
         return found
 
     def _search(self, numbers: Sequence[int]) -> _Search:
-        """What a group needs; asks for a patch carried onto a tree, and is sent the result, or None for a conflict.
+        """Search for the patches that a group needs.
 
-        Each earlier patch, from the last to the first, is left out, and what is kept so far carried over
-        the gap: where that conflicts, the patch is needed. So is what it needs in turn.
+        Yield each merge to make; receive its result, or None for a conflict. The search omits
+        earlier patches one at a time, from last to first, and merges the kept patches without the
+        omitted patch. If a merge conflicts, the omitted patch is needed, and the search continues
+        with the dependencies of that patch.
         """
         kept = sorted(numbers)
-        # Only what shares a path with one that is kept and comes after it can be in its way.
+        # A kept patch can only need earlier patches that share a path with it.
         waiting = {other for k in kept for other in self._sharing(k)}
         while waiting:
             other = max(waiting)
@@ -232,16 +246,16 @@ class _Graph:
         return [self.commits[k][0] for k in kept if k not in numbers]
 
     def _sharing(self, number: int) -> set[int]:
-        """The earlier patches that touch a path that this one touches, or one above or below it."""
+        """Return the earlier patches that share a touched path, as :func:`touched` defines it."""
         return {other for path in self.touched[number] for other in self.by_path[path] if other < number}
 
     def _merge(self, keys: Sequence[_Key]) -> None:
-        """Carry patches: those that only change text file by file, the others by merges of whole trees."""
+        """Merge patches: file by file if a patch only edits files, otherwise by whole trees."""
         plain: dict[_Key, dict[bytes, FileSides]] = {}
         rest: list[_Key] = []
         for key in keys:
             number, onto, _ = key
-            if onto == _Onto(self.trees[number]):  # the very tree that it was made on
+            if onto == _Onto(self.trees[number]):  # the original parent tree
                 self.merged[key] = _Onto(self.commits[number][1].tree)
             elif (sides := self._sides(number, onto)) is not None:
                 plain[key] = sides
@@ -249,7 +263,7 @@ class _Graph:
                 rest.append(key)
         self._compare([file for key, sides in plain.items() if key[2] for file in sides.values()])
         for key in [key for key, sides in plain.items() if key[2] and all(map(self._are_apart, sides.values()))]:
-            self.merged[key] = key[1]  # as nothing else is carried onto it, no one looks at the result
+            self.merged[key] = key[1]  # no further merge uses this result
             del plain[key]
         self._merge_contents([file for sides in plain.values() for file in sides.values()])
         for key, sides in plain.items():
@@ -259,10 +273,10 @@ class _Graph:
             self.merged[key] = None if merge.stages or merge.failed else _Onto(merge.tree)
 
     def _sides(self, number: int, onto: _Onto) -> dict[bytes, FileSides] | None:
-        """Return base, ours and theirs of each file that a patch changes.
+        """Return the base, ours and theirs blobs of each file that a patch changes.
 
-        None where that isn't all that a merge of the trees would look at: a file that comes, goes or gets another
-        mode may be renamed, or be in a folder that is.
+        Return None if only a merge of whole trees is reliable: an added, removed or mode-changed
+        file may be part of a rename, and links and submodules are not merged as text.
         """
         at = self.numbers.get(onto.tree)
         if at is None:
@@ -286,7 +300,7 @@ class _Graph:
         self.changed_lines |= dict(zip(wanted, changed_lines(self.store, wanted), strict=True))
 
     def _are_apart(self, file: FileSides) -> bool:
-        """Return whether a merge is clean because at least one line lies between what either side changes."""
+        """Return True if unchanged lines separate both sides' changes, so the merge is clean."""
         base, ours, theirs = file
         if ours in (base, theirs):
             return True
@@ -294,7 +308,7 @@ class _Graph:
         return bool(one and other) and all(end < start or last < first for first, end in one for start, last in other)
 
     def _merge_contents(self, files: Sequence[FileSides]) -> None:
-        """Merge files, each three of them once."""
+        """Merge files, skipping merges that are cached."""
         wanted = []
         for file in dict.fromkeys(files):
             base, ours, theirs = file
@@ -305,7 +319,7 @@ class _Graph:
         self.contents |= dict(zip(wanted, merge_contents(self.store, wanted), strict=True))
 
     def _carried(self, key: _Key, sides: dict[bytes, FileSides]) -> _Onto | None:
-        """Return what a patch makes of a tree by the merges of its files; None if one of them conflicts."""
+        """Return the tree with a patch's merged files, or None if a file conflicts."""
         number, onto, _ = key
         files = dict(onto.files)
         for change in self.changes[number]:
@@ -317,7 +331,10 @@ class _Graph:
 
 
 def as_dot(found: Sequence[Needs]) -> str:
-    """The graph for Graphviz: an arrow from a patch to what it needs; dashed, what it only says it requires."""
+    """Return the graph in Graphviz format.
+
+    Arrows point to needed patches. Dashed arrows are dependencies from ``Requires:`` only.
+    """
     lines = ["digraph patches {", "  rankdir=RL;", "  node [shape=box, fontname=monospace];"]
     by_upstream: dict[str, list[Needs]] = {}
     for needs in found:

@@ -1,4 +1,4 @@
-"""Changing one's own stack: new patches, dropping, moving."""
+"""Stack edits: add, drop and move patches, and set their status."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from patchq.system.paths import check_name
 
 
 def user_ident(project: Project, author: str = "") -> Ident:
-    """The author ``Name <email>``, else the user of git's configuration, now.
+    """Return the given author ``Name <email>``, or git's configured user, with the current time.
 
-    :raises UserError: if neither says who that is.
+    :raises UserError: if the author is malformed, or git has no configured user.
     """
     match = re.fullmatch(r"\s*(.+?)\s*<([^<>]+)>\s*", author)
     if author and not match:
@@ -55,10 +55,10 @@ def new(
     signoff: bool = False,
     allow_empty: bool = False,
 ) -> Exported:
-    """Make a patch of what was edited in the worktree, on top of the applied patches.
+    """Make a patch of the worktree's edits, on top of the applied patches.
 
-    :param allow_empty: make one that changes nothing if nothing was edited.
-    :raises UserError: for a name that is taken or isn't one, or if nothing was edited.
+    :param allow_empty: make an empty patch if there are no edits.
+    :raises UserError: if the name is taken or invalid, or if there are no edits.
     """
     check_name(name, "a patch")
     with project.locked("new"):
@@ -104,7 +104,11 @@ def _info(store: Git, tree: TreeId, parent: CommitId, author: Ident, message: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A stack with its commits in the store, and its worktree's place."""
+    """Stack with its commits in the store.
+
+    :ivar head: commit of the worktree.
+    :ivar follows: True if the worktree has this stack applied and must move with it.
+    """
 
     stack: Stack
     state: State
@@ -114,7 +118,10 @@ class Loaded:
 
 
 def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False) -> Loaded:
-    """Commits for the whole stack, in the store; the worktree must hold nothing of the user's."""
+    """Commit the whole stack in the store.
+
+    :raises EditedTreeError: if the stack's worktree holds edits or commits of the user.
+    """
     upstream = stack.pin.upstream
     before = load_state(project.layout, upstream)
     worktree = project.worktree(upstream)
@@ -130,7 +137,7 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
 def _rewrite(
     project: Project, loaded: Loaded, entries: Sequence[ReconciledEntry], change: Change, moved: str
 ) -> Exported:
-    """Write a stack of these entries, each carried onto the one before it; ``moved`` is gone or elsewhere."""
+    """Write a stack of these entries after the patch ``moved`` was removed or moved."""
     base, upstream = loaded.state.base, loaded.stack.pin.upstream
     carried, same = reorder(project.store, upstream, base, loaded.entries, entries, moved)
     result = write_stack(
@@ -141,13 +148,13 @@ def _rewrite(
 
 
 def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> Exported:
-    """Take a patch out of its stack; those above it are carried over the gap.
+    """Remove a patch from its stack and rebase the patches above it.
 
-    A stack that doesn't apply just loses the patch: that may be how it is mended.
+    If its file is missing or the stack doesn't apply up to it, remove the patch without rebasing.
 
-    :param why: goes into the ledger, where the patch is ``withdrawn`` from its ref.
-    :raises UserError: if another patch requires it.
-    :raises ConflictError: if one above can't do without it.
+    :param why: reason to record in the ledger.
+    :raises UserError: if ``Requires:`` of another patch names the patch.
+    :raises ConflictError: if a patch above needs it.
     """
     set_name = project.choose_set(set_name)
     with project.locked("drop"):
@@ -156,7 +163,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
         full = f"{stack.pin.upstream}/{name}"
         for other in stacks:
             for its_name in other.names:
-                # Most say nothing of it, and needn't be parsed for that.
+                # Parsing is slow, and few patches mention the dropped one.
                 if its_name == name or full.encode() not in other.read(its_name):
                     continue
                 if full in other.load(its_name)[0].values("Requires"):
@@ -180,7 +187,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
 
 
 def _take_from_series(project: Project, change: Change, stack: Stack, name: str, why: str, said: str) -> Exported:
-    """Drop a patch of a stack that doesn't apply."""
+    """Remove a patch from the files of a stack that can't be applied."""
     rest = [n for n in stack.names if n != name]
     change.files[stack.relative(project.layout, name)] = None
     change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
@@ -214,11 +221,11 @@ def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, c
 
 
 def move(project: Project, patch: str, *, before: str = "", after: str = "", set_name: str = "") -> Exported:
-    """Put a patch right before or after another one of its stack.
+    """Move a patch directly before or after another patch of its stack.
 
-    With neither, it becomes the first.
+    Without ``before`` and ``after``, move the patch to the bottom.
 
-    :raises ConflictError: if the patches don't commute.
+    :raises ConflictError: if a patch conflicts in the new order.
     """
     set_name = project.choose_set(set_name)
     with project.locked("move"):
@@ -245,10 +252,11 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
 
 
 def set_upstream_status(project: Project, upstream: str, names: Sequence[str], value: str) -> list[str]:
-    """Write what upstream made of patches into each stack that has them, at any ref; returns the stacks' refs.
+    """Set ``Upstream-Status:`` of patches in each stack that has them, at any ref.
 
-    :param value: the trailer's, such as ``Submitted [https://…]``.
-    :raises EditedTreeError: if an applied stack's worktree holds work that isn't in it.
+    :param value: value of the trailer, such as ``Submitted [https://…]``.
+    :returns: the refs of the changed stacks.
+    :raises EditedTreeError: if an applied stack's worktree holds work that the stack lacks.
     """
     with project.locked("pr"):
         change = Change(verb="pr", summary=f"{upstream}: {value}")

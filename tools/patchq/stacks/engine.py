@@ -1,8 +1,8 @@
-"""Patches to commits: the hot path of ``apply``.
+"""Conversion of patches to commits, the hot path of ``apply``.
 
-One ``ls-tree`` and one ``cat-file --batch`` bring what the patches touch, the diffs are applied
-in process (:mod:`patchq.formats.diff`), and one ``fast-import`` takes a commit a patch. What the
-in-process applier leaves to git (:class:`patchq.formats.diff.Unsupported`) goes through a temporary index.
+``ls-tree`` and ``cat-file`` read the touched files, :mod:`patchq.formats.diff` applies the diffs in
+process, and ``fast-import`` writes one commit per patch. For diffs that the in-process code doesn't
+support (:class:`patchq.formats.diff.Unsupported`), ``git apply`` updates a temporary index.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from patchq.system import fsio, runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A patch to apply."""
+    """Patch to apply."""
 
     name: str
     header: Header
@@ -39,7 +39,7 @@ class Incoming:
 
 
 class Engine:
-    """Applies patches of one upstream on top of a commit; writes objects, moves no refs."""
+    """Patch applier for one upstream, which writes objects and moves no refs."""
 
     def __init__(self, store: Git, upstream: str, nested: Mapping[str, str]) -> None:
         self.store, self.upstream = store, upstream
@@ -48,8 +48,8 @@ class Engine:
     def apply(self, onto: CommitId, patches: Sequence[Incoming]) -> list[AppliedPatch]:
         """Apply ``patches`` in order on ``onto``, with zero fuzz.
 
-        :raises ConflictError: for the first that doesn't fit, with what is there instead.
-        :raises FormatError: for a damaged diff or a path outside the tree.
+        :raises ConflictError: for the first patch that doesn't apply, with the lines found instead.
+        :raises FormatError: for a damaged diff, or a path outside the tree or in a nested upstream.
         """
         parsed = [(patch, self._parse(patch)) for patch in patches]
         done: list[AppliedPatch] = []
@@ -89,7 +89,7 @@ class Engine:
         view.prefetch(f.old_path for _, files in patches for f in files if f.old_path is not None)
         offsets: list[tuple[Offset, ...]] = []
         ref = f"refs/patchq/scratch/{self.upstream}".encode()
-        # No ref stays behind: a failing stack beside this one must leave all as it was.
+        # The ref is temporary, because `apply` must change nothing if another stack fails.
         with import_commits(self.store, ref) as (out, ids):
             for number, (patch, files) in enumerate(patches, 1):
                 parent = onto.encode() if number == 1 else b":%d" % (number - 1)
@@ -165,7 +165,7 @@ class Engine:
     # By git
 
     def _by_git(self, onto: CommitId, patch: Incoming, why: Unsupported) -> AppliedPatch:
-        """One patch by ``git apply``, whatever it holds; but where git would guess, it isn't asked."""
+        """Apply one patch by ``git apply``, and refuse a patch that git would apply by guessing."""
         refuse_damaged(patch.diff, patch.where)
         offsets = self._rehearse(onto, patch, why)
         with fsio.temporary_folder() as folder:
@@ -196,9 +196,11 @@ class Engine:
         return AppliedPatch(name=patch.name, commit=commit, offsets=offsets)
 
     def _rehearse(self, onto: CommitId, patch: Incoming, why: Unsupported) -> tuple[Offset, ...]:
-        """Apply what isn't for git alone in memory: it fits exactly, and in one place; returns what moved.
+        """Apply the supported files in memory to check that each hunk fits in exactly one place.
 
-        :raises ConflictError: if it doesn't.
+        :returns: the offsets of moved hunks.
+        :raises ConflictError: if a hunk doesn't apply.
+        :raises FormatError: if git would misread context at the end of a file.
         """
         offsets: list[Offset] = []
         if why.files is None:
@@ -236,12 +238,12 @@ class Engine:
 
 
 _EMPTY = blob_id(b"")
-#: What git says of a patch that is none.
+#: git's messages for malformed patches.
 _MALFORMED = re.compile(
     r"corrupt|fragment without header|bad git-diff|lacks filename|only garbage|No valid patches|inconsistent header|"
     r"invalid mode|invalid path|unable to find filename|depends on old contents|still has contents|unrecognized"
 )
-#: A line of context without a newline.
+#: Context line without a newline.
 _OPEN_CONTEXT = re.compile(rb"^ .*\n\\ ", re.MULTILINE)
 _ANEW = "make the change in the worktree; `patchq new` and `patchq export` write it as git writes patches"
 
@@ -251,7 +253,7 @@ def _text(line: bytes) -> str:
 
 
 def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
-    """The index of the line where most of the hunk's old lines stand in order; for messages."""
+    """Return the line index at which most of the hunk's old lines match, for messages."""
     votes: Counter[int] = Counter()
     places: dict[bytes, list[int]] = {}
     for at, line in enumerate(image):

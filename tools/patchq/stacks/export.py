@@ -1,4 +1,4 @@
-"""Commits back to patch files: names kept, fixups folded, bytes that depend on nothing else."""
+"""Conversion of commits to patch files, with stable names and bytes and folded fixups."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What a command did to one stack, by patch name.
+    """Changes of a command to one stack, by patch name.
 
-    :ivar moved: in words, where ``move`` has put a patch; empty where it stood there already.
+    :ivar moved: description of a move; empty if no patch was moved.
     """
 
     upstream: str
@@ -48,7 +48,7 @@ class Exported:
 
 
 def slug(text: str) -> str:
-    """A patch name for a subject or a file name: what it says, without tags and numbers.
+    """Return a patch name for a subject or file name, without tags and numbers.
 
     >>> slug("[Bugfix][Attention] Pass o_data_type to plan()"), slug("0003-foo_bar.patch")
     ('pass-o-data-type-to-plan', 'foo-bar')
@@ -60,15 +60,18 @@ def slug(text: str) -> str:
 
 
 class Names:
-    """The names of a stack's patches, to find free ones."""
+    """Taken patch names of a stack, used to find free names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._folded = {fold_name(name) for name in names}
-        #: By a name that was taken, the number from which on one may be free.
+        #: Lowest number that may be free, by taken name.
         self._next: dict[str, int] = {}
 
     def take(self, name: str) -> str:
-        """Take ``name``, or the first of ``name-2``, ``name-3`` … that isn't taken, in any case."""
+        """Take and return ``name``, or the first free name of ``name-2``, ``name-3`` and so on.
+
+        Names that differ only in case count as equal.
+        """
         found, folded = name, fold_name(name)
         number = self._next.get(folded, 2)
         while fold_name(found) in self._folded:
@@ -81,13 +84,13 @@ class Names:
 def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
     """Write the worktree's commits back to the stack.
 
-    What changed on disk since the stack was applied is merged in. Patches after the last applied
-    one stay as they are.
+    Merge in the changes on disk since the stack was applied. Patches after the last applied patch
+    stay unchanged.
 
-    :param amend: the patch that uncommitted edits are folded into; the first one that isn't applied is replaced by
-        them, under its author and message.
-    :raises EditedTreeError: if there are edits and ``amend`` doesn't say where they belong.
-    :raises ConflictError: if a fixup can't be folded into its patch, or a merge with the files on disk conflicts.
+    :param amend: patch to fold uncommitted edits into. If it is the first patch that isn't applied,
+        the edits replace its diff; its author and message stay.
+    :raises EditedTreeError: if there are edits and ``amend`` is empty.
+    :raises ConflictError: if a fixup or a merge with the files on disk conflicts.
     :raises UserError: if the files on disk and the worktree changed the same patch.
     """
     with project.locked("export"):
@@ -115,7 +118,7 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
 
 
 def _amendment(project: Project, stack: Stack, state: State, name: str, head: CommitId) -> ReconciledEntry:
-    """Make a commit of the worktree's edits: a fixup of a patch, or the first patch that isn't applied."""
+    """Commit the worktree's edits as a fixup of an applied patch, or as the next patch."""
     upstream = stack.pin.upstream
     if name not in stack.names:
         raise UserError(f"no patch {name} in {upstream}", hint=f"`patchq list {upstream}` names them")
@@ -144,11 +147,10 @@ def _amendment(project: Project, stack: Stack, state: State, name: str, head: Co
 def take_edits(
     project: Project, stack: Stack, state: State, head: CommitId, entries: Sequence[ReconciledEntry], change: Change
 ) -> Exported:
-    """Write a stack whose last entry is made of the worktree's edits.
+    """Write a stack whose last entry holds the worktree's edits.
 
-    If the stack changed on disk, the edits become a commit of the worktree first, by an operation
-    of its own: the worktree then moves on as one without edits, and a kill in between leaves them
-    in that commit.
+    If the stack changed on disk, commit the edits to the worktree's branch in a separate operation
+    first. If patchq is killed between the two operations, that commit keeps the edits.
     """
     upstream, edits = stack.pin.upstream, entries[-1].commit
     found = reconcile(project, stack, state, entries, edits=all_applied(state, entries[:-1]))
@@ -204,11 +206,11 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
 
 
 def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[ReconciledEntry]:
-    """Find each commit's patch: by id, else by author and date (they survive amending), else by subject.
+    """Match each commit to its patch, by id, then by author and date, then by subject.
 
-    The applied patches are compared as they were applied, whatever lies on disk now. A patch that
-    isn't applied is found by author, date and subject only. A commit that matches none is new, and
-    named after its subject.
+    Author and date survive amending. Applied patches are compared by their applied commits, not by
+    the files on disk. A patch that isn't applied must match in author, date and subject. A commit
+    without a match gets a new name from its subject.
     """
     by_commit = {p.applied.commit: p.applied.name for p in state.patches}
     named: dict[CommitId, str] = {c.commit: by_commit[c.commit] for c in commits if c.commit in by_commit}
@@ -255,8 +257,8 @@ def _same_author_and_subject(header: Header, commit: CommitInfo) -> bool:
 def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[ReconciledEntry]) -> list[ReconciledEntry]:
     """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits they name.
 
-    :raises ConflictError: if one doesn't merge there.
-    :raises UserError: if one names no commit of the stack.
+    :raises ConflictError: if a commit conflicts at its new place.
+    :raises UserError: if a commit names no earlier commit of the stack.
     """
     if not any(_FOLD.match(e.commit.message) for e in entries):
         return list(entries)
@@ -315,13 +317,13 @@ def write_stack(
 ) -> Exported:
     """Plan the patch files, series, state and worktree for a stack of these commits.
 
-    :param head: where the worktree is now.
-    :param rest: patches after these; their files stay as they are.
-    :param adopt: the files hold the new tip already, as edits.
-    :param move: take the worktree along (it is at the old tip).
-    :param made: names of patches whose entries are commits in their places already, with the diff that they had:
-        their files stay as they are.
-    :raises UserError: for a commit whose mail would not read back as it is.
+    :param head: current commit of the worktree.
+    :param rest: patches after the entries; their files stay unchanged.
+    :param adopt: True if the worktree's files already equal the new tip, as edits.
+    :param move: move the worktree to the new tip.
+    :param made: names of patches whose commits are final and whose diffs did not change; their
+        files stay unchanged.
+    :raises UserError: if a patch file would not parse back to the same message and author.
     """
     layout, store = project.layout, project.store
     done, headers = _commit(store, stack, state, entries, made)
@@ -329,7 +331,7 @@ def write_stack(
     tip_tree, base_tree = store.tree_of([tip, state.base])
     below = [base_tree, *(e.commit.tree for e in entries)]
     done = [replace(a, empty=e.commit.tree == b) for a, e, b in zip(done, entries, below, strict=False)]
-    # A file that git applied elsewhere than it says is written anew.
+    # Patches that applied with an offset get new line numbers.
     moved = {p.applied.name for p in state.patches if p.applied.offsets}
     same = set(made) - moved
     mails = _mails(store, stack, state, done, same)
@@ -378,7 +380,7 @@ def write_stack(
 def _commit(
     store: Git, stack: Stack, state: State, entries: Sequence[ReconciledEntry], made: Collection[str]
 ) -> tuple[list[AppliedPatch], list[Header]]:
-    """The entries as commits on the base, one on the other; those that are so already stay as they are."""
+    """Commit the entries on the base in order, keeping commits that are already in place."""
     headers: list[Header] = []
     tip = state.base
     known = {p.applied.commit for p in state.patches}
@@ -401,7 +403,7 @@ def _commit(
 
 
 def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:
-    """The patch files of commits; of those that are the same as before, what lies there."""
+    """Return the patch file of each commit, read from disk for unchanged patches."""
     new = [a for a in done if a.name not in same]
     if len(new) * 20 > len(done):
         written = format_patches(store, state.base, done[-1].commit, len(done)) if done else []
@@ -412,9 +414,9 @@ def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch],
 
 
 def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:
-    """The patch files of ``base..tip``, oldest first, by one ``git format-patch``.
+    """Return the patch files of ``base..tip``, oldest first, from one ``git format-patch``.
 
-    :raises UserError: for one that would be larger than a patch file may be: no stack could be read with it.
+    :raises UserError: if a patch file would be over the size limit.
     """
     if not count:
         return []

@@ -1,6 +1,7 @@
-"""``check --fix`` and ``reword``: what a patch says, written anew without touching what it does.
+"""The commands ``check --fix`` and ``reword``: changes to messages and authors, not to diffs.
 
-``check --fix`` also keeps both sides of a ``series`` that git couldn't merge, and completes ``.gitattributes``.
+``check --fix`` also resolves a conflicting ``series`` by keeping both sides, and completes
+``.gitattributes``.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from patchq.system import project_files
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What ``check --fix`` has written: patches, as ``upstream/ref/name``, and other files by their paths."""
+    """Result of ``check --fix``: patches as ``upstream/ref/name``, and paths of other files."""
 
     written: tuple[str, ...]
 
 
 def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
-    """Write what can be written: a status that is missing, a sign-off of yours, and the bytes that export writes.
+    """Add missing statuses and the user's sign-off, and rewrite patch files as ``export`` does.
 
-    First come the attributes of the project's files, and series with conflict markers.
+    First complete the project's ``.gitattributes`` and resolve ``series`` files with conflict
+    markers. Stacks that fail to load stay unchanged, with a message.
 
-    :raises SeriesConflictError: for a series whose sides removed or moved lines.
-    :raises EditedTreeError: if an applied stack's worktree holds work that isn't in it.
+    :raises SeriesConflictError: if a side of a conflicting series removed or moved lines.
     """
     with project.locked("check"):
         known = list(project.lock.upstreams)
@@ -68,7 +69,7 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
 
 
 def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
-    """Write what the stacks are read by: missing attributes, and both sides of conflicting series."""
+    """Write missing attributes and resolved series, and return their paths."""
     layout, change = project.layout, Change(verb="check", summary="check --fix: attributes and series")
     if (attributes := with_attributes(layout.root)) is not None:
         change.files[ATTRIBUTES_NAME] = attributes
@@ -102,7 +103,7 @@ def _mended(project: Project, entry: ReconciledEntry, importer: bool) -> Reconci
     author = f"{header.author.name} <{header.author.email}>"
     you = user_ident(project)
     yours = f"{you.name} <{you.email}>"
-    # Nobody signs for another.
+    # A sign-off is personal, so only the user's own is added.
     if (importer and not signed) or (not importer and author == yours and author not in signed):
         message = with_trailer(message, "Signed-off-by", yours)
     if message == entry.commit.message:
@@ -119,11 +120,11 @@ def reword(
     author: str = "",
     set_name: str = "",
 ) -> Exported:
-    """Give a patch another message, trailers or author; what it changes stays as it is.
+    """Change the message, trailers or author of a patch, but not its diff.
 
-    :param message: its subject and body; trailers that it doesn't name are kept.
-    :param trailers: each takes the place of those of its key; an empty value takes them out.
-    :raises UserError: for a message without words, or an author that is none.
+    :param message: subject and body; old trailers stay unless the message has the same key.
+    :param trailers: replacements for all trailers with the same key; an empty value removes them.
+    :raises UserError: if the message is empty or the author is malformed.
     """
     set_name = project.choose_set(set_name)
     with project.locked("reword"):

@@ -1,4 +1,4 @@
-"""``diff``: two versions of stacks beside each other, patch by patch, as git's range-diff pairs them."""
+"""The command ``diff``: comparison of two versions of stacks, based on ``git range-diff``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _PAIR = re.compile(r" *(-|\d+): +(?:-+|[0-9a-f]+) ([=!<>]) +(-|\d+): +(?:-+|[0-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A patch in both versions; ``old`` or ``new`` is empty where one has no counterpart.
+    """Patch in both versions.
 
-    :ivar moved: whether it comes after another of the patches that both have.
-    :ivar text: what differs, as a diff of the two diffs; empty where they are the same.
+    :ivar old: name in the old version; empty for an added patch.
+    :ivar new: name in the new version; empty for a removed patch.
+    :ivar moved: True if its order among the common patches changed.
+    :ivar text: diff of the two diffs; empty if they are equal.
     """
 
     upstream: str
@@ -41,11 +43,12 @@ class Pair:
 
 
 def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pair]:
-    """Each patch of the new version in its order, and those that only the old one has where they were.
+    """Return the patches of both versions in the order of ``git range-diff``.
 
-    :param old: ``NAME@REF`` for the stack of a pin, a git revision of the project for all stacks of the
-        set at that time, or ``.`` for all as they are here. So is ``new``.
-    :raises UserError: if one names nothing, or the two no stack that both have.
+    :param old: ``NAME@REF`` for the stack of a pin, a git revision of the project for all stacks of
+        the set at that revision, or ``.`` for the set's current stacks.
+    :param new: second version, in the same form.
+    :raises UserError: if a version is unknown, or the versions have no stack in common.
     :raises ConflictError: if a stack doesn't apply.
     """
     with project.locked("diff"):
@@ -82,7 +85,7 @@ def _carry(project: Project, pins: list[Pin], set_name: str) -> dict[str, Carrie
 
 @contextmanager
 def _at_revision(project: Project, revision: str) -> Iterator[Project]:
-    """The project's lock and patches as they were, over the same store."""
+    """Yield the project with the lock and patches of a revision, sharing the store."""
     root = project.layout.root
     if not person.has_repository(root):
         raise _names_nothing(revision)
@@ -142,7 +145,7 @@ def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:
-    """The members of a longest rising run: those that kept their order.
+    """Return a longest increasing subsequence, the numbers that kept their order.
 
     >>> sorted(_longest_rising([1, 4, 2, 3]))
     [1, 2, 3]

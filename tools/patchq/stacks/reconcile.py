@@ -1,8 +1,9 @@
-"""Merge a worktree's commits with a stack whose files changed since it was applied.
+"""Three-way merge of a worktree's commits with patch files that changed after ``apply``.
 
-A colleague's change arrives on disk (`git pull`) while the worktree still has the old stack. The
-verbs that write the stack merge three ways: the applied stack, the files on disk, the worktree.
-What both sides changed is refused; an older version is never written over a newer one.
+For example, ``git pull`` updates the patch files while the worktree still has the old stack.
+Commands that write the stack merge the files on disk and the worktree, with the applied stack as
+the merge base. They refuse patches that both sides changed, so an old version never replaces a new
+one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from patchq.stacks.apply import plan
 
 @dataclass(frozen=True, slots=True)
 class ReconciledEntry:
-    """A commit that is to become the patch ``name``; an empty name is found later."""
+    """Commit to write as the patch ``name``; the name of a fixup is empty."""
 
     name: str
     commit: CommitInfo
@@ -32,11 +33,11 @@ class ReconciledEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reconciled:
-    """The stack to write.
+    """Stack to write.
 
-    :ivar entries: the applied part, in order.
-    :ivar rest: patches on disk that come after the last applied one; their files stay as they are.
-    :ivar merged: the files on disk had changed, so the entries are not the worktree's own commits.
+    :ivar entries: applied patches, in order.
+    :ivar rest: patches on disk after the last applied patch; their files stay unchanged.
+    :ivar merged: True if the files on disk had changed, so that the entries are new commits.
     """
 
     entries: tuple[ReconciledEntry, ...]
@@ -51,9 +52,9 @@ def entries_of(store: Git, state: State) -> list[ReconciledEntry]:
 
 
 def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
-    """Split the series into what the worktree has applied, and the patches after that.
+    """Split the series after the last patch that the worktree has applied.
 
-    A patch that a colleague put between applied ones belongs to the first part.
+    The first part also holds new patches between applied ones.
     """
     applied = {p.applied.name for p in state.patches}
     end = max((n for n, name in enumerate(stack.names, 1) if name in applied), default=0)
@@ -65,10 +66,10 @@ def reconcile(
 ) -> Reconciled:
     """Merge the worktree's patches with those on disk.
 
-    :param worktree: the patches as the worktree's commits have them; fixups are still apart.
-    :param edits: the last entry is made of uncommitted edits, and the others are as applied.
-    :raises UserError: if both sides changed a patch or the order, or the pin is another one now.
-    :raises ConflictError: if a patch on disk doesn't apply, or one doesn't merge onto those below it.
+    :param worktree: entries of the worktree's commits, with fixups not yet folded.
+    :param edits: True if the last entry holds uncommitted edits and the others are as applied.
+    :raises UserError: if both sides changed a patch or the order, or if the pin changed.
+    :raises ConflictError: if a patch on disk doesn't apply, or if a merge conflicts.
     """
     upstream = stack.pin.upstream
     hint = _aside(project, upstream, state.tip, edits=edits)
@@ -90,7 +91,7 @@ def reconcile(
 
 
 def _changed_on_disk(stack: Stack, state: State, front: Sequence[str]) -> set[str]:
-    """Return the applied patches whose files have another content now."""
+    """Return the applied patches whose files on disk differ from the applied version."""
     before = {p.applied.name: p.sha256 for p in state.patches}
     return {name for name in front if name in before and hashlib.sha256(stack.read(name)).hexdigest() != before[name]}
 
@@ -141,12 +142,12 @@ def _choose(
     for name in order:
         if name not in gone:
             chosen.append(here[name] if name in changed_here or name not in there else there[name])
-    # Fixups come last; they are folded afterwards.
+    # Fixups come last, because fold() needs their targets first.
     return chosen + [e for e in worktree if not e.name]
 
 
 def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, ReconciledEntry]) -> set[str]:
-    """Return the patches that the worktree's commits changed: the diff, the message or the author."""
+    """Return the patches whose diff, message or author differs in the worktree's commits."""
     others = [name for name, e in here.items() if name in before and e.commit.commit != before[name].commit.commit]
     ours = store.patch_ids_of([here[name].commit.commit for name in others])
     theirs = store.patch_ids_of([before[name].commit.commit for name in others])
@@ -159,9 +160,9 @@ def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, Rec
 
 
 def _merge_orders(*, before: list[str], disk: list[str], worktree: list[str]) -> list[str] | None:
-    """Merge two orders of the same patches; what one side added stays behind its neighbour.
+    """Merge two orders of patches, keeping each added patch after its predecessor.
 
-    :returns: None if both sides moved patches.
+    :returns: None if the two sides moved patches differently.
     """
     kept = [name for name in before if name in disk and name in worktree]
     on_disk = [name for name in disk if name in kept]
@@ -174,7 +175,7 @@ def _merge_orders(*, before: list[str], disk: list[str], worktree: list[str]) ->
 
 
 def _with_added(order: list[str], other: Sequence[str], before: Sequence[str]) -> list[str]:
-    """Put what only ``other`` has behind the patch that it follows there."""
+    """Insert each new patch of ``other`` after the patch that precedes it in ``other``."""
     found = list(order)
     for at, name in enumerate(other):
         if name in found or name in before:
@@ -187,7 +188,7 @@ def _with_added(order: list[str], other: Sequence[str], before: Sequence[str]) -
 def _carry(
     store: Git, upstream: str, base: CommitId, entries: Sequence[ReconciledEntry], *, hint: str
 ) -> list[ReconciledEntry]:
-    """Carry each patch onto the one below it, in the store."""
+    """Rebase each patch onto the patch below it, in the store."""
     parents = [e.commit.parents[0] for e in entries]
     trees = dict(zip(parents, store.tree_of(parents), strict=True)) if parents else {}
     onto: TreeId = store.tree_of([base])[0]
@@ -207,7 +208,7 @@ def _carry(
 
 
 def _aside(project: Project, upstream: str, tip: CommitId, *, edits: bool) -> str:
-    """Return the commands that put the stack on disk under the worktree's own work."""
+    """Return the commands that rebase the worktree's own work onto the stack on disk."""
     tree = f"git -C {sh(project.worktree(upstream).path)}"
     if edits:
         return (

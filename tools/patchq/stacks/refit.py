@@ -1,7 +1,7 @@
-"""Put a patch that doesn't apply into the worktree, as edits to be finished by hand.
+"""Conversion of a patch that doesn't apply to edits in the worktree, for the user to finish.
 
-git applies each hunk with less context than it has (fuzz), which :mod:`patchq.stacks.engine`
-never does: the result is a proposal. It becomes the patch by ``export --amend``, which keeps its
+git applies each hunk with reduced context (fuzz), which :mod:`patchq.stacks.engine` never does.
+The user must therefore review the edits. ``export --amend`` then makes them the patch and keeps its
 author and message.
 """
 
@@ -27,11 +27,11 @@ _REJECTED = ".rej"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refit:
-    """What of a patch is in the worktree now.
+    """Result of applying a patch to the worktree as edits.
 
-    :ivar edited: paths that the patch's hunks changed.
-    :ivar rejected: files, relative to the project, with the hunks that fit nowhere; each has the changed path's name.
-    :ivar difference: unified diff from the patch as it is written to what the worktree holds of it.
+    :ivar edited: changed paths.
+    :ivar rejected: paths of ``.rej`` files with the rejected hunks, relative to the project.
+    :ivar difference: unified diff between the patch file's diff and the worktree's diff.
     """
 
     upstream: str
@@ -44,11 +44,11 @@ class Refit:
 
 
 def refit(project: Project, patch: str, *, set_name: str = "", offline: bool = False) -> Refit:
-    """Apply what comes before a patch, and put the patch into the worktree as edits.
+    """Apply the patches below a patch, and put the patch into the worktree as edits.
 
-    :raises EditedTreeError: if the worktree holds edits already.
-    :raises ConflictError: if a patch before it doesn't apply.
-    :raises UserError: if its file holds no diff that git can read.
+    :raises EditedTreeError: if the worktree already holds edits.
+    :raises ConflictError: if a patch below it doesn't apply.
+    :raises UserError: if git can't apply the patch even with rejects.
     """
     set_name = project.choose_set(set_name)
     stack, name = find_patch(project.stacks(set_name), patch)
@@ -85,10 +85,10 @@ def _apply_with_fuzz(worktree: Worktree, text: bytes, name: str) -> None:
 
 
 def _least_context(text: bytes, name: str) -> int:
-    """Return how many lines of context must match on each side of a change.
+    """Return the number of context lines that must match on each side of a change.
 
-    None are needed where every hunk removes a line, which then says where it belongs. A hunk that
-    only adds would fit anywhere.
+    If every hunk removes a line, the removed lines locate the hunk, so no context is required. A
+    hunk that only adds lines requires context, because otherwise it would apply anywhere.
     """
     try:
         files = diff.parse(text, name)
@@ -99,7 +99,7 @@ def _least_context(text: bytes, name: str) -> int:
 
 
 def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:
-    """Move the hunks that git rejected out of the worktree; return where they are."""
+    """Move git's ``.rej`` files out of the worktree and return their new paths."""
     folder = project.layout.private / "rejected" / worktree.upstream / name
     if folder.exists():
         fsio.remove_folder(folder)
@@ -114,7 +114,7 @@ def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:
 
 
 def _compare(before: bytes, after: bytes) -> str:
-    """Return a unified diff of two diffs, without the ids of their blobs."""
+    """Return a unified diff of two diffs, ignoring their blob ids."""
     old, new = _lines(before), _lines(after)
     return "\n".join(difflib.unified_diff(old, new, "the patch", "the worktree", lineterm="", n=3))
 

@@ -1,7 +1,7 @@
-"""Whether the pins of a set fit together: what each upstream's metadata requires, compared with the others.
+"""Comparison of each upstream's requirements with the versions that the set's other pins have.
 
-An upstream's metadata are the ``PKG-INFO`` of its source archive, or what its ``pyproject.toml`` lists. Where it has
-neither, as a checkout whose build computes them, nothing is known of what it requires.
+Requirements come from ``PKG-INFO`` in a source archive, or from ``pyproject.toml``. An upstream
+whose build computes its requirements has neither list, so its requirements are unknown.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.stacks.applied import release_version
 
-#: Of a release that has no version: a branch or a commit.
+#: Version of a pin without a release: a branch or a commit.
 _UNKNOWN = "0.0.0"
 _WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiblingDifference:
-    """What an upstream of a set asks for, and what there is instead.
+    """Requirement of an upstream that the set doesn't satisfy.
 
-    :ivar distribution: the canonical name of what is asked for.
-    :ivar there: its version, with who brings it.
-    :ivar meant: why it is meant, by the lock; empty where it is an error.
+    :ivar distribution: canonical name of the required distribution.
+    :ivar there: version in the set, and its source.
+    :ivar meant: reason from the lock why the mismatch is intended; empty for an error.
     """
 
     set_name: str
@@ -47,17 +47,18 @@ class SiblingDifference:
 
     @property
     def said(self) -> str:
-        """What is to be said of it."""
+        """Message for the user."""
         return f"{self.upstream} {self.ref} requires {self.requirement}, and set {self.set_name} has {self.there}"
 
 
 def differences(
     project: Project, set_name: str, bases: Mapping[str, CommitId], *, instead: Pin | None = None
 ) -> list[SiblingDifference]:
-    """Where the pins of a set don't fit together, meant or not.
+    """Return all unsatisfied requirements between the pins of a set, intended or not.
 
-    :param bases: of the set's upstreams, those whose metadata are at hand, and their pins' commits.
-    :param instead: a pin that takes the place of its upstream's in the set. What is meant of that one is not of this.
+    :param bases: commits of the upstreams whose metadata are available locally.
+    :param instead: replacement for its upstream's pin. If its ref differs, ``[mismatches]`` of the
+        lock is ignored.
     """
     lock = project.lock
     pins = {pin.upstream: pin for pin in lock.pins_of(set_name)}
@@ -68,9 +69,9 @@ def differences(
 
 
 def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> None:
-    """Refuse a set whose pins don't fit together.
+    """Refuse a set with unintended mismatches between its pins.
 
-    :raises UserError: unless the lock says that each difference is meant.
+    :raises UserError: if the lock doesn't list a mismatch as intended.
     """
     found = [d for d in differences(project, set_name, bases) if not d.meant]
     if found:
@@ -78,7 +79,7 @@ def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> No
 
 
 def hint_for(difference: SiblingDifference) -> str:
-    """What to type next."""
+    """Return the hint for an unintended mismatch."""
     return (
         f"pin what it asks for, or say in upstream.lock why this is meant: "
         f'[mismatches."{difference.set_name}"] {difference.distribution} = "…"'
@@ -86,18 +87,18 @@ def hint_for(difference: SiblingDifference) -> str:
 
 
 def requirements(project: Project, base: CommitId) -> list[Requirement]:
-    """What the tree of a commit says that it requires on Linux, without extras."""
+    """Return the requirements in a commit's metadata that hold on Linux without extras."""
     return [r for r in declared(project, base) if r.marker is None or r.marker.evaluate(_WHERE)]
 
 
 def declared(project: Project, base: CommitId) -> list[Requirement]:
-    """What the tree of a commit says that it requires, anywhere and with any extra."""
+    """Return all requirements in a commit's metadata, for any platform and extra."""
     return list(_declared(project.store, base))
 
 
 @functools.lru_cache(maxsize=256)
 def _declared(store: Git, base: CommitId) -> tuple[Requirement, ...]:
-    """The same: a commit is of many sets, and always says the same."""
+    """Return all requirements in a commit's metadata, cached because many sets share a commit."""
     entries = store.list_tree(base, [b"PKG-INFO", b"pyproject.toml"])
     contents = store.read_blobs(e.blob for e in entries.values())
     texts: list[str] = []
@@ -146,7 +147,7 @@ def _compare(
 
 
 def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The distributions whose version a set says: its upstreams', and those of its environment."""
+    """Yield the distributions whose version a set determines, with the version and its source."""
     environment = lock.environments.get(set_name)
     for text in environment.requires if environment else ():
         try:
@@ -162,7 +163,7 @@ def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tu
 
 
 def _exactly(requirement: Requirement) -> str:
-    """The one version that a requirement allows, or nothing."""
+    """Return the exact version that a requirement pins, or an empty text."""
     specifiers = list(requirement.specifier)
     one = len(specifiers) == 1 and specifiers[0].operator == "==" and not specifiers[0].version.endswith(".*")
     return specifiers[0].version if one else ""

@@ -1,4 +1,4 @@
-"""Where things stand: ``status``, ``list``, ``show`` and ``ledger``. Looks only, changes nothing."""
+"""Read-only views for ``status``, ``list``, ``show`` and ``ledger``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackStatus:
-    """One stack. ``state`` is ``applied``, ``partial``, ``outdated``, ``other ref`` or ``not applied``;
-    ``worktree`` is ``clean``, ``edited``, ``commits``, ``missing`` or the git operation under way."""
+    """Status of one stack.
+
+    :ivar state: ``applied``, ``partial``, ``outdated``, ``other ref (REF)`` or ``not applied``.
+    :ivar worktree: ``clean``, ``edited``, ``commits``, ``missing`` or ``in a git OPERATION``.
+    """
 
     upstream: str
     ref: str
@@ -42,7 +45,7 @@ class StackStatus:
 
 
 def status(project: Project, set_name: str = "") -> list[StackStatus]:
-    """Every stack of a set, and what a person should know of its worktree."""
+    """Return the status of each stack of a set and of its worktree."""
     set_name = project.choose_set(set_name)
     stacks = project.stacks(set_name)
     states = [load_state(project.layout, stack.pin.upstream) for stack in stacks]
@@ -119,7 +122,7 @@ def _compare(stack: Stack, state: State) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchInfo:
-    """One patch of a stack, for ``list`` and ``show``."""
+    """Patch of a stack, for ``list`` and ``show``."""
 
     upstream: str
     ref: str
@@ -137,16 +140,16 @@ class PatchInfo:
 
 
 def list_patches(project: Project, names: Sequence[str] = (), set_name: str = "", topic: str = "") -> list[PatchInfo]:
-    """The patches of a set's stacks in order; one that can't be read is listed with its problem."""
+    """Return the patches of a set's stacks in order; an unreadable patch has a ``problem``."""
     stacks = project.stacks(project.choose_set(set_name), names)
     found = [_patch_info(project, stack, name) for stack in stacks for name in stack.names]
     return [p for p in found if not topic or p.topic == topic]
 
 
 def show(project: Project, patch: str, set_name: str = "") -> tuple[PatchInfo, Header, bytes]:
-    """One patch: what ``list`` says, its header, its diff.
+    """Return the summary, header and diff of one patch.
 
-    :raises UserError: if there is no such patch.
+    :raises UserError: if the patch doesn't exist.
     """
     stack, name = find_patch(project.stacks(project.choose_set(set_name)), patch)
     header, text = stack.load(name)
@@ -192,7 +195,9 @@ def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
 
 
 def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
-    """The files of a diff with the lines added and removed; -1 for what only git can read.
+    """Return each file of a diff with its numbers of added and removed lines.
+
+    The numbers are -1 if only git can read the diff.
 
     :raises FormatError: for a damaged diff.
     """
@@ -216,10 +221,10 @@ def _count(file: diff.FilePatch) -> tuple[int, int]:
 
 
 def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -> dict[str, Ledger]:
-    """The ledgers of upstreams, all that have one or the named ones.
+    """Return the ledgers of all upstreams, or of the named ones.
 
-    :param patch: only what tells of this patch.
-    :raises UserError: for an unknown upstream, or a patch that no ledger tells of.
+    :param patch: only return attempts for this patch.
+    :raises UserError: for an unknown upstream, or if no ledger mentions the patch.
     """
     from patchq.formats.ledger import parse
 
@@ -238,7 +243,10 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
 def stream_ledgers(
     project: Project, names: Sequence[str] = (), patch: str = ""
 ) -> Iterator[tuple[str, Iterator[Attempt | Problem]]]:
-    """The same one by one, without holding them; that no ledger tells of a patch is found at the end."""
+    """Yield each upstream with an iterator over its ledger, which is read as needed.
+
+    :raises UserError: at the end of the iteration, if no ledger mentions the patch.
+    """
     from patchq.formats.jsonlines import Problem
     from patchq.formats.ledger import Attempt, stream
 
