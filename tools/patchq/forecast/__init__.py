@@ -1,4 +1,4 @@
-"""Forecast what carrying a stack onto other refs costs, patch by ref, in memory."""
+"""Forecast a rebase onto other refs, patch by patch, in memory."""
 
 __all__ = [
     "blame",

@@ -69,7 +69,7 @@ def blame(
         raise SourceError(
             f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {sh(pin.ref)}`"
         )
-    # Apart from the store, whose commits have no parents.
+    # Not in the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
     commits = {ref: fetch_history(history, pin.url, ref) for ref in dict.fromkeys([pin.ref, *refs])}
     with scratch(project.store, history) as both:

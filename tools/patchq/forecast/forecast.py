@@ -1,6 +1,7 @@
-"""``forecast``: what carrying a stack onto other refs would come to, patch by ref, in memory.
+"""``forecast``: result of carrying a stack onto other refs, patch by patch, in memory.
 
-No worktree, branch or stack moves; the store gains objects, and the bases that it lacked, as by `fetch`.
+No worktree, branch or stack changes. Objects and missing bases are added to the store, as by
+`fetch`.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ from patchq.upstream.status import UpstreamCommit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class From:
-    """Where a ref's patches come from: the stack of ``from_ref``, and ``why`` that one.
+    """Source of a ref's patches.
 
-    :ivar absent: patches that are not carried, and why not; ``dropped``: those of them that the ledger drops.
+    :ivar from_ref: ref of the source stack.
+    :ivar why: reason for the choice of the stack.
+    :ivar absent: patches that are not carried, with the reasons.
+    :ivar dropped: absent patches that the ledger drops.
     """
 
     ref: str
@@ -53,10 +57,12 @@ class From:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The matrix of one upstream's stack, refs as they were asked for, patches in the order of the series.
+    """Forecast of one upstream's stack: a cell for each patch and ref.
 
-    :ivar from_ref: the stack that the first ref's patches come from; ``sources`` has each ref's.
-    :ivar rows: all patches of the set's stack and of those that others come from.
+    :ivar refs: refs in the order of the request.
+    :ivar cells: cells in the order of the series.
+    :ivar from_ref: ref of the first source stack; ``sources`` has the source of each ref.
+    :ivar rows: all patches of the set's stack and of the other source stacks.
     """
 
     upstream: str
@@ -65,34 +71,34 @@ class Forecast:
     cells: tuple[ForecastCell, ...]
     sources: tuple[From, ...] = ()
     rows: tuple[str, ...] = ()
-    #: What each ref asks of the set's other pins that they aren't, where the lock doesn't mean it.
+    #: Requirements of each ref that the set's other pins don't meet and the lock doesn't accept.
     siblings: tuple[SiblingDifference, ...] = ()
-    #: Where patches would change one definition, if that was asked for.
+    #: Definitions that more than one patch changes, if requested.
     shared: tuple[Shared, ...] = ()
 
     def of(self, ref: str) -> list[ForecastCell]:
-        """A ref's cells."""
+        """Return a ref's cells."""
         return [c for c in self.cells if c.ref == ref]
 
     def source(self, ref: str) -> From:
-        """Where a ref's patches come from."""
+        """Return the source of a ref's patches."""
         return next(s for s in self.sources if s.ref == ref)
 
     def tally(self, ref: str) -> RefTally:
-        """What a ref comes to."""
+        """Return the summary of a ref."""
         return count(ref, self.of(ref), [f"{self.upstream}/{drop.patch}" for drop in self.source(ref).dropped])
 
     def stops(self, ref: str) -> int:
-        """Return how many patches need review there."""
+        """Return the number of patches that need review at a ref."""
         return len(self.tally(ref).needs)
 
     @property
     def cheapest(self) -> str:
-        """The ref with the fewest stops; of several, the last one asked for."""
+        """Return the ref with the fewest stops, the last one on a tie."""
         return min(reversed(self.refs), key=self.stops)
 
     def breaks(self) -> dict[str, str]:
-        """Return the first ref, in the order asked for, at which each patch needs review, if it does anywhere."""
+        """Return the first ref at which each patch needs review. Other patches are left out."""
         found: dict[str, str] = {}
         for ref in self.refs:
             for name in self.tally(ref).needs:
@@ -111,17 +117,18 @@ def forecast(
     from_ref: str = "",
     shared: bool = False,
 ) -> Forecast:
-    """Carry an upstream's stack onto each ref, from the nearest one that is pinned.
+    """Carry an upstream's stack onto each ref, from the nearest pinned ref.
 
-    A patch that conflicts is left out, and those after it are carried without it.
+    A patch that conflicts is left out, and later patches are carried without it.
 
-    :param refs: pinned refs, refs of the git host where it can be reached, or releases of the pin's
-        archive: ``v0.14.0`` or ``0.14.0``.
-    :param releases: a specifier such as ``>=0.14``: all such releases that have a source archive.
-    :param ahead: also onto what is newest upstream: its default branch, or its newest release.
-    :param from_ref: carry this pinned ref's stack, as if the refs had none of their own.
-    :param shared: also look where two patches, or one and one of a sibling's, would change one definition.
-    :raises UserError: if there is no ref, or one can't be found, or ``from_ref`` has no stack.
+    :param refs: pinned refs, refs of the git host if it is reachable, or releases of the pin's
+        archive (``v0.14.0`` or ``0.14.0``).
+    :param releases: version specifier such as ``>=0.14``, for all matching releases that have a
+        source archive.
+    :param ahead: add upstream's default branch or newest release.
+    :param from_ref: pinned ref of the stack to carry. The refs' own stacks are then ignored.
+    :param shared: find definitions that two patches change, in this stack or in a sibling's.
+    :raises UserError: if there is no ref, if a ref is not found, or if ``from_ref`` has no stack.
     """
     set_name = project.choose_set(set_name)
     with project.locked("forecast"), at_hand(project, upstream) as history:
@@ -133,7 +140,7 @@ def forecast(
         if not wanted:
             raise UserError("no ref to forecast", hint="`--onto REF`, `--newest`, or `--releases '>=1.2'`")
         known, hosts = {last.ref: last} if last else {}, Hosts()
-        with ThreadPoolExecutor(8) as pool:  # it waits for the index
+        with ThreadPoolExecutor(8) as pool:  # lookups wait for the network
             pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref, hosts), wanted))
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         bases = [base.commit for base in fetcher.fetch(pins)]
@@ -169,8 +176,8 @@ def forecast(
 
 
 def _stacked(plan: CarryPlan, column: Column) -> Stacked:
-    """The patches that a ref gets, as what each changes there."""
-    contents = column.contents  # it has another once a patch was looked for
+    """Return the patches that apply at a ref, with their changes."""
+    contents = column.contents  # the attribute is replaced when a patch is searched
 
     def read(blobs: Sequence[BlobId]) -> Mapping[BlobId, bytes]:
         lacking = [blob for blob in blobs if blob not in contents]
@@ -182,7 +189,7 @@ def _stacked(plan: CarryPlan, column: Column) -> Stacked:
 
 
 def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[SiblingDifference]:
-    """What a ref asks of the other pins that it would be put beside."""
+    """Return a ref's requirements that neither the set's other pins nor the lock allow."""
     return [d for d in differences(project, set_name, {pin.upstream: base}, instead=pin) if not d.meant]
 
 
@@ -196,7 +203,7 @@ def _alike(plans: Sequence[CarryPlan]) -> list[list[int]]:
 
 
 def _rows(own: Sequence[str], plans: Sequence[CarryPlan]) -> Iterable[str]:
-    """Return the patches of the set's stack, then those that only the stacks of other refs have."""
+    """Return the patches of the set's stack, then the patches that only other stacks have."""
     names = dict.fromkeys(own)
     for plan in plans:
         names.update(dict.fromkeys((*plan.order, *plan.absent)))
@@ -211,7 +218,10 @@ def _carried(
     bases: Sequence[CommitId],
     shared: bool,
 ) -> tuple[list[ForecastCell], list[Stacked]]:
-    """The cells of refs onto which the same patches are carried, and if ``shared`` what lands on each."""
+    """Return the cells of refs that get the same patches.
+
+    If ``shared``, also return the patches that apply at each ref.
+    """
     plan = plans[0]
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])
     if not patches:
@@ -235,7 +245,11 @@ def _carried(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """To a ref: upstream's releases up to it, oldest first, itself the last; ``asked`` says when a patch came."""
+    """Upstream's versions up to a ref.
+
+    :ivar versions: releases, oldest first, and the ref itself last.
+    :ivar asked: evidence about the patches at the ref.
+    """
 
     versions: Sequence[tuple[str, Column]]
     asked: Asked
@@ -251,7 +265,7 @@ def _ways(
     versions: Sequence[tuple[str, Column]],
     pasts: Sequence[Landed | None],
 ) -> Iterator[list[_Way]]:
-    """Yield the ways to refs that get the same patches. Releases are read only if a patch stops."""
+    """Yield upstream's versions up to each ref. Releases are read only if a patch stops."""
     outcomes: set[str] = set()
     for _, column in versions:
         outcomes.update(landing.outcome for landing in column.landings.values())
@@ -270,7 +284,7 @@ def _ways(
         found = []
         for n, (way, past) in enumerate(zip(between, pasts, strict=True)):
             releases = [(r.ref, columns[r.commit]) for r in way]
-            # Refs that are no releases come in the order in which they were asked for.
+            # Refs that are not releases have no version to sort by: keep the order of the request.
             before = [v for v in versions[:n] if version_of(v[0]) is None]
             ask = None if past else Releases(git, first, [*releases, versions[n]], patches)
             found.append(_Way([*releases, *before, versions[n]], Asked(past, ask)))
@@ -278,7 +292,7 @@ def _ways(
 
 
 def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequence[_Way]) -> list[ForecastCell]:
-    """The cells of a patch; where it stops, it is looked for in the versions up to there."""
+    """Return the cells of a patch. If the patch stops at a ref, upstream is searched for it."""
     patch = base.patches[number]
     replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
     unproved = _unproved(patch) if replays else ""

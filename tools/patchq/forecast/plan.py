@@ -1,4 +1,4 @@
-"""Choice of the stack to rebase onto a ref: the nearest pinned one, combined with the ref's own stack.
+"""Choice of the stack to rebase onto a ref: the nearest pinned one, plus the ref's own stack.
 
 Upstream made fewer changes since an adjacent release than since the release of the set, and
 conflicts that were resolved on the way are not resolved again.
@@ -23,18 +23,20 @@ from patchq.stacks.apply import Carried, carried_stacks
 from patchq.system import project_files
 from patchq.upstream.history import History
 
-#: Of a patch that no line of the ledger drops, before the ref of the stack that lacks it.
+#: Reason for a patch that the ledger doesn't drop; the ref of the stack without it follows.
 NOT_YET = "not yet in the stack of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryPlan:
-    """What there is to carry onto a ref.
+    """Plan of a rebase onto a ref.
 
-    :ivar source: the stack that it comes from, whose first commit is on ``base``; ``why`` says why that one.
-    :ivar order: the patches of the new stack, those that the ref has already (``known``) among them.
-    :ivar commits: each of them as a commit, the ref's own where it has the patch.
-    :ivar absent: patches that are not to be carried, and why not; ``dropped``: those of them that the ledger drops.
+    :ivar source: stack that is carried; ``why``: reason for its choice.
+    :ivar base: base commit of the source stack.
+    :ivar order: patches of the new stack, including those of the ref's own stack (``known``).
+    :ivar commits: commit of each patch, from the ref's own stack if it has the patch.
+    :ivar absent: patches that are not carried, with the reasons; ``dropped``: those that the ledger
+        drops.
     """
 
     onto: Pin
@@ -49,12 +51,12 @@ class CarryPlan:
 
     @property
     def from_ref(self) -> str:
-        """The ref that the stack is carried from."""
+        """Return the ref that the stack is carried from."""
         return self.source.pin.ref
 
     @property
     def said(self) -> str:
-        """In a line: where the patches come from, and which of the set's don't."""
+        """Return the source of the patches and the patches left out, as one line."""
         words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
         if any(why.startswith(NOT_YET) for why in self.absent.values()):
             words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.from_ref)}` carries them there first)"
@@ -68,13 +70,13 @@ class CarryPlan:
 
 
 class Planner:
-    """Plans for one upstream of a set, onto any number of refs.
+    """Planner for one upstream of a set and any number of refs.
 
-    :param asked: the pinned ref to start from; the nearest by default.
-    :param alone: leave aside what stack a ref has of its own.
-    :param only: of the patches that the ref's stack lacks, carry these, dropped or not; by default all that the ledger
-        doesn't drop.
-    :raises UserError: if ``asked`` has no stack, or a patch of ``only`` isn't there.
+    :param asked: pinned ref to start from (default: the nearest).
+    :param alone: ignore the refs' own stacks.
+    :param only: missing patches to carry, even if the ledger drops them (default: all that it
+        doesn't drop).
+    :raises UserError: if ``asked`` has no stack, or if no stack has a patch of ``only``.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class Planner:
         pins = self.project.lock.upstreams[self.upstream].pins.values()
         refs = refs_up_to(pins, onto)
         if name in source.names:
-            # A stack between the two was not the nearest: what was decided for it says nothing of this ref.
+            # Stacks of refs in between are not the nearest: their drops do not affect this ref.
             between = refs[refs.index(source.pin.ref) + 1 :] if source.pin.ref in refs and not self.asked else []
             refs = [*(ref for ref in between if ref not in self.stacks and ref != onto.ref), onto.ref]
         else:
@@ -198,7 +200,7 @@ class Planner:
                 return found, f"history, {count} commits away"
         want = age(onto)
         dated = sorted((s for s in stacks if len(age(s.pin)) > 1), key=lambda s: age(s.pin))
-        if not dated or (len(want) == 1 and not newest):  # neither a release nor in a history that is here
+        if not dated or (len(want) == 1 and not newest):  # not a release, and no history
             return None, ""
         before = [s for s in dated if newest or age(s.pin) <= want]
         return (before[-1] if before else dated[0]), "release order"
@@ -210,13 +212,16 @@ class Planner:
 
 
 def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
-    """Return the refs of the releases before a pin, oldest first, and its own; only its own if it is no release."""
+    """Return the refs of the releases before a pin, oldest first, then the pin's own ref.
+
+    If the pin is not a release, return only its own ref.
+    """
     before = [pin.ref for pin in older_first(pins) if len(age(pin)) > 1 and age(pin) < age(last)]
     return [*(before if len(age(last)) > 1 else ()), last.ref]
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """Return the source's order, with the target's own patches after their predecessors there."""
+    """Return the source's order, with the target's other patches after their predecessors."""
     order = list(source)
     for n, name in enumerate(target):
         if name not in order:

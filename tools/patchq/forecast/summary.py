@@ -1,4 +1,4 @@
-"""Counts of a ref's patches: what upstream has, what lands, replays, was dropped, or needs review."""
+"""Summary of a ref's patches by outcome."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from patchq.upstream.status import UpstreamCommit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastCell:
-    """A patch on a ref.
+    """Forecast of one patch on one ref.
 
-    :ivar files: those that conflict, or are gone.
-    :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
-    :ivar said: why it stops, where its files don't show it.
-    :ivar grade: how much of a patch that stops upstream has; ``evidence`` says where. See :mod:`patchq.upstream.match`.
-    :ivar known: the ref's own stack has it.
-    :ivar commits: upstream's, that the evidence rests on, where its history is at hand.
-    :ivar unproved: a recorded resolution resolves it, and it has no proof that could say whether that is right.
+    :ivar files: files that conflict or are deleted upstream.
+    :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
+    :ivar said: reason for the stop, if the files don't show it.
+    :ivar grade: upstream match of a stopped patch; see :mod:`patchq.upstream.match`. ``evidence``
+        describes it.
+    :ivar known: the ref's own stack has the patch.
+    :ivar commits: upstream commits behind the evidence, if history is available locally.
+    :ivar unproved: a recorded resolution applies, but no proof can confirm it on this machine.
     """
 
     patch: str
@@ -39,21 +40,23 @@ class ForecastCell:
 
     @property
     def needs_you(self) -> bool:
-        """Return whether a person is to look at it."""
+        """Return whether the patch needs review."""
         return self.outcome in (CONFLICT, OBSOLETE) or self.unproved
 
     @property
     def hunks(self) -> int:
-        """How many places of its files conflict; a file as a whole is one."""
+        """Return the number of conflicts. A file that conflicts as a whole counts as one."""
         return sum(max(1, len(file.lines)) for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefTally:
-    """A ref's patches by what becomes of them, and the hunks and files that need review.
+    """A ref's patches by outcome, and the number of hunks and files that need review.
 
-    :ivar upstream_has: absorbed, ``lands``: clean, moved, merged; ``known``: in the ref's own stack already.
-    :ivar dropped: the patches that the ledger drops.
+    :ivar known: patches of the ref's own stack.
+    :ivar upstream_has: patches with the outcome ``absorbed``.
+    :ivar lands: patches that apply: ``clean``, ``offset`` or ``merged``.
+    :ivar dropped: patches that the ledger drops.
     """
 
     ref: str
@@ -68,7 +71,7 @@ class RefTally:
 
     @property
     def said(self) -> str:
-        """Return it in a line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
+        """Return one line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
         parts = [
             (len(self.known), "there already"),
             (len(self.upstream_has), "upstream has"),
@@ -80,7 +83,7 @@ class RefTally:
 
 
 def say_counts(parts: Sequence[tuple[int, str]], needs: int, where: Sequence[str]) -> str:
-    """Return counts in a line that ends with how many patches need review, and where."""
+    """Return the counts as one line. It ends with the number of patches that need review."""
     words = [f"{count} {word}" for count, word in parts if count]
     places = f" ({', '.join(where)})" if where else ""
     need = f"{needs} need{'s' * (needs == 1)} review{places}" if needs else "none needs review"
@@ -93,7 +96,7 @@ def many(count: int, word: str) -> str:
 
 
 def tally(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()) -> RefTally:
-    """Count a ref's cells, and the patches that the ledger drops there; each patch is counted once."""
+    """Summarize a ref's cells and dropped patches. Each patch is counted once."""
     work = [c for c in cells if c.needs_you and not c.known]
     rest = [c for c in cells if c not in work and not c.known]
     files = {file.path for file in chain.from_iterable(cell.files for cell in work)}

@@ -1,4 +1,4 @@
-"""Carry a stack onto another ref: state, conflicts and their resolutions, and the end of it."""
+"""Rebase a stack onto another ref: state, conflicts, resolutions and the switch of sets."""
 
 __all__ = [
     "conflict",

@@ -1,4 +1,4 @@
-"""``conflict``: all that is known of a stop, for whoever is to resolve it: a person, a script or an assistant."""
+"""``conflict``: report about a stopped patch, for the user, a script or an AI assistant."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from patchq.system import runner
 from patchq.upstream.history import at_hand, fetched
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
-#: Lines of a collision that history is asked for, and commits that are told.
+#: Maximum number of lines per side that are searched in history, and of commits in the report.
 _ASKED, _TOLD = 3, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Lines that collide. ``line``: where it begins in the file with markers, from 1; the sides without context."""
+    """Conflicting lines of a file, each side without context.
+
+    :ivar line: first line of the conflict in the file with markers, from 1.
+    """
 
     line: int
     base: tuple[str, ...]
@@ -39,11 +42,12 @@ class Collision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disputed:
-    """A file that stops the patch.
+    """File that stops the patch.
 
-    :ivar kind: which sides changed, added or removed it, in words.
-    :ivar sides: the blob of ``base`` (what the patch was written against), ``ours`` (the new ref and what has landed)
-        and ``theirs`` (the patch), for ``git cat-file`` in the store; a side that lacks the file isn't there.
+    :ivar kind: text that names the sides which changed, added or removed the file.
+    :ivar sides: blob of each side that has the file, for ``git cat-file`` in the store: ``base``
+        (before the patch), ``ours`` (the new ref with the patches applied so far) and ``theirs``
+        (the patch).
     """
 
     path: str
@@ -54,7 +58,7 @@ class Disputed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A commit of upstream's that made or removed lines that collide."""
+    """Upstream commit that added or removed conflicting lines."""
 
     commit: str
     author: str
@@ -66,7 +70,11 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A resolution that is there already: ``recorded``, or another ``ref``'s. ``diff``: from ours to it."""
+    """Existing resolution of the conflict.
+
+    :ivar source: ``recorded``, or the ref whose stack has a patch that applies.
+    :ivar diff: diff from our side to the resolution.
+    """
 
     source: str
     said: str
@@ -76,7 +84,10 @@ class Suggestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedNow:
-    """A line that upstream added and the worktree's files lack now; ``commit``: upstream's, where it is known."""
+    """Line that upstream added and that the worktree's files lack.
+
+    :ivar commit: upstream commit that added the line, or empty if unknown.
+    """
 
     path: str
     line: int
@@ -86,11 +97,12 @@ class DroppedNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
-    """A stop as a brief.
+    """Conflict report of a stopped patch.
 
     :ivar why: the patch's message without its trailers.
-    :ivar dependents: patches that can't be carried without it, or say that they require it, as ``upstream/name``.
-    :ivar history: what was asked for the causes; empty where there is none, and ``hint`` says how to get it.
+    :ivar dependents: patches (``upstream/name``) that require the patch or don't apply without it.
+    :ivar history: range of refs that was searched for the causes, or empty if no history is
+        available locally. ``hint`` then names the command that fetches the history.
     """
 
     upstream: str
@@ -119,11 +131,11 @@ class Brief:
 
 
 def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
-    """What is known of the stopped patch.
+    """Return the conflict report of the stopped patch.
 
-    :param fetch: bring upstream's history from its host, for the commits that made the lines which collide.
-    :raises UserError: if no patch stops.
-    :raises SourceError: if history is asked for and can't be had.
+    :param fetch: fetch upstream's history first, to find the commits behind the conflicts.
+    :raises UserError: if no patch is stopped.
+    :raises SourceError: if the history cannot be fetched.
     """
     with project.locked("conflict"):
         progress = load(project, upstream)
@@ -174,7 +186,7 @@ def _why(header: Header) -> str:
     return "\n\n".join(paragraphs[:-1] if parse_trailers(header.message) else paragraphs)
 
 
-# The files
+# Files
 
 
 def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
@@ -208,7 +220,7 @@ def _kind(sides: set[int]) -> str:
 
 
 def collisions(parked: bytes) -> Iterator[Collision]:
-    """The conflicts of a file with markers, as git writes them with ``zdiff3``."""
+    """Yield the conflicts of a file with markers, as git writes them with ``zdiff3``."""
     marks = {"<<<<<<<": "ours", "|||||||": "base", "=======": "theirs", ">>>>>>>": ""}
     sides: dict[str, list[str]] = {}
     side, start = "", 0
@@ -240,7 +252,7 @@ def _fetch_history(project: Project, progress: RebaseProgress) -> None:
 
 
 def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
-    """What history was asked, and the commits between the refs that made or removed what collides."""
+    """Return the range of refs that was searched, and its commits that caused the conflicts."""
     with at_hand(project, progress.upstream) as history:
         pins = stops.source_pin(project, progress), progress.onto
         old, new = (history.commit(pin) if history else None for pin in pins)
@@ -254,7 +266,7 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
             told = [CommitId(c) for c in list(paths)[:_TOLD]]
             infos = git.log("--no-walk=unsorted", *told) if told else []
             dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *told).decode() if told else ""
-        except runner.CommandError:  # what leads to a commit isn't there
+        except runner.CommandError:  # the history is incomplete
             return "", ()
     on = dict(line.split(" ") for line in dates.split("\n") if line)
     causes = []
@@ -277,7 +289,10 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
 
 
 def _made(git: Git, between: str, file: Disputed) -> list[str]:
-    """The commits that changed how often lines of a collision stand in a file; of a file as a whole, that did so."""
+    """Return the commits that changed the number of occurrences of conflicting lines in a file.
+
+    If the whole file conflicts, return the last commit that changed the file.
+    """
     lines: list[str] = []
     for clash in file.collisions:
         base, ours = set(clash.base), set(clash.ours)
@@ -293,7 +308,7 @@ def _made(git: Git, between: str, file: Disputed) -> list[str]:
     return list(found)
 
 
-# What else is known
+# Other sections of the report
 
 
 def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[str, ...]:
@@ -312,7 +327,7 @@ def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple
 
 
 def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[DroppedNow, ...]:
-    """Compare what the worktree holds now with upstream's edits; nothing while a file has conflict markers."""
+    """Return upstream's lines that the worktree lacks; empty while a file has conflict markers."""
     worktree = stop_worktree(project, progress)
     if not stop.parked or not worktree.exists:
         return ()

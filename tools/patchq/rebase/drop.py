@@ -1,4 +1,4 @@
-"""``retire``: what upstream has of a patch at a ref, as a table; and the ledger's line that retires it there."""
+"""``retire``: evidence that upstream has a patch at a ref, and the ledger line for the drop."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from patchq.system import project_files
 from patchq.upstream.history import at_hand
 from patchq.upstream.status import UpstreamCommit
 
-#: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
+#: Function that runs a proof and returns its state (``passed``, ``failed``, ``error``, ``not run``)
+#: and a message.
 Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropEvidence:
-    """What upstream has of a patch at a ref.
+    """Evidence that upstream has a patch at a ref.
 
-    :ivar commits: that took it, and what became of it since, where upstream's history is at hand.
-    :ivar proof: how its proof went on the bare ref: ``passed``, ``failed: …``, ``not run: …``.
-    :ivar how: why it is retired, once it is.
+    :ivar commits: upstream commits that took the patch or changed it later. Empty if upstream's
+        history is not available locally.
+    :ivar proof: proof result on the bare ref: ``passed``, ``failed: …`` or ``not run: …``.
+    :ivar how: reason for the drop, once the patch is dropped.
     """
 
     patch: str
@@ -48,7 +50,7 @@ class DropEvidence:
 
     @property
     def landed(self) -> list[UpstreamCommit]:
-        """The commits that took it."""
+        """Return the commits that took the patch."""
         return [c for c in self.commits if c.did == "landed"]
 
 
@@ -62,9 +64,10 @@ def gather(
     set_name: str = "",
     from_ref: str = "",
 ) -> list[DropEvidence]:
-    """What upstream has at a ref of the named patches, or of all that it has in full.
+    """Return the evidence for the named patches at a ref.
 
-    :raises UserError: for a name that isn't to be carried there.
+    :param names: patches to check (default: all that upstream has in full).
+    :raises UserError: if a named patch is not carried onto the ref.
     """
     found = forecast(project, upstream, [ref], set_name=set_name, from_ref=from_ref)
     cells = [_cell(found, name) for name in names] or [c for c in found.cells if c.outcome == ABSORBED]
@@ -82,11 +85,13 @@ def retire(
     set_name: str = "",
     from_ref: str = "",
 ) -> DropEvidence:
-    """Retire a patch at a ref, in the ledger: no rebase carries it there again.
+    """Drop a patch at a ref, in the ledger. No later rebase carries the patch onto that ref.
 
-    :param how: why, where no proof can say that the bare ref does without it; or what does the same there.
-    :raises UserError: if upstream doesn't have all of it and ``how`` doesn't say why it may go.
-    :raises BuildError: if its proof fails on the bare ref, or can't run and ``how`` is empty.
+    :param how: reason for the drop. Required if the proof cannot run or if upstream doesn't have
+        the whole patch.
+    :raises UserError: if upstream doesn't have the whole patch and ``how`` is empty.
+    :raises BuildError: if the proof fails on the bare ref, or if it cannot run and upstream doesn't
+        have the whole patch or ``how`` is empty.
     """
     (seen,) = gather(project, upstream, ref, [name], prove, set_name=set_name, from_ref=from_ref)
     if seen.outcome != ABSORBED and not how:
@@ -108,7 +113,7 @@ def retire(
 
 
 def table(rows: Sequence[DropEvidence]) -> str:
-    """The rows in Markdown."""
+    """Render the rows as a Markdown table."""
     lines = ["| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"]
     for row in rows:
         commits = ", ".join(
@@ -127,9 +132,9 @@ def table(rows: Sequence[DropEvidence]) -> str:
 
 
 def _cell(found: Forecast, name: str) -> ForecastCell:
-    """A patch's cell.
+    """Return the forecast cell of a patch.
 
-    :raises UserError: if the patch isn't to be carried, or the ref's own stack has it.
+    :raises UserError: if the patch is not carried, or if the ref's own stack has it.
     """
     short, (source,) = name.rpartition("/")[2], found.sources
     cell = next((c for c in found.cells if c.patch == f"{found.upstream}/{short}"), None)
@@ -144,7 +149,7 @@ def _cell(found: Forecast, name: str) -> ForecastCell:
 def _with_proof(
     project: Project, upstream: str, ref: str, cell: ForecastCell, prove: Prove, set_name: str, from_ref: str
 ) -> DropEvidence:
-    """A cell with how the patch's proof goes on the bare ref."""
+    """Run the patch's proof on the bare ref and combine the result with the forecast cell."""
     set_name = project.choose_set(set_name)
     name = cell.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:
@@ -173,7 +178,7 @@ def _with_proof(
 
 
 def _record(project: Project, upstream: str, seen: DropEvidence, set_name: str, from_ref: str) -> None:
-    """Write the ledger's line."""
+    """Add the drop to the ledger."""
     name = seen.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:
         planner = Planner(project, upstream, project.choose_set(set_name), history, asked=from_ref)

@@ -1,7 +1,7 @@
-"""Resolutions of a stopped patch: where they come from, the checks that they must pass, and how they are recorded.
+"""Resolutions of a stopped patch: sources, checks and recording.
 
-``rebase --continue`` takes the resolution in the worktree, ``resolve`` any. Both run the same checks, and what a check
-refuses leaves everything as it was. ``undo`` goes back to the stop.
+``rebase --continue`` uses the resolution in the worktree, ``resolve`` uses any source. Both run the
+same checks. If a check fails, nothing changes. ``undo`` returns to the stopped patch.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ from patchq.system import fsio, runner
 from patchq.system.paths import check_inside
 from patchq.upstream.history import at_hand
 
-#: Bytes of a file that is given as a resolution, and seconds that a merger may take for one.
+#: Maximum size in bytes of a resolution file, and time limit in seconds of a merger per file.
 MOST_BYTES, SECONDS = 64 << 20, 60
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
-#: Dropped lines whose commits are looked for: each is a search through history.
+#: Maximum number of dropped lines whose commits are searched. Each is a search through history.
 _MOST_ASKED = 10
-#: Characters of a line that git is given to search for.
+#: Maximum length of a line that git searches for.
 _MOST_TEXT = 1000
-#: The names of checks that other modules ask for.
+#: Names of checks that other modules use.
 SETTLED, APPLIES, UPSTREAM_LINES = "settled", "applies", "upstream lines"
 _RESOLUTION = "resolution of "
 
-# The verbs
+# Commands
 
 
 def resume(
@@ -79,19 +79,20 @@ def resume(
     retire: bool = False,
     how: str = "",
 ) -> Result:
-    """Take what the worktree holds of the stopped patch, and go on.
+    """Take the resolution of the stopped patch from the worktree, and continue the rebase.
 
-    The conflicting paths, the patch's own paths and what was staged are taken. What else was
-    changed there is named, kept as a commit, and left out.
+    The conflicting paths, the patch's own paths and staged paths are taken. Other changes are
+    reported, kept as a commit, and left out.
 
-    :param wish: what the checks may skip or accept.
+    :param wish: checks to skip and dropped lines to accept.
     :param include: more paths to take.
-    :param retire: retire this patch instead: the user says that upstream has it, or does without it, and the proof
-        agrees.
-    :param how: what to write into the ledger of the resolution.
-    :raises ConflictError: if files still hold conflict markers.
-    :raises BuildError: if a check or the proof refuses it.
-    :raises UserError: if nothing is left of the patch, lines of upstream's would go, or ``retire`` has no evidence.
+    :param retire: drop the patch instead, because upstream has it or no longer needs it; see
+        :func:`patchq.rebase.stops.retire_on_word`.
+    :param how: description of the resolution for the ledger.
+    :raises ConflictError: if files still have conflict markers.
+    :raises BuildError: if a check or the proof fails.
+    :raises UserError: if nothing is left of the patch, if the patch would drop upstream's lines, or
+        if ``retire`` has no evidence.
     """
     wish = wish or ResolveRequest()
     with project.locked("rebase"):
@@ -120,7 +121,11 @@ def _refuse(
     wish: ResolveRequest,
     path: Path,
 ) -> None:
-    """:raises PatchqError: for the check that refuses a resolution."""
+    """Raise the error for the check that failed, if any.
+
+    :raises UserError: if the resolution drops upstream's lines.
+    :raises BuildError: if any other check failed.
+    """
     name = f"{progress.upstream}/{stop.patch}"
     for check in checks:
         if check.state != FAILED:
@@ -141,9 +146,9 @@ def _refuse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a resolution is from: one of these, or the stop's worktree as it is.
+    """Source of a resolution: one of the fields, or the conflict worktree if none is set.
 
-    :ivar include: more paths of the worktree to take.
+    :ivar include: more paths to take from the worktree.
     """
 
     files: tuple[str, ...] = ()
@@ -154,16 +159,17 @@ class Source:
 
     @property
     def is_worktree(self) -> bool:
-        """Return whether it is what the worktree holds."""
+        """Return whether the source is the worktree."""
         return not (self.files or self.recorded or self.ref or self.merger)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """How a candidate was judged, and if it is ``kept``, where the rebase stands now.
+    """Checked candidate.
 
-    :ivar diff: what the patch would be.
-    :ivar left_out: files of the worktree that are no part of it.
+    :ivar kept: the candidate was recorded; ``rebase`` is then the new state of the rebase.
+    :ivar diff: diff of the resolved patch.
+    :ivar left_out: changed files of the worktree that are not part of the resolution.
     """
 
     upstream: str
@@ -177,18 +183,18 @@ class Resolution:
 
     @property
     def refused(self) -> tuple[ResolutionCheck, ...]:
-        """Return the checks that refuse it."""
+        """Return the checks that failed."""
         return tuple(c for c in self.checks if c.state == FAILED)
 
 
 def resolve(
     project: Project, upstream: str, source: Source, *, prove: Prove, wish: ResolveRequest, dry_run: bool = False
 ) -> Resolution:
-    """Judge a resolution of the stopped patch; one that passes is recorded, and the rebase goes on.
+    """Check a resolution of the stopped patch. If it passes, record it and continue the rebase.
 
-    :param dry_run: only judge it.
-    :raises UserError: if no patch stops, or there is no such resolution.
-    :raises EditedTreeError: if it isn't from the worktree, and that holds somebody's edits.
+    :param dry_run: run the checks only.
+    :raises UserError: if no patch is stopped, or if the source has no resolution.
+    :raises EditedTreeError: if the source isn't the worktree and the worktree has edits.
     """
     with project.locked("resolve"):
         progress = load(project, upstream)
@@ -236,12 +242,13 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
 
 
 def undo_resolution(project: Project) -> tuple[str, str] | None:
-    """Take back the last operation, if it is a resolution of a rebase under way: go back to that stop.
+    """Undo the last operation if it is a resolution in a rebase in progress.
 
-    The worktree then holds the resolution, as the user had it.
+    The rebase returns to the stopped patch, and the worktree contains the resolution again.
 
-    :returns: the operation's summary, and the worktree's folder; None if the last operation is another.
-    :raises EditedTreeError: if the worktree holds edits of the stop that came after it.
+    :returns: the operation's summary and the worktree's folder, or None if the last operation is
+        not such a resolution.
+    :raises EditedTreeError: if the worktree has edits of the patch that stopped next.
     """
     last = project.journal.last()
     summary = str(last[1]["summary"]) if last else ""
@@ -273,7 +280,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 
 
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
-    """Return a step with what the checks found: how the proof went, and the lines of upstream's that go."""
+    """Return a step with the proof result and upstream's dropped lines."""
     proofs = [check for check in checks if check.name == "passes with"]
     word = stops.proof_word(proofs[0].state, proofs[0].said) if proofs else ""
     return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
@@ -282,7 +289,7 @@ def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequenc
 def settle(
     project: Project, progress: RebaseProgress, stop: Stop, step: PatchStep, taken: Taken, prove: Prove
 ) -> Result:
-    """Record how a stop was resolved, and go on."""
+    """Record the resolution of a stopped patch, and continue the rebase."""
     recorded = rerere.record(
         project.store,
         stops.stop_stages(stop),
@@ -294,7 +301,7 @@ def settle(
     files: dict[str, bytes | None] = {}
     for path, data in recorded.items():
         files[path.relative_to(project.layout.root).as_posix()] = data
-    # A resolution that records nothing is an operation, too: `undo` comes back to it.
+    # Even if rerere records nothing, `undo` must find this operation.
     files[resolution_path(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
     worktree = stop_worktree(project, progress)
     note = "; ".join(
@@ -315,9 +322,10 @@ def settle(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tree that may be the stopped patch's, and where it is from, as the ledger will have it.
+    """Candidate tree for the stopped patch.
 
-    :ivar undecided: the conflicting paths that it says nothing of.
+    :ivar how: source of the tree, as written to the ledger.
+    :ivar undecided: conflicting paths that the source doesn't resolve.
     """
 
     tree: TreeId
@@ -326,12 +334,12 @@ class Candidate:
 
 
 def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Sequence[str]) -> Candidate:
-    """Files in the place of those that conflict; or a patch file alone, onto what has landed.
+    """Build a candidate from resolved files, or from one patch file applied to the current tip.
 
-    :param given: each a file whose name and folders end as one of the conflicting paths does; ``PATH=FILE`` for any
-        path, ``PATH=`` to remove it; or one ``.patch`` or ``.diff``.
-    :raises UserError: for a file that isn't there, or whose path can't be told.
-    :raises ConflictError: for a patch that doesn't apply exactly.
+    :param given: files, matched to the conflicting paths by their last path components;
+        ``PATH=FILE`` for any path; ``PATH=`` to remove a path; or one ``.patch`` or ``.diff`` file.
+    :raises UserError: if a file is missing or matches no single conflicting path.
+    :raises ConflictError: if the patch doesn't apply exactly.
     """
     paths = sorted({os.fsdecode(path) for path, *_ in stop.stages})
     if len(given) == 1 and "=" not in given[0] and given[0].endswith((".patch", ".diff")) and given[0] not in paths:
@@ -349,7 +357,10 @@ def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Se
 
 
 def _path_of(given: str, paths: Sequence[str]) -> str:
-    """The conflicting path that a file is for: the one that ends most as it does."""
+    """Return the conflicting path that shares the most trailing components with a file.
+
+    :raises UserError: if no path or more than one path matches best.
+    """
     parts = PurePath(given).parts
 
     def alike(path: str) -> int:
@@ -386,7 +397,7 @@ def _from_patch(project: Project, progress: RebaseProgress, stop: Stop, path: Pa
 
 
 def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> dict[bytes, bytes]:
-    """The conflicting files that what is recorded in the project resolves."""
+    """Return the conflicting files that the project's recorded resolutions resolve."""
     parked = stops.conflicting(project, stop, stop.parked)
     return rerere.replay(
         project.store, stops.stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
@@ -394,9 +405,10 @@ def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> di
 
 
 def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Candidate:
-    """What is recorded.
+    """Build a candidate from the recorded resolution.
 
-    :raises UserError: if nothing is, or it changes lines that only a person can tell the place of.
+    :raises UserError: if nothing is recorded, or if the recorded resolution changes lines away from
+        the conflicts and needs review.
     """
     files = recorded_files(project, progress, stop)
     parked = stops.conflicting(project, stop, stop.parked)
@@ -413,12 +425,15 @@ def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Can
 
 
 def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
-    """The other refs at which the patch is in the stack in a form that lands here, and what it comes to."""
+    """Yield the other pinned refs whose version of the patch applies, with the resulting tree.
+
+    :param only: check this ref only.
+    """
     for ref, pin in project.lock.upstreams[progress.upstream].pins.items():
         stack = load_stack(project.layout, pin)
         if stop.patch not in stack.names or ref == progress.from_ref or (only and ref != only):
             continue
-        with suppress(PatchqError):  # what can't be had, or doesn't apply, says nothing here
+        with suppress(PatchqError):  # not available locally, or the ref's stack doesn't apply
             stops.base_of(project, pin, offline=True)
             (carried,) = carried_stacks(project, [stack], progress.set_name)
             (patch,) = read_patches(project.store, [c for c in carried.commits if c[0] == stop.patch])
@@ -430,9 +445,9 @@ def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = 
 
 
 def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -> Candidate:
-    """The patch as another ref's stack has it.
+    """Build a candidate from another ref's version of the patch.
 
-    :raises UserError: if it isn't there, or doesn't land here either.
+    :raises UserError: if that ref's stack lacks the patch, or if its version doesn't apply either.
     """
     found = dict(at_refs(project, progress, stop, ref))
     if ref not in found:
@@ -444,10 +459,10 @@ def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -
 
 
 def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: str) -> Candidate:
-    """What a structural merger makes of the three sides of each file; called as mergiraf is.
+    """Build a candidate with a structural merge tool, called with mergiraf's arguments.
 
-    :raises UserError: if the lock names no such merger.
-    :raises SourceError: if the program isn't there, or leaves a conflict.
+    :raises UserError: if the lock has no such merger, or if a conflicting file lacks a side.
+    :raises SourceError: if the program is not installed, fails or leaves a conflict.
     """
     mergers = project.lock.mergers
     if name not in mergers:
@@ -487,7 +502,7 @@ def _merged(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
 
 
 def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
-    """What is parked, with these files."""
+    """Return the stopped patch's tree with these files replaced. None removes a file."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     known = project.store.list_tree(stop.parked, sorted(files))
     modes = {s.path: s.entry.mode for s in stops.stop_stages(stop)}
@@ -509,11 +524,11 @@ def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping
 
 @dataclass(frozen=True, slots=True)
 class ResolutionCheck:
-    """A check of a resolution.
+    """Result of one check of a resolution.
 
-    :ivar name: ``settled``, ``applies``, ``upstream lines``, ``text``, ``python``, ``passes with`` or
-        ``fails without``.
-    :ivar state: ``passed``, ``failed``, which refuses, or ``not run``, which is named.
+    :ivar name: ``settled``, ``applies``, ``upstream lines``, ``text``, ``python``, ``passes with``
+        or ``fails without``.
+    :ivar state: ``passed``, ``failed`` or ``not run``. Only ``failed`` refuses the resolution.
     """
 
     name: str
@@ -523,10 +538,11 @@ class ResolutionCheck:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolveRequest:
-    """What the user wants of the checks.
+    """Options for the checks.
 
     :ivar proofs: run the patch's proof.
-    :ivar dropped: upstream's lines that the patch may drop: ``PATH:LINE``, or ``PATH`` for all of a file.
+    :ivar dropped: upstream's lines that the patch may drop: ``PATH:LINE``, or ``PATH`` for all
+        lines of a file.
     """
 
     proofs: bool = True
@@ -534,13 +550,13 @@ class ResolveRequest:
 
 
 def dropped_by(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId) -> list[UpstreamLine]:
-    """Return upstream's lines that a commit drops, as the stopped patch."""
+    """Return upstream's lines that a commit drops if it replaces the stopped patch."""
     old = CommitId(progress.commits[stop.patch])
     return find_dropped(project.store, old=old, new=commit, upstream=progress.base)
 
 
 def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[UpstreamLine]) -> dict[UpstreamLine, str]:
-    """Find the upstream commits that added lines, where upstream's history is available locally."""
+    """Return the upstream commits that added lines, if upstream's history is available locally."""
     found: dict[UpstreamLine, str] = {}
     if not lines:
         return found
@@ -552,7 +568,7 @@ def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[Upstr
             return found
         for line in lines[:_MOST_ASKED]:
             if "\0" in line.text or len(line.text) > _MOST_TEXT:
-                continue  # of a binary file: no argument of a command can hold it
+                continue  # lines of a binary file can't be command-line arguments
             argv = (
                 "log",
                 "-1",
@@ -562,7 +578,7 @@ def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[Upstr
                 "--",
                 f":(literal){line.path}",
             )
-            with suppress(runner.CommandError):  # what leads to a commit isn't there
+            with suppress(runner.CommandError):  # the history is incomplete
                 commit = history.git.run(*argv).decode().strip()
                 if commit:
                     found[line] = commit
@@ -579,7 +595,7 @@ def judge(
     prove: Prove,
     wish: ResolveRequest,
 ) -> list[ResolutionCheck]:
-    """Run the checks, up to the first that refuses; the proof, which takes longest, comes last."""
+    """Run the checks until one fails. The proof takes longest and runs last."""
     checks: list[ResolutionCheck] = []
     commit = CommitId(step.commit)
     tests: list[tuple[str, Callable[[], tuple[str, str]]]] = [
@@ -603,7 +619,7 @@ def judge(
 def _upstream_lines(
     project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, wish: ResolveRequest
 ) -> tuple[str, str]:
-    """Check that no line of upstream's goes, but those that the user names."""
+    """Check that the resolution drops no upstream lines except those that the user accepts."""
     dropped = dropped_by(project, progress, stop, commit)
     left = [line for line in dropped if not line.is_one_of(wish.dropped)]
     if left:
@@ -613,7 +629,7 @@ def _upstream_lines(
 
 
 def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
-    """Return whether each conflicting file is decided: without markers, and not left as it was parked."""
+    """Check that every conflicting file is resolved and that something is left of the patch."""
     marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
     if marked:
         return FAILED, f"{show_path(marked[0])} has conflict markers"
@@ -625,7 +641,7 @@ def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: 
 
 
 def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
-    """Return whether the patch file that it comes to makes that tree again, with zero fuzz and no offset."""
+    """Check that the exported patch file applies without offset and gives the same tree."""
     (mail,) = format_patches(project.store, progress.tip, commit, 1)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
     try:
@@ -639,7 +655,7 @@ def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: Com
 
 
 def _text(project: Project, commit: CommitId) -> tuple[str, str]:
-    """What ``check`` says of a diff."""
+    """Run the text checks of ``check`` on the commit's diff."""
     (text,) = project.store.diffs_of([commit])
     found = [message for _, message, _ in check_diff(text)]
     return (FAILED, "; ".join(found)) if found else (PASSED, "no debugging, no markers")
@@ -659,7 +675,7 @@ def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tup
 
 
 def _compiled(source: bytes) -> str:
-    """What Python's parser says of a file; empty if nothing."""
+    """Return the message of Python's parser, or an empty string if the file is valid."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -677,7 +693,7 @@ def _proof(project: Project, progress: RebaseProgress, stop: Stop, commit: Commi
 
 
 def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[str, str]:
-    """The proof must fail by an assertion where the patch is left out."""
+    """Check that the proof fails with an assertion without the patch."""
     state, said = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
     if state == FAILED:
         return PASSED, said

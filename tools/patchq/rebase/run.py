@@ -1,9 +1,10 @@
-"""``rebase``: a stack carried onto another ref, as ``patches/<upstream>/<ref>/``.
+"""``rebase``: carry a stack onto another ref, to ``patches/<upstream>/<ref>/``.
 
-Patches land in memory, in their order. One that stops is parked in a worktree of its own, beside the applied
-one, with markers that name patch and ref; the stack that it comes from stays as it is, applied. What has been
-done is one state file, written before anything else moves: the worktree can always be made again from it. The
-new stack, its pin, the ledger and the resolutions are written at the end, by one change of the journal.
+Patches are applied in memory, in order. If a patch stops, its conflict is checked out in a separate
+worktree, with markers that name the patch and the ref. The applied stack does not change. One state
+file records the progress. It is written before anything else changes, so the conflict worktree can
+be recreated from it. At the end, one journal operation writes the new stack, its pin and the
+ledger.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name, find_twins
 from patchq.upstream.history import at_hand
 
-# The verbs
+# Commands
 
 
 def start(
@@ -71,17 +72,20 @@ def start(
     only: Sequence[str] = (),
     from_ref: str = "",
 ) -> Result:
-    """Carry an upstream's stack onto a ref, from the nearest one that is pinned, up to the first patch that stops.
+    """Carry an upstream's stack from the nearest pinned ref onto a ref, until a patch stops.
 
-    Where the ref has a stack already, its patches stay as they are and those that it lacks are carried; patches that
-    the ledger drops are not tried again.
+    If the ref already has a stack, its patches are kept and only the missing ones are carried.
+    Patches that the ledger drops are not tried again.
 
-    :param new_set: the set that is to hold the new pin; one named after the ref by default.
-    :param retire: retire what upstream has, if its proof passes on the bare new upstream.
-    :param leave_out: leave what stops for a later rebase, instead of stopping.
-    :param only: of the patches that the ref's stack lacks, carry these, dropped or not; all by default.
-    :param from_ref: carry this pinned ref's stack instead of the nearest.
-    :raises UserError: if a rebase of this upstream is under way, or a patch of ``only`` is not in the stack.
+    :param new_set: set for the new pin (default: a set that has the pin, else a new one named after
+        the ref).
+    :param retire: drop patches that upstream has, if their proofs pass on the bare new ref.
+    :param leave_out: leave patches that stop for a later rebase, instead of stopping.
+    :param only: missing patches to carry, even if the ledger drops them (default: all that it
+        doesn't drop).
+    :param from_ref: pinned ref of the stack to carry (default: the nearest).
+    :raises UserError: if a rebase of this upstream is in progress, or if the stack lacks a patch of
+        ``only``.
     """
     set_name = project.choose_set(set_name)
     with project.locked("rebase"):
@@ -140,9 +144,9 @@ def start(
 
 
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
-    """Drop the stopped patch: leave it out of the new stack, and go on.
+    """Leave the stopped patch out of the new stack, and continue the rebase.
 
-    :param how: what to write into the ledger.
+    :param how: reason for the ledger.
     """
     with project.locked("rebase"):
         progress = load(project, upstream)
@@ -156,7 +160,7 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
 
 
 def abort(project: Project, upstream: str) -> Result:
-    """Give the rebase up: nothing of it stays but the resolutions recorded so far."""
+    """Abort the rebase. Only the resolutions recorded so far are kept."""
     with project.locked("rebase"):
         progress = load(project, upstream)
         notes: list[str] = []
@@ -176,7 +180,7 @@ def abort(project: Project, upstream: str) -> Result:
 
 
 def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
-    """Land what lands; stop at what doesn't, or finish."""
+    """Apply the remaining patches until one stops, or finish."""
     while True:
         names = progress.order[len(progress.done) :]
         if not names:
@@ -193,7 +197,10 @@ def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
 
 
 def go_on(project: Project, progress: RebaseProgress, step: PatchStep, files: TreeId, prove: Prove) -> Result:
-    """Take a step for the stopped patch; ``files`` is what the worktree holds."""
+    """Add the step of the stopped patch, and continue the rebase.
+
+    :param files: tree of the conflict worktree.
+    """
     progress.files, progress.stop = str(files), None
     take(project, progress, step)
     return _run(project, progress, prove)
@@ -207,12 +214,16 @@ def _land(
     upstream: stops.StoppedUpstream,
     prove: Prove,
 ) -> bool:
-    """Take a column's landings over; False where a patch stops, True where it needs to be carried anew or is over."""
+    """Add the apply results of a target tree to the rebase.
+
+    :returns: False if a patch stops. True if the results are used up, or if the remaining patches
+        must be applied again onto a recorded resolution.
+    """
     landings = [column.landings[n] for n in range(len(patches))]
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
     run: list[tuple[Patch, Landing]] = []
     ahead: dict[str, CommitId] = {}
-    if progress.leave_out and not recorded:  # what lands stands on one another, whatever stops in between
+    if progress.leave_out and not recorded:  # no stop interrupts the chain of commits
         whole = [(p, landing) for p, landing in zip(patches, landings, strict=True) if landing.outcome not in STOPS]
         ahead = _commits(project, progress, whole, column)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
@@ -236,7 +247,7 @@ def _land(
             return False
         progress.stop = None
         take(project, progress, step)
-        if step.commit:  # replayed: those after it are carried onto it
+        if step.commit:  # the later patches must be applied onto the replayed resolution
             save(project, progress)
             return True
     _commit(project, progress, run, column, ahead)
@@ -245,7 +256,7 @@ def _land(
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:
-    """End what a kill left almost ended: a rebase that is through, or given up."""
+    """Complete a rebase that was killed in its end phase or abort; return None for other phases."""
     if progress.phase == FINISHING:
         return _finish(project, progress)
     if progress.phase == ABORTING:
@@ -255,10 +266,10 @@ def _over(project: Project, progress: RebaseProgress) -> Result | None:
 
 
 def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
-    """Go on after a kill: what was almost ended is ended, what was not yet the user's is made anew."""
+    """Continue a rebase that was killed before the conflict worktree was ready, or at the end."""
     if over := _over(project, progress):
         return over
-    if progress.stop and progress.stop.resolution:  # a kill came while `undo` went back to it
+    if progress.stop and progress.stop.resolution:  # `undo` was killed
         stops.park(project, progress)
         return result(project, progress, "stopped")
     progress.stop = None
@@ -266,7 +277,7 @@ def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -
 
 
 def _patches(project: Project, progress: RebaseProgress, names: Sequence[str]) -> list[Patch]:
-    """The patches to carry, each from the stack that it is taken from."""
+    """Return the patches to carry."""
     infos = {i.commit: i for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names))}
     return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
 
@@ -274,7 +285,7 @@ def _patches(project: Project, progress: RebaseProgress, names: Sequence[str]) -
 def _commits(
     project: Project, progress: RebaseProgress, run: Sequence[tuple[Patch, Landing]], column: Column
 ) -> dict[str, CommitId]:
-    """The commits of landings, on top of one another, by the patches' names."""
+    """Write a chain of commits for apply results; return the commits by patch name."""
     made = [(patch.commit, landing.changes) for patch, landing in run]
     commits = write_commits(project.store, progress.tip, made, column.contents)
     return {patch.name: commit for (patch, _), commit in zip(run, commits, strict=True)}
@@ -287,7 +298,7 @@ def _commit(
     column: Column,
     ahead: Mapping[str, CommitId],
 ) -> None:
-    """Make commits of landings that have none ahead, and steps."""
+    """Add steps for apply results, and write their commits unless ``ahead`` has them."""
     commits = ahead or _commits(project, progress, run, column)
     for patch, landing in run:
         commit = commits[patch.name]
@@ -300,11 +311,11 @@ def _commit(
         take(project, progress, step)
 
 
-# The end
+# Finishing
 
 
 def _finish(project: Project, progress: RebaseProgress) -> Result:
-    """Write the new stack, its pin, and what was learnt; then take the worktree away."""
+    """Write the new stack, its pin and the ledger; then remove the conflict worktree."""
     layout, onto = project.layout, progress.onto
     kept = [s for s in progress.done if s.commit]
     change = Change(verb="rebase", summary=f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
@@ -351,13 +362,16 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
     project.__dict__.pop("lock", None)
     found = replace(result(project, progress, "done"), notes=tuple(notes))
     if not kept and found.set_name not in project.lock.sets:
-        found = replace(found, set_name="")  # it was to be made, and wasn't
+        found = replace(found, set_name="")  # no patch is left, so the new set was not made
     _clean_up(project, progress)
     return found
 
 
 def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
-    """A commit whose ``Requires:`` of this upstream are of these patches, and those that are taken out."""
+    """Remove ``Requires:`` trailers for this upstream's patches that are not in ``names``.
+
+    :returns: the commit and the removed names.
+    """
     lines, gone = [], []
     for line in info.message.splitlines(keepends=True):
         name = line.removeprefix("Requires:").strip()
@@ -369,7 +383,7 @@ def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple
 
 
 def _attempts(project: Project, progress: RebaseProgress) -> list[ledgers.Attempt]:
-    """The ledger's lines for what was carried now."""
+    """Return the ledger lines for the patches of this rebase."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     between = pins_between(
         project.lock.upstreams[progress.upstream], stops.source_pin(project, progress), progress.onto
@@ -389,7 +403,7 @@ def _attempts(project: Project, progress: RebaseProgress) -> list[ledgers.Attemp
             files=tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files),
             grade=s.grade,
             evidence=s.evidence,
-            # Between two releases nobody looked, so it may have been an earlier one.
+            # If releases in between were skipped, an earlier one may have broken the patch.
             broke=progress.onto.ref if s.files and not between else "",
             how=s.how,
             lines=s.lines,
@@ -416,7 +430,7 @@ def _clean_up(project: Project, progress: RebaseProgress) -> None:
 
 
 def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:
-    """The set for the new pin: as asked, else one that has it already, else one named after it."""
+    """Return the set for the new pin: ``new_set``, else one that has the pin, else a new name."""
     if new_set:
         return check_name(new_set, "a set")
     having = [n for n, refs in project.lock.sets.items() if refs.get(onto.upstream) == onto.ref]

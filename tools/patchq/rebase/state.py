@@ -1,4 +1,4 @@
-"""What a rebase under way is: the one state file that all else can be made from again."""
+"""State file of a rebase in progress. Everything else can be recreated from it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from patchq.system.paths import check_name, ref_to_folder
 
 VERSION = 1
 _ID = re.compile(r"[0-9a-f]{40}")
-#: Of a rebase: patches are landing, the new stack is being written, it is being given up.
+#: Phases of a rebase: applying patches, writing the new stack, aborting.
 CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchStep:
-    """What became of one patch. ``commit`` is empty where the new stack doesn't have it.
+    """Result of one patch.
 
-    :ivar offsets: how far its lines moved, and in ``checked``, by what that is known.
-    :ivar dropped: lines of upstream's that it drops, accepted by name: path, line and text.
+    :ivar commit: commit of the patch, or empty if the new stack doesn't have the patch.
+    :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
+    :ivar dropped: upstream's lines that the patch drops with the user's consent: path, line, text.
     """
 
     patch: str
@@ -51,15 +52,17 @@ class PatchStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """A patch that waits for a person.
+    """Stopped patch, waiting for the user.
 
-    :ivar conflicts: of path and the lines at which conflicts begin; see :class:`patchq.merge.patches.FileConflict`.
-    :ivar parked: the commit whose tree the worktree was given, markers included.
-    :ivar carries: how many of the patches after it would land as things stand; ``stops``: how many would not.
-    :ivar ready: whether the worktree holds it, and is the user's.
-    :ivar by_history: upstream's history has the very patch, and nothing that took it back.
-    :ivar replayed: the tree to which what was recorded for it led; no proof has said that it is right.
-    :ivar resolution: the tree that resolved it before ``undo`` came back here.
+    :ivar conflicts: conflicting paths with the first line of each conflict; see
+        :class:`patchq.merge.patches.FileConflict`.
+    :ivar parked: commit whose tree was checked out in the conflict worktree, with markers.
+    :ivar carries: number of later patches that apply without this one; ``stops``: number of later
+        patches that don't.
+    :ivar ready: the conflict worktree is ready for the user.
+    :ivar by_history: upstream's history has a commit with the patch's id and no revert of it.
+    :ivar replayed: tree of a recorded resolution that needs review.
+    :ivar resolution: tree of the resolution that ``undo`` took back.
     """
 
     patch: str
@@ -80,10 +83,10 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """A stop that the user resolved, so that ``undo`` can come back to it.
+    """Resolved stop, kept for ``undo``.
 
-    :ivar steps: how many steps were done before it.
-    :ivar tree: what the worktree held of the resolution.
+    :ivar steps: number of steps before the stop.
+    :ivar tree: tree of the resolution.
     """
 
     stop: Stop
@@ -93,7 +96,7 @@ class Settled:
 
 @dataclass(slots=True, kw_only=True)
 class RebaseProgress:
-    """A rebase under way, as the state file has it."""
+    """Content of the state file."""
 
     upstream: str
     set_name: str
@@ -118,16 +121,17 @@ class RebaseProgress:
 
     @property
     def tip(self) -> CommitId:
-        """The commit of the last patch that has landed."""
+        """Return the commit of the last applied patch, or the base if there is none."""
         return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Where a rebase stands. ``state``: ``done``, ``stopped``, ``aborted``, or ``nothing`` to carry.
+    """State of a rebase.
 
-    ``set_name`` is the set of the new pin; empty where no patch is left, so that none was made. ``dropped`` are the
-    patches that the ledger drops, so that they were not tried.
+    :ivar state: ``done``, ``stopped``, ``aborted``, or ``nothing`` if there is no patch to carry.
+    :ivar set_name: set of the new pin, or empty if no patch was left for a new set.
+    :ivar dropped: patches that were not tried because the ledger drops them.
     """
 
     upstream: str
@@ -144,7 +148,7 @@ class Result:
 
 
 def result(project: Project, progress: RebaseProgress, state: str) -> Result:
-    """What to tell of a rebase in a state."""
+    """Return the state of a rebase as a :class:`Result`."""
     stop = progress.stop if state == "stopped" else None
     folder = str(stop_worktree(project, progress).path) if stop else ""
     left = len(progress.order) - len(progress.done)
@@ -164,7 +168,7 @@ def result(project: Project, progress: RebaseProgress, state: str) -> Result:
 
 
 def under_way(project: Project) -> list[Result]:
-    """The rebases under way, as they stand."""
+    """Return the rebases in progress."""
     names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
     return [result(project, load(project, name), "stopped") for name in names]
 
@@ -188,14 +192,17 @@ def tally_result(found: Result) -> RefTally:
 
 
 def ready_stop(progress: RebaseProgress) -> Stop | None:
-    """The patch that waits for a person; None where a kill came before the worktree was theirs, or at the end."""
+    """Return the stopped patch.
+
+    Return None if no patch is stopped or if patchq was killed before the worktree was ready.
+    """
     return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
 
 
 def stopped(progress: RebaseProgress) -> Stop:
-    """Return the patch that waits for the user.
+    """Return the stopped patch.
 
-    :raises UserError: if none does.
+    :raises UserError: if no patch is stopped.
     """
     if stop := ready_stop(progress):
         return stop
@@ -206,7 +213,7 @@ def stopped(progress: RebaseProgress) -> Stop:
 
 
 def take(project: Project, progress: RebaseProgress, step: PatchStep) -> None:
-    """Add a step, and tell it as it is taken."""
+    """Add a step to the state and report the progress."""
     progress.done.append(step)
     project.say(f"{len(progress.done)}/{len(progress.order)} {step.patch}: {'there' if step.known else step.outcome}")
     what = f"{progress.upstream} onto {progress.onto.ref}"
@@ -214,29 +221,30 @@ def take(project: Project, progress: RebaseProgress, step: PatchStep) -> None:
 
 
 def stop_worktree(project: Project, progress: RebaseProgress) -> Worktree:
-    """The worktree of the patch that stops, beside the applied one."""
+    """Return the conflict worktree, which is separate from the applied one."""
     return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
 
 
 def state_path(project: Project, upstream: str) -> Path:
-    """Where the state of an upstream's rebase is, while one is under way."""
+    """Return the path of an upstream's state file. The file exists only during a rebase."""
     return project.layout.private / "rebase" / f"{upstream}.json"
 
 
 def resolution_path(project: Project, upstream: str) -> str:
-    """Path, within the project, of the file that names the last resolution of a rebase under way."""
+    """Return the path, within the project, of the file that names the last resolution."""
     return f"{project.layout.private.name}/rebase/{upstream}.resolved"
 
 
 def save(project: Project, progress: RebaseProgress) -> None:
-    """Write the state; a kill leaves the old one or the new one."""
+    """Write the state file atomically."""
     fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))
 
 
 def load(project: Project, upstream: str) -> RebaseProgress:
-    """Read the state.
+    """Read the state file.
 
-    :raises UserError: if no rebase of the upstream is under way.
+    :raises UserError: if no rebase of the upstream is in progress.
+    :raises StateError: if the file is invalid.
     """
     path = state_path(project, upstream)
     data = fsio.read_or_none(path)
@@ -253,7 +261,7 @@ def load(project: Project, upstream: str) -> RebaseProgress:
 
 
 def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
-    """The state, whose names are paths and whose ids are arguments of git's."""
+    """Parse the state, and check names and ids, which are used as paths and as git arguments."""
     raw.pop("version")
     if raw["upstream"] != upstream or raw["onto"]["upstream"] != upstream:
         raise ValueError("it is another upstream's")
@@ -272,7 +280,7 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
     stop = raw.pop("stop")
     done = [_step(step) for step in raw.pop("done")]
     attempts = [_attempt(attempt) for attempt in raw.pop("attempts")]
-    # An older patchq wrote none.
+    # Older versions of patchq did not write it.
     settled = [Settled(**{**item, "stop": _stop(item["stop"])}) for item in raw.pop("settled", ())]
     dropped = [Drop(**item) for item in raw.pop("dropped", ())]
     found = RebaseProgress(
@@ -306,5 +314,5 @@ def _stop(raw: Mapping[str, Any]) -> Stop:
 
 
 def _offsets(raw: Mapping[str, Any]) -> tuple[FileOffset, ...]:
-    """Those of a step or an attempt; an older patchq wrote none."""
+    """Parse the offsets of a step or an attempt. Older versions of patchq did not write them."""
     return tuple(FileOffset(f["path"], tuple(f["lines"])) for f in raw.get("offsets", ()))

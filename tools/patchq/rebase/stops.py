@@ -1,4 +1,4 @@
-"""A patch that doesn't land: parked for a person, resolved by one or by what was recorded, retired, left out."""
+"""Stopped patches: conflict worktrees, resolutions and drops."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ from patchq.upstream.match import Asked, Sight, once_more, sights, verdict
 from patchq.upstream.releases import Releases, on_the_way
 
 RESOLVED = "resolved"
-#: What is said of a path that is as it was parked, without markers.
 _CACHE = re.compile(rb"(?:^|/)(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache)/")
 _MOST_NAMED = 20
+#: Message for a conflicting path without markers that the user has not resolved.
 UNDECIDED = "one side changed it, the other removed it or has its own"
 
-#: Runs a proof; returns ``passed``, ``failed``, ``error`` or ``not run``, and why.
+#: Function that runs a proof and returns its state (``passed``, ``failed``, ``error``, ``not run``)
+#: and a message.
 Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
 def stop_at(
     progress: RebaseProgress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: StoppedUpstream
 ) -> Stop:
-    """What to tell of a patch that doesn't land; nothing is parked yet."""
+    """Return the stop of a patch that doesn't apply, without a conflict worktree yet."""
     seen = upstream.look(patch)
     outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
     return Stop(
@@ -73,7 +74,7 @@ def stop_at(
 def parked_commit(
     project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column
 ) -> CommitId:
-    """What the worktree is to hold of a patch that stops: its markers name the ref and the patch."""
+    """Write the commit for the conflict worktree. Its markers name the ref and the patch."""
     changes, contents = list(landing.changes), dict(column.contents)
     ours = f"{progress.upstream} {progress.onto.ref}"
     theirs = f"{patch.name} (written for {progress.from_ref})"
@@ -90,7 +91,7 @@ def parked_commit(
 
 
 class StoppedUpstream:
-    """Upstream's releases from the old ref to the new one, as far as they are at hand; read when asked."""
+    """Upstream's history or releases between the old and the new ref, read on first use."""
 
     def __init__(self, project: Project, progress: RebaseProgress, patches: Sequence[Patch], moves: Moves) -> None:
         self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
@@ -130,14 +131,17 @@ class StoppedUpstream:
         return once_more(self.patches, column, self._past)
 
     def look(self, patch: Patch) -> Sight:
-        """Look for a patch in them, and in what is here of upstream's history."""
+        """Return the upstream match of a patch."""
         base, versions = self._columns
         last = len(versions) - 1
         return self._asked.about(patch, sights(patch, base, versions, [last])[last])
 
 
 def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> PatchStep | None:
-    """Retire a patch that upstream has in full and whose proof passes without it; None where it stops after all."""
+    """Drop a patch that upstream has in full if its proof passes without the patch.
+
+    :returns: the step, or None if the patch stops.
+    """
     if stop.outcome != ABSORBED:
         return None
     state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
@@ -149,12 +153,13 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
 
 
 def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove, how: str) -> PatchStep:
-    """Retire a patch that a person says upstream has, if its proof passes without it.
+    """Drop a patch that upstream has according to the user, if its proof passes without the patch.
 
-    Where no proof can say it, what was seen upstream does, if all of it was and a person says why that is enough.
+    If the proof cannot run, the drop needs a match of the whole patch and ``how``.
 
-    :raises UserError: if none of it was seen upstream and ``how`` doesn't say what does the same there.
-    :raises BuildError: if its proof doesn't pass on the bare upstream, or can't run and there is no such evidence.
+    :raises UserError: if upstream has no part of the patch and ``how`` is empty.
+    :raises BuildError: if the proof fails on the bare upstream, or cannot run and the evidence is
+        not sufficient.
     """
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
@@ -179,7 +184,7 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
 
 
 def on_evidence_alone(evidence: str, how: str) -> str:
-    """What the ledger says of a retirement that no proof has confirmed."""
+    """Return the ledger's text for a drop without a proof."""
     return f"retired on evidence, with no proof: {how} ({evidence})"
 
 
@@ -199,9 +204,10 @@ def _retired(stop: Stop, how: str = "") -> PatchStep:
 def run_proof(
     project: Project, progress: RebaseProgress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
 ) -> tuple[str, str]:
-    """Run a patch's proof on a commit; how it went, and what was said.
+    """Run a patch's proof on a commit.
 
-    :param bare: the commit is upstream itself, with no patch.
+    :param bare: the commit is upstream without any patch.
+    :returns: the state and the message of the proof.
     """
     stack = load_stack(project.layout, source_pin(project, progress))
     header = (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
@@ -223,7 +229,7 @@ def run_proof(
 
 
 def proof_word(state: str, said: str) -> str:
-    """How a proof went, as the ledger has it."""
+    """Return the ledger's text for a proof result."""
     return state if state == "passed" else f"{state}: {said}"
 
 
@@ -233,7 +239,7 @@ def skipped(stop: Stop, how: str = "") -> PatchStep:
 
 
 def postponed(stop: Stop) -> PatchStep:
-    """Return the step of a stopped patch that is left for a later rebase: no one has decided to drop it."""
+    """Return the step of a stopped patch that is left for a later rebase and not dropped."""
     said = f"; {stop.said}" if stop.said else ""
     return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + said)
 
@@ -259,7 +265,7 @@ def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
 
 
 def park(project: Project, progress: RebaseProgress) -> None:
-    """Bring the worktree to the stop; from here on it is the user's."""
+    """Check out the stopped patch in the conflict worktree, ready for the user."""
     stop = progress.stop
     assert stop
     save(project, progress)
@@ -270,7 +276,7 @@ def park(project: Project, progress: RebaseProgress) -> None:
         project.store.update_refs([(branch, now, progress.tip)])
     tree = stop.resolution or stop.replayed or project.store.tree_of([stop.parked])[0]
     worktree.create(progress.tip)
-    # The first time, the next one, or after a kill: each file is as it was, as it is to be, or half way.
+    # After a kill, some files may be old, new or incomplete.
     worktree.resume(CommitId(progress.files) if progress.files else None, CommitId(tree))
     rerere.mark_conflicts(worktree.git, stop_stages(stop))
     progress.files = str(tree)
@@ -296,7 +302,10 @@ def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
 
 
 def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
-    """Resolve a conflict by what was recorded, if that resolves all of it and the proof agrees."""
+    """Apply a recorded resolution if it resolves every conflict and the proof passes.
+
+    :returns: the step, or None if the patch stops.
+    """
     stop = progress.stop
     assert stop
     parked = conflicting(project, stop, stop.parked)
@@ -344,10 +353,11 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """What of a stop's worktree is the patch's.
+    """Resolution taken from the conflict worktree.
 
-    :ivar tree: the files with the patch's changes alone; ``held``: with all that the worktree holds.
-    :ivar left_out: paths that were changed or added there, and are no part of the patch.
+    :ivar tree: tree with only the patch's changes.
+    :ivar held: tree with all changes of the worktree.
+    :ivar left_out: changed or added paths that are not part of the patch.
     """
 
     tree: TreeId
@@ -358,9 +368,9 @@ class Taken:
 def take_own(
     project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree, include: Sequence[str]
 ) -> Taken:
-    """Take the conflicting paths, the patch's own paths and what was staged; leave out all else.
+    """Take the conflicting paths, the patch's own paths and the staged paths from the worktree.
 
-    :param include: more paths, files or folders, to take.
+    :param include: more files or folders to take.
     """
     held = worktree.snapshot()
     own = _own_paths(project, progress, stop, worktree)
@@ -381,7 +391,7 @@ def take_own(
 
 
 def _own_paths(project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree) -> set[bytes]:
-    """Return the paths that belong to the stopped patch, or that the user has staged."""
+    """Return the paths that belong to the stopped patch or are staged."""
     store = project.store
     own = set(_paths(stop))
     own |= {change.path for change in store.changes(progress.tip, stop.parked)}
@@ -393,9 +403,11 @@ def _own_paths(project: Project, progress: RebaseProgress, stop: Stop, worktree:
 
 
 def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
-    """Keep what a resolution left out as a commit, and restore tracked files; return what to say of it.
+    """Keep the worktree with the left-out changes as a commit, and restore tracked files.
 
-    Files that no commit has stay where they are.
+    Untracked files stay where they are.
+
+    :returns: a note for the user, or an empty string if nothing was left out.
     """
     if not taken.left_out:
         return ""
@@ -412,9 +424,10 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
 
 
 def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId) -> str:
-    """Keep what the user did to a stop's worktree as a commit; return what to say of it, nothing if it is as it was.
+    """Keep the user's edits in the conflict worktree as a commit.
 
-    :param tree: what the worktree holds.
+    :param tree: tree of the worktree.
+    :returns: a note for the user, or an empty string if there are no edits.
     """
     store = project.store
     if tree == store.tree_of([stop.parked])[0]:
@@ -426,9 +439,11 @@ def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: Tre
 
 
 def keep_commits(project: Project, progress: RebaseProgress, worktree: Worktree) -> str:
-    """Keep the commits that the user made in the worktree of a stop; return what to say of them.
+    """Keep the user's commits in the conflict worktree.
 
     Their files are part of the resolution, but the patch keeps its own message.
+
+    :returns: a note for the user, or an empty string if there are no commits.
     """
     head = worktree.head()
     if head is None or head == progress.tip:
@@ -438,9 +453,11 @@ def keep_commits(project: Project, progress: RebaseProgress, worktree: Worktree)
 
 
 def keep_ignored(project: Project, worktree: Worktree) -> str:
-    """Keep the ignored files of a worktree that is about to go as a commit; return what to say of them.
+    """Keep the ignored files of a worktree as a commit before the worktree is removed.
 
-    Caches that Python and pytest write are not kept.
+    Caches of Python, pytest, mypy and ruff are not kept.
+
+    :returns: a note for the user, or an empty string if there are no such files.
     """
     store, head = project.store, worktree.head()
     if head is None:
@@ -465,9 +482,10 @@ def keep_ignored(project: Project, worktree: Worktree) -> str:
 def resolved(
     project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree, taken: Taken, how: str
 ) -> PatchStep:
-    """Return the step of a stopped patch that becomes ``taken``.
+    """Return the step of a stopped patch that is resolved by ``taken``.
 
-    :raises ConflictError: if files still hold conflict markers, or it isn't decided which side's file stays.
+    :raises ConflictError: if files still have conflict markers, or if the user has not chosen a
+        side of a file without markers.
     :raises UserError: if nothing is left of the patch.
     """
     tree = taken.tree
@@ -507,18 +525,18 @@ def resolved(
 
 
 def unmerged(worktree: Worktree) -> frozenset[bytes]:
-    """The paths of conflicts that nobody has said to be decided, by `git add` or `git rm`."""
+    """Return the conflicting paths that are not yet resolved by `git add` or `git rm`."""
     entries = worktree.git.run("ls-files", "--unmerged", "-z").split(b"\0")
     return frozenset(entry.split(b"\t", 1)[1] for entry in entries if entry)
 
 
 def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The conflicting paths that hold markers in a tree, and those that it has as they were parked, undecided.
+    """Return the conflicting paths with markers in a tree, and the unresolved ones without markers.
 
-    git marks only text: of a link, of something binary, of a file that one side removed it leaves one side there,
-    which the next commit would take without a word.
+    Git writes markers only to text files. For links, for binary files, and for files that one side
+    removed, it leaves one side's file, which the next commit would take silently.
 
-    :param left: those that nobody has said to be decided.
+    :param left: paths that are not yet resolved by `git add` or `git rm`.
     """
     paths = _paths(stop)
     there = project.store.list_tree(tree, paths) if paths else {}
@@ -532,7 +550,7 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
 
 
 def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId, how: str) -> PatchStep:
-    """A tree as the stopped patch, under its old message and author; nothing is said of it yet."""
+    """Commit a tree as the stopped patch, with its message and author; return the step."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
@@ -559,7 +577,7 @@ def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
 
 
 def stop_stages(stop: Stop) -> list[Stage]:
-    """The conflicting paths as git's index has them: base, ours and the patch's, by number."""
+    """Return the conflicting paths as index stages: base (1), ours (2) and the patch (3)."""
     return [Stage(os.fsencode(p), TreeEntry(mode.encode(), BlobId(blob)), n) for p, mode, blob, n in stop.stages]
 
 
@@ -568,9 +586,9 @@ def _paths(stop: Stop) -> list[bytes]:
 
 
 def source_pin(project: Project, progress: RebaseProgress) -> Pin:
-    """The pin that the stack is carried from.
+    """Return the pin that the stack is carried from.
 
-    :raises UserError: if it was removed from the lock meanwhile.
+    :raises UserError: if the pin was removed from the lock.
     """
     pins = project.lock.upstreams[progress.upstream].pins
     if progress.from_ref not in pins:
@@ -579,6 +597,6 @@ def source_pin(project: Project, progress: RebaseProgress) -> Pin:
 
 
 def base_of(project: Project, pin: Pin, *, offline: bool = False) -> Base:
-    """A pin's base, fetched if it isn't here."""
+    """Return a pin's base commit, fetched if it is not available locally."""
     fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
     return fetcher.fetch([pin])[0]

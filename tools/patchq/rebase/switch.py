@@ -1,4 +1,4 @@
-"""After a rebase: how the new set is called, and what goes when it becomes the default one."""
+"""Name of the new set after a rebase, and cleanup when it is made the default set."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What became of a set that was made the default one.
+    """Result of making a set the default.
 
-    :ivar before: the set that was the default.
-    :ivar sets: those that it replaces; they are gone from the lock, with ``pins``, which no other set has.
-    :ivar files: of the stacks that are gone with their pins; git's history has them.
+    :ivar before: previous default set.
+    :ivar sets: replaced sets, removed from the lock.
+    :ivar pins: removed pins, which only the replaced sets used.
+    :ivar files: removed files of the pins' stacks. Git's history has them.
     """
 
     set_name: str
@@ -39,9 +40,10 @@ class Used:
 
 
 def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
-    """The name of a set that has ``upstream`` at another ref, after the one that it was made from.
+    """Return the name for a copy of a set with ``upstream`` at another ref.
 
-    What an earlier rebase of the same upstream has put into the name is replaced, so that names don't grow.
+    The part of the name that an earlier rebase of the same upstream added is replaced. Otherwise
+    names would grow with every rebase.
     """
     new = _part(upstream, ref)
     old = lock.sets[set_name].get(upstream)
@@ -50,13 +52,16 @@ def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
 
 
 def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, replaces: Sequence[str] = ()) -> Used:
-    """Make a set the default one, and clear what it replaces: the sets that rebases made it from, and their pins
-    and stacks where no other set has them. Ledger and recorded resolutions stay.
+    """Make a set the default and remove the sets that it replaces.
 
-    :param name: what the set is to be called from now on.
-    :param keep: clear nothing.
-    :param replaces: sets that it replaces besides, whatever their names say.
-    :raises UserError: if git's history hasn't what would go, a rebase from it is under way, or the name is taken.
+    A set replaces the sets that it was rebased from. Their pins and stacks are removed unless
+    another set uses them. The ledger and the recorded resolutions are kept.
+
+    :param name: new name of the set.
+    :param keep: remove nothing.
+    :param replaces: more sets to remove, regardless of their names.
+    :raises UserError: if git's history lacks something to remove, if a rebase of an affected set is
+        in progress, or if the name is taken.
     """
     with project.locked("use"):
         root = project.layout.root
@@ -83,7 +88,7 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         parse_lock(change.files[LOCK_NAME] or b"")
         project.journal.perform(change)
         for pin in pins:
-            with suppress(OSError):  # it holds something else
+            with suppress(OSError):  # the folder has other files
                 project.layout.stack(pin.upstream, pin.ref).rmdir()
         project.__dict__.pop("lock", None)
         heir = _environments(lock, set_name, gone)[0]
@@ -104,7 +109,8 @@ def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence
     data = relock.with_default(data, called)
     tables = [("sets", s) for s in gone] + [("upstreams", p.upstream, "pins", p.ref) for p in pins]
     tables += [("environments", s) for s in others]
-    tables += [("mismatches", s) for s in gone if s in lock.mismatches]  # meant for pins that are gone
+    # The mismatches were accepted for the removed pins only.
+    tables += [("mismatches", s) for s in gone if s in lock.mismatches]
     data = relock.without(data, tables)
     for table, known in (("sets", lock.sets), ("environments", lock.environments), ("mismatches", lock.mismatches)):
         if called != set_name and set_name in known:
@@ -115,8 +121,11 @@ def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence
 
 
 def _environments(lock: Lock, set_name: str, gone: Sequence[str]) -> tuple[str, list[str]]:
-    """Of the cleared sets that have containers, the one whose the set inherits (none if it has its own), and the
-    others."""
+    """Return the removed set whose containers the new default set inherits, and the other ones.
+
+    Only removed sets with containers are considered. The first value is empty if the new default
+    set has its own containers, or if no removed set has containers.
+    """
     having = sorted((s for s in gone if s in lock.environments), key=lambda s: s != lock.default_set)
     return ("", having) if set_name in lock.environments or not having else (having[0], having[1:])
 
@@ -130,7 +139,7 @@ def _find_part(set_name: str, part: str) -> re.Match[str] | None:
 
 
 def _root(lock: Lock, set_name: str) -> str:
-    """A set's name without what rebases have put into it."""
+    """Return a set's name without the parts that rebases added."""
     root = set_name
     for upstream, ref in lock.sets[set_name].items():
         if at := _find_part(root, _part(upstream, ref)):
@@ -139,7 +148,7 @@ def _root(lock: Lock, set_name: str) -> str:
 
 
 def _older(lock: Lock, other: str, set_name: str) -> bool:
-    """Return whether rebases made ``set_name`` from ``other``: same root name, and no newer ref."""
+    """Return whether ``set_name`` was rebased from ``other``: same root name and no newer ref."""
     mine = {pin.upstream: pin for pin in lock.pins_of(set_name)}
     theirs = {pin.upstream: pin for pin in lock.pins_of(other)}
     if _root(lock, other) != _root(lock, set_name) or mine.keys() != theirs.keys():
@@ -158,7 +167,7 @@ def _refuse_under_way(project: Project, sets: Sequence[str]) -> None:
 
 
 def _stack_files(project: Project, pins: Sequence[Pin]) -> list[str]:
-    """The files of the pins' stacks, relative to the project."""
+    """Return the files of the pins' stacks, relative to the project."""
     found = []
     for pin in pins:
         stack = load_stack(project.layout, pin)
@@ -171,7 +180,10 @@ def _stack_files(project: Project, pins: Sequence[Pin]) -> list[str]:
 def _refuse_unkept(
     project: Project, lock: Lock, sets: Sequence[str], pins: Sequence[Pin], files: Sequence[str]
 ) -> None:
-    """:raises UserError: if what is to go isn't in git's history as it is."""
+    """Refuse to remove anything that git's history doesn't have in its current form.
+
+    :raises UserError: naming what git's history lacks.
+    """
     if not sets:
         return
     root = project.layout.root

@@ -1,7 +1,7 @@
-"""How the stacks of one set became those of another, told from the ledgers and the series, release by release.
+"""History of a set's stacks from one set to another, release by release.
 
-Nothing here is anybody's memory: what stopped, how often, what was said of each resolution and what upstream had are
-the ledger's words; what stands on a release is its series. Where the two don't agree, the story says so.
+The only sources are the ledgers (stops, resolutions and patches that upstream has) and the series
+(patches of each release). The report lists the differences between the two.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from patchq.formats.render import render
 from patchq.project.project import Project
 from patchq.stacks.views import read_ledgers
 
-#: What git carries without a person; the rest of what is carried stopped, now or when it was recorded.
+#: Outcomes of patches that applied without a stop. Other carried patches stopped at least once.
 ALONE = ("clean", "offset", "merged")
-#: What a patch is on a release that has what it does.
+#: Text for a patch that upstream has.
 TAKEN = "upstream has it"
 _TAKEN, _GONE = "absorbed", ("obsolete", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryStop:
-    """A patch that stopped between two releases, and what became of it there.
+    """Patch that stopped between two releases.
 
-    :ivar hunks: that conflicted when it stopped, with one for each file that was gone; 0 where nobody wrote it down.
-    :ivar files: those, by name.
-    :ivar last: the ledger's last word on it.
+    :ivar hunks: number of hunks that conflicted. A deleted file counts as one. 0 if not recorded.
+    :ivar files: paths of the files that conflicted.
+    :ivar last: last line about the patch in the ledger.
     """
 
     patch: str
@@ -39,9 +39,10 @@ class StoryStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straight:
-    """What the same patches came to from an earlier release, without those between.
+    """Direct rebase from an earlier release, without the intermediate releases.
 
-    :ivar along: the hunks of the way that was gone instead.
+    :ivar hunks: conflicting hunks of the direct rebase.
+    :ivar along: conflicting hunks of the rebases through the intermediate releases.
     """
 
     before: str
@@ -53,13 +54,16 @@ class Straight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryStep:
-    """From one release of the way to the next.
+    """Rebase from one release to the next.
 
-    :ivar alone: what git carried by itself, by outcome.
-    :ivar stops: what needed a person and is carried.
-    :ivar left: what stopped and wasn't carried there, nor settled.
-    :ivar taken: what upstream has there; ``gone``: what is withdrawn, or has nothing to change any more.
-    :ivar written: what the release's stack has without having been carried; ``missing``: the other way round.
+    :ivar came: number of patches before the rebase.
+    :ivar alone: patches that applied without a stop, by outcome.
+    :ivar stops: patches that stopped, were resolved and are carried.
+    :ivar left: patches that stopped and were neither carried nor dropped.
+    :ivar taken: patches that upstream has.
+    :ivar gone: patches that are no longer needed or withdrawn.
+    :ivar written: patches of the release's stack that the ledger doesn't list as carried.
+    :ivar missing: carried patches that the release's stack lacks.
     """
 
     before: str
@@ -77,27 +81,29 @@ class StoryStep:
 
     @property
     def by_git(self) -> int:
-        """Patches that git carried alone."""
+        """Return the number of patches that applied without a stop."""
         return sum(len(names) for _, names in self.alone)
 
     @property
     def hunks(self) -> int:
-        """That a person looked at, left patches' with them."""
+        """Return the number of hunks that needed review, including those of left-out patches."""
         return sum(stop.hunks for stop in (*self.stops, *self.left))
 
     @property
     def lines(self) -> int:
-        """Of patches, written again in resolutions."""
+        """Return the number of patch lines that resolutions changed."""
         return sum(stop.last.lines for stop in self.stops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryWay:
-    """An upstream's way from one release to another.
+    """Rebases of an upstream's stack from one release to another.
 
-    :ivar set_out: the first release's patches, with those that have left its stack since.
-    :ivar lives: each patch of the way, and what it is on each release: an outcome, or nothing where it isn't.
-    :ivar told: whether a ledger tells of it.
+    :ivar refs: refs from the first release to the last.
+    :ivar set_out: patches of the first release, including those that left its stack later.
+    :ivar lives: outcome of each patch on each later release; empty if the release lacks the patch.
+    :ivar hot: files that conflicted most.
+    :ivar told: the ledger has lines about these releases.
     """
 
     upstream: str
@@ -111,17 +117,17 @@ class StoryWay:
 
 
 def tell(project: Project, before: str, after: str, names: Sequence[str] = ()) -> str:
-    """The way from one set to another as a page of Markdown.
+    """Render the rebases from one set to another as Markdown.
 
-    :param names: only these upstreams.
-    :raises UserError: for a set or an upstream that isn't there.
+    :param names: upstreams to include (default: all).
+    :raises UserError: if a set or an upstream doesn't exist.
     """
     found = list(ways(project, before, after, names))
     return render("story/story.md.j2", before=before, after=after, ways=found, names=names, sums=_sums(found))
 
 
 def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -> Iterable[StoryWay]:
-    """Of each upstream that two sets have at different refs, its way."""
+    """Yield the rebases of each upstream that two sets have at different refs."""
     ledgers = read_ledgers(project, names)
     started = {stack.pin.upstream: stack for stack in project.stacks(before)}
     for stack in project.stacks(after, names):
@@ -137,9 +143,9 @@ def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -
 
 
 def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start: str, end: str) -> StoryWay:
-    """An upstream's way, from its ledger and the names of each ref's stack.
+    """Return an upstream's rebases from its ledger and its stacks.
 
-    :param series: of each ref of the way, its stack's patches in order.
+    :param series: names of each ref's patches, in order.
     """
     refs = route(ledger.attempts, start, end)
     steps = tuple(_step(ledger, series, refs, n) for n in range(1, len(refs)))
@@ -163,7 +169,7 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
 
 
 def route(attempts: Iterable[Attempt], start: str, end: str) -> tuple[str, ...]:
-    """The refs that patches were carried through between two, most of them first; the two alone if none."""
+    """Return the longest chain of rebases from ``start`` to ``end``; only the two refs if none."""
     onward: dict[str, list[str]] = {}
     for attempt in attempts:
         if attempt.outcome in CARRIED and attempt.onto != attempt.from_ref:
@@ -189,7 +195,7 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
     before, onto = refs[number - 1], refs[number]
     earlier = refs[:number]
     known = (*CARRIED, _TAKEN, *_GONE)
-    # What stopped from further back, without the releases between, is a look and no verdict.
+    # A stop in a direct rebase from an earlier release was only a test and decides nothing.
     mine = [
         a
         for a in ledger.attempts
@@ -218,13 +224,16 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
 
 
 def _stop(attempts: Sequence[Attempt], last: Attempt) -> StoryStop:
-    """With the files of the first time that it stopped: a resolution written anew has none of its own."""
+    """Return a stop with the files of its first attempt, because later attempts may lack them."""
     first = next((a for a in attempts if a.patch == last.patch and a.files), last)
     return StoryStop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
 
 
 def _beside(ledger: Ledger, steps: Sequence[StoryStep]) -> tuple[Straight, ...]:
-    """What was tried onto the last step's release from further back; nothing where it was only settled from there."""
+    """Return the direct rebases onto the last step's release from earlier releases.
+
+    Releases from which no patch was carried are left out.
+    """
     found = []
     for number, step in enumerate(steps[:-1]):
         mine = {a.patch: a for a in ledger.attempts if (a.from_ref, a.onto) == (step.before, steps[-1].onto)}
@@ -240,7 +249,7 @@ def _hunks(attempt: Attempt) -> int:
 
 
 def _words(step: StoryStep) -> Iterable[tuple[str, str]]:
-    """What each patch is on a release, in a word."""
+    """Yield the outcome of each patch on a release."""
     for outcome, patches in step.alone:
         yield from ((p, outcome) for p in patches)
     for stop in step.stops:

@@ -1,10 +1,10 @@
 """Search for patches in upstream's commits, and for later changes to them.
 
-Evidence is, from the strongest: a commit with the patch's own patch id; a commit that made the change of every block
-of it, or several commits that did; a file that some commit left as the patch leaves it.
+Evidence, strongest first: one commit with the patch id; one or more commits that made the change of
+every block; a file that is identical to the patched file after some commit.
 
-The main line, along first parents, is what happened and in which order. A merge is one step of it. Where that step
-hides the commit that made the change, the line through this commit is asked instead.
+The main line follows first parents and defines the order of events. A merge is one step. If the
+merge hides the commit that made the change, the line through that commit is searched instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from patchq.upstream.status import Fate, File, FileVersion, StatusSteps, Upstrea
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 
 
-#: Files of a folder that are deleted together from which on that is no revert of what one of them came with.
+#: Minimum number of files of a folder that one commit deletes to count as a cleanup, not a revert.
 _CLEARED = 4
 
 
@@ -49,8 +49,8 @@ class Lineage(StatusSteps):
     ) -> None:
         """Read what the commits change.
 
-        :param known: what commits change; gets those of this line too, which others mostly share.
-        :param against: the parents of merges that the line goes through, where that isn't the first one.
+        :param known: cache of the commits' changes, updated in place. Lines share most commits.
+        :param against: parent on the line, for each merge whose first parent is not on it.
         """
         self.git, self.need, self.releases = git, need, releases
         self.commits = commits
@@ -89,7 +89,7 @@ class Lineage(StatusSteps):
         )
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
-        """The commits with the patch's id."""
+        """Return the commits with the patch's id, by number."""
         likely = [n for n, paths in enumerate(self.paths) if paths == patch.paths]
         if wanted := [n for n in likely if n not in self._ids]:
             self._need_all(wanted)
@@ -98,9 +98,9 @@ class Lineage(StatusSteps):
         return [n for n in likely if patch_id and self._ids[n] == patch_id]
 
     def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[FileVersion]:
-        """A file through the commits, to where it was renamed.
+        """Return a file's versions, following renames.
 
-        :param made: places of which one, if it was renamed to it, is another file, and this one is gone.
+        :param made: paths that the patch adds. A rename to one of them counts as a deletion.
         """
         found, after = [FileVersion(-1, path, first)], -1
         while True:
@@ -125,7 +125,7 @@ class Lineage(StatusSteps):
         return self._renames[number]
 
     def read_diffs(self, numbers: set[int]) -> None:
-        """Learn what commits change, block by block, all at once."""
+        """Read the changed blocks of commits in one batch."""
         wanted = sorted(numbers - self._made.keys() - {-1})
         self._need_all(wanted)
         commits = [self.commits[n].commit for n in wanted]
@@ -139,7 +139,7 @@ class Lineage(StatusSteps):
             self._made[number] = made
 
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
-        """What a commit changes, block by block, of those that were read."""
+        """Return a commit's changed blocks by path; empty if its diff was not read."""
         return self._made.get(number, {})
 
     def clears(self, number: int, path: bytes) -> bool:
@@ -149,7 +149,7 @@ class Lineage(StatusSteps):
         return len(deleted) >= _CLEARED
 
     def message(self, number: int) -> str:
-        """A commit's message."""
+        """Return a commit's message."""
         return self.commits[number].message
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
@@ -160,7 +160,7 @@ class Lineage(StatusSteps):
             self._blobs.update(self.git.read_blobs(wanted))
 
     def _need_all(self, numbers: Sequence[int]) -> None:
-        """Bring the files that commits change."""
+        """Fetch the files that commits change, if they are missing."""
         wanted = set()
         for number in numbers:
             for change in self.changes[number]:
@@ -175,7 +175,10 @@ class Lineage(StatusSteps):
 
 
 def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """What a commit's message calls itself, the pull requests that it names, its own first, and the commits."""
+    """Return a message's subject in lower case, its pull request numbers and its commit ids.
+
+    The commit's own pull request comes first. Cherry-picked and backported commits count.
+    """
     subject = message.split("\n", 1)[0]
     own = _PULL_REQUEST.search(subject)
     numbers = [next(filter(None, own.groups()))] if own else []
@@ -184,17 +187,17 @@ def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return _PULL_REQUEST.sub("", subject).strip().lower(), tuple(numbers), tuple(ids)
 
 
-#: Commits of side branches with a patch's subject of which each is looked at.
+#: Maximum number of side-branch commits that are checked because the patch names them.
 _MOST_NAMED = 8
 
 
 class SideBranches:
-    """Upstream's commits between two refs that the main line has by merges alone, as far as they touch some paths."""
+    """Commits between two refs that change some paths and reach the main line only by merges."""
 
     def __init__(self, line: Lineage, base: CommitId, target: CommitId, paths: Iterable[bytes]) -> None:
-        """Remember what to look for; nothing is read before it is asked for.
+        """Store the range. Commits are read on first use.
 
-        :param line: the main line between the two.
+        :param line: main line between the two refs.
         """
         self.line, self.target = line, target
         self.range, self.paths = f"{base}..{target}", sorted(set(paths))
@@ -206,7 +209,7 @@ class SideBranches:
 
     @cached_property
     def _side(self) -> Lineage:
-        """The commits, in no order that means anything."""
+        """Return the commits as a line. Their order has no meaning."""
         main, line = {info.commit for info in self.line.commits}, self.line
         found = line.git.log("--no-merges", self.range, first_parent=False, paths=self.paths)
         side = [info for info in found if info.commit not in main]
@@ -214,7 +217,7 @@ class SideBranches:
 
     @cached_property
     def _parents(self) -> dict[CommitId, list[CommitId]]:
-        """The parents of each commit of the range, parents first."""
+        """Return the parents of each commit in the range, in topological order, oldest first."""
         out = self.line.git.run("rev-list", "--topo-order", "--reverse", "--parents", self.range, "--").decode()
         found = {}
         for row in out.splitlines():
@@ -227,14 +230,14 @@ class SideBranches:
         return self._side.same(patch, patch_id) if self.has_any else []
 
     def named(self, patch: Patch) -> list[int]:
-        """Return the last commits that a patch's message tells of, of those that touch its paths, by number."""
+        """Return the last commits that :func:`named_by` finds and that change the patch's paths."""
         if not self.has_any:
             return []
         numbers = named_by(self._side, patch)
         return [n for n in sorted(numbers) if self._side.paths[n] & patch.paths][-_MOST_NAMED:]
 
     def line_through(self, number: int) -> Lineage:
-        """Return the line from a commit to the target, along first parents where they lead to it."""
+        """Return the line from a commit to the target, along first parents where possible."""
         start = self._side.commits[number].commit
         after = {start}
         for commit, parents in self._parents.items():
@@ -256,7 +259,7 @@ class SideBranches:
 
 
 def named_by(line: Lineage, patch: Patch) -> set[int]:
-    """Return the commits that have the patch's subject, or the pull request or commit that it names, by number."""
+    """Return the commits with the patch's subject, pull request or named commit id, by number."""
     subject, numbers, ids = names_of(patch.commit.message)
     found = set()
     for n, info in enumerate(line.commits):
@@ -287,7 +290,7 @@ class Landed:
         return verdict is not None and verdict.taken
 
     def look(self, patch: Patch) -> UpstreamVerdict | None:
-        """Return the state of a patch, or None if unknown or if objects are not available locally."""
+        """Return the state of a patch, or None if unknown or if objects are missing locally."""
         try:
             found = self._look(patch)
             return found if found and found.identical else self._look_beside(patch, found)
@@ -301,7 +304,7 @@ class Landed:
         return self.sides.same(patch, self._id(patch)) if self.sides else []
 
     def _look_beside(self, patch: Patch, found: UpstreamVerdict | None) -> UpstreamVerdict | None:
-        """Ask the lines through side branches; return what was found on the main line where they know no more."""
+        """Search the lines through side branches; fall back to the result on the main line."""
         if self.sides is None:
             return found
         numbers = self._same_beside(patch)[::-1]
@@ -319,7 +322,7 @@ class Landed:
         if not patch.edits or not any(path in line.touching for path in patch.paths):
             return None
         same = line.same(patch, self._id(patch))
-        # A rename is a file that goes and one that comes: what upstream renamed as the patch does has gone, too.
+        # A patch's rename is a deletion and an addition; so is the same rename upstream.
         comes = {e.path for e in patch.edits if e.old is None}
         tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
         versions = list(chain.from_iterable(tracks.values()))

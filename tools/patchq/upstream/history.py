@@ -26,32 +26,32 @@ from patchq.upstream.commits import Landed, Lineage, SideBranches
 
 
 class History:
-    """The commits of one upstream; ``git`` has the objects of all that is at hand."""
+    """History of one upstream. ``git`` reads every object that is available locally."""
 
     def __init__(self, git: Git, refs: dict[str, str], partial: Git | None = None, url: str = "") -> None:
         self.git, self._refs, self._partial, self._url = git, refs, partial, url
-        # What is asked of one ref after the other.
+        # Shared by all refs.
         self._known: dict[CommitId, list[PathChange]] = {}
         self._ids: dict[CommitId, str] = {}
         self._releases: dict[CommitId, str] | None = None
 
     def bring(self, pin: Pin) -> None:
-        """Where only a history without files is here: bring what leads to a ref that was found at its host."""
+        """Fetch a pin's history if the local copy has no files and lacks the pin's commit."""
         if self._partial and pin.commit and not self.git.ref_or_none(pin.commit):
-            with suppress(SourceError):  # then it isn't at hand
+            with suppress(SourceError):  # the ref stays unavailable
                 self._releases = None
                 self._refs[f"refs/tags/{pin.ref}"] = fetch_history(self._partial, self._url, pin.ref, files=False)
 
     def need(self, blobs: Iterable[BlobId]) -> None:
-        """Bring the files of these that are not here, all at once.
+        """Fetch the files that are missing, in one batch.
 
-        :raises SourceError: if they can't be had.
+        :raises SourceError: if they cannot be fetched.
         """
         if self._partial and (lacking := self.git.lacking(blobs)):
             fetch_blobs(self._partial, self._url, lacking)
 
     def commit(self, pin: Pin) -> CommitId | None:
-        """The commit that a pin is, if it is at hand with its history."""
+        """Return a pin's commit, or None if its history is not available locally."""
         names = (f"refs/tags/{pin.ref}", f"refs/heads/{pin.ref}")
         for name in (pin.commit, *map(self._refs.get, names)):
             found = self.git.ref_or_none(f"{name}^{{commit}}") if name else None
@@ -60,13 +60,13 @@ class History:
         return None
 
     def releases(self) -> dict[CommitId, str]:
-        """The tags, by the commits that they are of."""
+        """Return the tag of each tagged commit."""
         if self._releases is None:
             self._releases = {commit: tag for tag, commit in self.tags().items()}
         return self._releases
 
     def tags(self) -> dict[str, CommitId]:
-        """The commits of the tags, by the tags' names."""
+        """Return the commit of each tag."""
         tags = [name for name in self._refs if name.startswith("refs/tags/")]
         data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
         out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if tags else []
@@ -74,7 +74,7 @@ class History:
         return {name.removeprefix("refs/tags/"): CommitId(c) for c, name in found if " " not in c}
 
     def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
-        """What to ask whether upstream took patches between two pins; None where that can't be said here."""
+        """Return the search for patches between two pins, or None if history is not available."""
         self.bring(new)
         base, target = self.commit(old), self.commit(new)
         if base is None or target is None:
@@ -82,7 +82,7 @@ class History:
         try:
             commits = self.git.log(f"{base}..{target}")
             line = Lineage(self.git, commits, {**self.releases(), target: new.ref}, self.need, self._known)
-        except runner.CommandError:  # it ends before it gets there
+        except runner.CommandError:  # the history is incomplete
             return None
         wanted = [p.commit.commit for p in patches if p.commit.commit not in self._ids]
         self._ids.update(zip(wanted, self.git.patch_ids_of(wanted), strict=True))
@@ -91,7 +91,7 @@ class History:
         return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches}, sides)
 
     def distance(self, one: CommitId, other: CommitId) -> int | None:
-        """How many commits two don't share; None where that can't be said."""
+        """Return the number of commits that only one of two has, or None if it is unknown."""
         try:
             return int(self.git.line("rev-list", "--count", f"{one}...{other}", "--"))
         except runner.CommandError:
@@ -99,14 +99,18 @@ class History:
 
 
 def fetched(project: Project, upstream: str, *, files: bool = True) -> Path:
-    """Where the history that was fetched of an upstream is kept, with all files or with those that were needed."""
+    """Return the repository for an upstream's fetched history.
+
+    :param files: the repository with all files, instead of the partial one.
+    """
     return project.layout.private / "history" / (f"{upstream}.git" if files else f"{upstream}.partial.git")
 
 
 def fetch(project: Project, upstream: str) -> str:
-    """Bring the history of an upstream's pins, without files where the host can leave them out; says what is here.
+    """Fetch the history of an upstream's pins, without files if the host supports that.
 
-    :raises SourceError: if it has no git source, or its host doesn't answer.
+    :returns: a message that names the history now available.
+    :raises SourceError: if the upstream has no git source, or if its host doesn't answer.
     """
     found = project.lock.upstreams[upstream]
     folder = local_folder(project.layout, found.url) if found.url else None
@@ -125,7 +129,7 @@ def fetch(project: Project, upstream: str) -> str:
 
 @contextmanager
 def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
-    """What is here of an upstream's history; None where nothing is."""
+    """Yield the locally available history of an upstream, or None if there is none."""
     found: list[Git] = []
     refs: dict[str, str] = {}
     partial: Git | None = None
@@ -149,7 +153,7 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
 
 
 def _readable(project: Project, folder: Path) -> Path | None:
-    """A repository of this machine as far as it may be read; None where there is none, or it is somebody else's."""
+    """Return the git folder of a local repository; None if it is missing or has a foreign owner."""
     if not folder.is_dir() or not is_repository(folder):
         return None
     try:
@@ -161,7 +165,7 @@ def _readable(project: Project, folder: Path) -> Path | None:
 
 
 def _objects_of(folder: Path) -> Path | None:
-    """A repository without its files; None for one that only refers to another."""
+    """Return a repository's git folder, or None if it only refers to another repository."""
     dot = folder / ".git"
     found = dot if dot.is_dir() else folder
     return found if (found / "objects").is_dir() else None

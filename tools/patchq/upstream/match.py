@@ -76,7 +76,7 @@ def look(
     times = Counter(parts)
     for label, content in versions:
         if content is None or not all(word in content for word in words):
-            continue  # some line is missing
+            continue  # at least one added line is missing
         if content == patched and content != base:
             grade = IDENTICAL
         elif all(is_there(block, before, text_of(content), count) for block, count in times.items()):
@@ -173,7 +173,7 @@ def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
 def sights(
     patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
 ) -> dict[int, Sight]:
-    """Run :func:`sight` with each of these versions as the target and return the results by number."""
+    """Run :func:`sight` with each of these versions as the target; return the results by number."""
     if not targets:
         return {}
     versions = versions[: max(targets) + 1]
@@ -191,7 +191,7 @@ def sights(
 
 
 def with_past(seen: Sight, past: UpstreamVerdict | None) -> Sight:
-    """Combine a match with history, which also knows later changes and reverts."""
+    """Combine a match with history, which also includes later changes and reverts."""
     if past is None:
         return seen
     said = replace(seen, past=past.said, by_history=past.taken and past.identical, commits=past.commits)
@@ -216,7 +216,7 @@ class Asked:
 
 
 def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> frozenset[str]:
-    """Return the patches that apply to a tree although upstream took them and then changed them."""
+    """Return the patches that apply to a tree although upstream has taken them."""
     if past is None:
         return frozenset()
     found = set()

@@ -1,8 +1,9 @@
 """Search for patches in upstream's releases, if no commits are available locally.
 
-From one release to the next is a step, judged as a commit is. In it stand the stack's own later patches that came with
-that release, each as a step of its own, last: taken out again from the end, as `git apply -R` would, they leave what
-the patches before them were judged to be written for. A release tells less than commits do, so more of it is asked.
+The difference between two releases is one step, judged like a commit. If a release also contains
+later patches of the stack, each of them is a separate step at the end. They are reverted in memory,
+last patch first, as by `git apply -R`, because an earlier patch must be compared with a tree
+without them. A release is weaker evidence than a commit, so the criteria are stricter.
 """
 
 from __future__ import annotations
@@ -28,28 +29,29 @@ from patchq.project.refs import pins_between, version_of
 from patchq.sources.pins import Fetcher
 from patchq.upstream.status import MOVED, Fate, File, FileVersion, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
 
-#: Lines of a block from which on they don't stand in a new file by chance.
+#: Minimum number of a block's lines for a match in a new file not to be a coincidence.
 _LONG = 5
-#: Bytes of files that are kept from one patch to the next.
+#: Maximum size in bytes of the files that are cached from one patch to the next.
 _MEMORY = 32 << 20
 _NONE: Mapping[bytes, Sequence[Block]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRelease:
-    """A release on the way, and the commit in the store that has its files."""
+    """Release between two refs, with the commit in the store that has its files."""
 
     ref: str
     commit: CommitId
 
 
 def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[UpstreamRelease]:
-    """The releases between two pins that are pinned and in the store, oldest first; none where a pin is no release.
+    """Return the releases between two pins that are pinned and in the store, oldest first.
 
-    Others that the store may have aren't taken: git searches each for renamed files, which costs a rebase of our own
-    stack a sixth of its time.
+    The result is empty if either pin is not a release. Unpinned releases in the store are left out,
+    because git would search each of them for renamed files. When it did, the search took a sixth of
+    the time of a rebase of our own stack.
 
-    :param known: refs that are looked at anyway, with their commits; those between the two are taken.
+    :param known: commits of refs that are compared anyway. Releases between the pins are included.
     """
     ends = version_of(old.ref), version_of(new.ref)
     if ends[0] is None or ends[1] is None:
@@ -71,19 +73,23 @@ def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitI
 
 @dataclass(frozen=True, slots=True)
 class _ReleaseStep:
-    """What came with a release, number ``release``: an own patch of the stack, or with none all the rest of it."""
+    """Step of release number ``release``.
+
+    :ivar own: number of the stack's patch that the release contains, or -1 for all other changes.
+    """
 
     release: int
     own: int = -1
 
 
 class Releases:
-    """Asks upstream's releases about a stack's patches.
+    """Search for a stack's patches in upstream's releases.
 
-    :param git: has all objects, and takes those that a merge comes to.
-    :param base: the tree that the stack was written for; ``releases``: upstream's later ones with what to call them,
-        oldest first, the last one the target. All know the paths of all patches.
-    :param patches: in their order.
+    :param git: repository with all objects. Merge results are written to it.
+    :param base: tree that the stack was written for.
+    :param releases: labels and later trees of upstream, oldest first, target last. Every tree has
+        the entries of all patches' paths.
+    :param patches: patches in order.
     """
 
     def __init__(
@@ -92,9 +98,9 @@ class Releases:
         self.git, self.base, self.patches = git, base, patches
         self.labels = [label for label, _ in releases]
         self.columns = [column for _, column in releases]
-        #: With which release each patch came, of those that were asked for; None for one that didn't.
+        #: Release that contains each patch that was searched; None if no release does.
         self.came: dict[int, int | None] = {}
-        #: Of each release what a patch that came with it had found, by the patch's number and by path.
+        #: For each release, the files before each contained patch, by patch number and path.
         self.before: list[dict[int, dict[bytes, TreeEntry | None]]] = [{} for _ in releases]
         self.moved: dict[tuple[TreeId, TreeId, bytes], bytes | None] = {}
         self.new: dict[tuple[int, str], set[bytes]] = {}
@@ -102,9 +108,9 @@ class Releases:
         self.written: set[BlobId] = set()
 
     def look(self, patch: Patch, at: int | None = None) -> UpstreamVerdict | None:
-        """What the releases say of a patch; None where they say nothing.
+        """Return the state of a patch, or None if the releases have no evidence.
 
-        :param at: the number of the last patch that isn't after it; by default its own.
+        :param at: number of the last patch that is not after it (default: its own number).
         """
         at = self.patches.index(patch) if at is None else at
         later, paths = [], set(patch.paths)
@@ -114,7 +120,7 @@ class Releases:
                 paths |= self.patches[number].paths
         if sum(map(len, self.contents.values())) > _MEMORY:
             self.contents = {}
-        # Taken out, a patch leaves lines that it had found: beside the releases' those are all that can be there.
+        # A reverted patch restores old lines, so search those files as well as the releases' files.
         seen = self._everywhere(patch)
         for number in later:
             seen += [edit.old for edit in self.patches[number].edits if edit.path in patch.paths]
@@ -138,7 +144,10 @@ class Releases:
         return found
 
     def _follow(self, patch: Patch) -> bool:
-        """Learn where a patch's files went from one release to the next, where that didn't show from end to end."""
+        """Follow renames from release to release, for files not found by the end-to-end comparison.
+
+        :returns: whether a renamed file was found.
+        """
         learnt = False
         for before, column in pairwise((self.base, *self.columns)):
             for path in patch.paths:
@@ -159,14 +168,14 @@ class Releases:
         return self.moved[before, after, path]
 
     def new_lines(self, release: int, like: bytes) -> set[bytes]:
-        """The lines of the files that came with a release, of the kind that another's name says."""
+        """Return the lines of a release's new files with the same suffix as ``like``."""
         suffix = PurePosixPath(show_path(like)).suffix
         if (release, suffix) not in self.new:
             before, column = (self.base, *self.columns)[release : release + 2]
             added = [c for c in self.git.changes(before.tree, column.tree) if c.old is None]
             files = [c.new for c in added if c.new and PurePosixPath(show_path(c.path)).suffix == suffix]
             new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
-            # Each is looked at once: `text_of` would keep them.
+            # `text_of` would cache these files, which are needed only once.
             contents = self.git.read_blobs(new).values()
             lines: set[bytes] = set()
             for content in contents:
@@ -175,17 +184,17 @@ class Releases:
         return self.new[release, suffix]
 
     def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:
-        """A patch's files before all releases and at each."""
+        """Return a patch's files before all releases and at each release."""
         found = []
         for column in (self.base, *self.columns):
             found += [self._bare(column, edit, patch) for edit in patch.edits]
         return found
 
     def _settle(self, number: int) -> None:
-        """Learn with which release a patch came, and take it out of that one.
+        """Find the release that contains a patch, and revert the patch there.
 
-        A file that is to the byte as a patch leaves it has all that the stack did to it up to there, whatever
-        became of the rest of that patch.
+        A file that is identical to the patched file contains every change of the stack up to this
+        patch, regardless of the patch's other files.
         """
         patch = self.patches[number]
         _, came = self._judge(patch, number)
@@ -202,7 +211,7 @@ class Releases:
             self.before[came].setdefault(number, {}).update((p, e) for p, e in rest.items() if p not in out)
 
     def _judge(self, patch: Patch, at: int) -> tuple[UpstreamVerdict | None, int | None]:
-        """What the releases say of a patch, and by which of them all of it was there."""
+        """Return the state of a patch, and the first release that contains the whole patch."""
         steps = _Steps(self, patch, at)
         for edit in patch.edits:
             entries = [self.entry(-1, at, edit, patch), *(v.entry for v in steps.versions[edit.path][1:])]
@@ -214,7 +223,7 @@ class Releases:
             versions, first = steps.versions[edit.path], self.entry(-1, at, edit, patch)
             own = all(steps.order[v.number].own >= 0 for v in versions[1:])
             if first == edit.new and own:
-                continue  # it takes an earlier patch back: that is no work of upstream's
+                continue  # the patch reverts an earlier patch of the stack, not upstream's code
             since = next((v.number for v in versions[1:] if v.entry == edit.new != first), None)
             floor = text_of(steps.text(first))
             fates[edit.path] = File(steps, patch, edit, versions, floor=floor).fates(since)
@@ -225,7 +234,10 @@ class Releases:
         return verdict, steps.order[max(fate.first for fate in every)].release
 
     def entry(self, release: int, after: int, edit: PathChange, patch: Patch) -> TreeEntry | None:
-        """A file of a patch's, at a release without its own patches after this number; -1 is before all releases."""
+        """Return a patch's file at a release, without the stack's patches after number ``after``.
+
+        :param release: number of the release, or -1 for the tree before all releases.
+        """
         if release < 0:
             return self._bare(self.base, edit, patch)
         found = self.before[release]
@@ -237,11 +249,11 @@ class Releases:
     def _bare(self, column: Column, edit: PathChange, patch: Patch) -> TreeEntry | None:
         place = column.moved.get(edit.path, edit.path)
         if edit.new is None and any(e.path == place and e.old is None for e in patch.edits):
-            place = edit.path  # upstream renamed it as the patch does: it is gone
+            place = edit.path  # upstream made the patch's rename, so the old path is deleted
         return column.bare.get(place)
 
     def _taken_out(self, patch: Patch, number: int, release: int) -> dict[bytes, TreeEntry | None]:
-        """What a patch had found of the files of a release, as far as that can be said."""
+        """Return a release's files with a patch reverted, except files where that is impossible."""
         found: dict[bytes, TreeEntry | None] = {}
         merges: list[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]] = []
         whole = True
@@ -253,12 +265,12 @@ class Releases:
                 merges.append((edit.path, edit.new, now, edit.old))
             else:
                 whole = False
-        if not whole:  # half of a rename is none
+        if not whole:  # additions and deletions may be half of a rename
             found = {e.path: e.old for e in patch.edits if e.path in found and e.old and e.new}
         return found | (self._merged(merges) if merges else {})
 
     def _merged(self, sides: Sequence[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]]) -> dict[bytes, TreeEntry | None]:
-        """Files (path, base, ours, theirs), merged; those without a conflict."""
+        """Merge files (path, base, ours, theirs); return those without a conflict."""
         with MergeObjects(self.git, self.written) as objects:
             base: dict[bytes, TreeEntry | None] = {}
             ours: dict[bytes, TreeEntry | None] = {}
@@ -294,7 +306,7 @@ def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[byt
 
 
 class _Steps(StatusSteps):
-    """The steps that one patch went through: of each release all but the stack's own patches, then those."""
+    """Steps for one patch: for each release its other changes, then the stack's own patches."""
 
     def __init__(self, releases: Releases, patch: Patch, at: int) -> None:
         self.releases, self.patch = releases, patch
@@ -321,7 +333,7 @@ class _Steps(StatusSteps):
         self._made: dict[int, dict[bytes, Sequence[Block]]] | None = None
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
-        """As for any step; what isn't in a file wasn't made, and needs no diff to know."""
+        """Return whether a step makes a change; needs no diff if the file lacks the added lines."""
         entry = next((v.entry for v in self.versions.get(path, ()) if v.number == number), None)
         now = text_of(self.text(entry))
         return all(now.count(line) for line in block.added) and super().makes(number, path, block, times)
@@ -331,7 +343,10 @@ class _Steps(StatusSteps):
         return self.releases.contents.get(entry.blob) if entry else None
 
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
-        """What an own patch changes, and of a release what it does to the files of the patch that is judged."""
+        """Return a step's changed blocks by path.
+
+        For a release, only files of the judged patch are compared.
+        """
         if self.order[number].own >= 0:
             own = self.releases.patches[self.order[number].own]
             return {path: own.blocks(path) for path in own.hunks}
@@ -340,7 +355,7 @@ class _Steps(StatusSteps):
         return self._made.get(number, _NONE)
 
     def _read(self) -> dict[int, dict[bytes, Sequence[Block]]]:
-        """The blocks of what changed from release to release, by the diff that git's merges use."""
+        """Return the changed blocks between releases, by the diff algorithm of git's merges."""
         git, found = self.releases.git, dict[int, dict[bytes, Sequence[Block]]]()
         if not self._diffs:
             return found
@@ -360,7 +375,7 @@ class _Steps(StatusSteps):
         return found
 
     def moves(self, number: int, path: bytes, block: Block) -> bool:
-        """As for any step; to new files of a release a block moves that is too long to stand there by chance."""
+        """Return whether a step moves a block to other files; long blocks also match new files."""
         if super().moves(number, path, block):
             return True
         lines = telling(block.added)
@@ -369,20 +384,20 @@ class _Steps(StatusSteps):
         return len(lines & self.releases.new_lines(self.order[number].release, path)) >= MOVED * len(lines)
 
     def message(self, number: int) -> str:
-        """An own patch's message; a release says nothing of a single change."""
+        """Return the message of the stack's own patch; a release has none."""
         own = self.order[number].own
         return self.releases.patches[own].commit.message if own >= 0 else ""
 
     def is_coarse(self, number: int) -> bool:
-        """Return whether a step is of so many changes that a revert among them may not show as one: a release is."""
+        """Return whether a step is a release."""
         return self.order[number].own < 0
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Return whether one of the stack's own patches reverts the lines. Releases are judged by file."""
+        """Return whether one of the stack's own patches reverts the lines; False for a release."""
         return self.order[number].own >= 0 and super().is_revert(number, lines)
 
     def commit(self, number: int, did: str) -> UpstreamCommit:
-        """A step as evidence: a release, or a patch of the stack's that came with it."""
+        """Return a step as evidence: a release, or a stack's patch that the release contains."""
         step = self.order[number]
         name = self.releases.patches[step.own].name if step.own >= 0 else ""
         return UpstreamCommit(

@@ -20,16 +20,16 @@ from patchq.merge.blocks import Block, Text, blocks_both, is_there, telling, tex
 from patchq.merge.patches import Patch
 from patchq.names import CommitId, show_path
 
-#: The share of a patch's lines from which on it counts as reverted when they are.
+#: Minimum share of reverted lines for a patch to count as reverted.
 _BACK = 0.25
-#: The share of lines that must stand in another file for them to have moved there.
+#: Minimum share of a block's lines in other files for the block to count as moved.
 MOVED = 0.75
-#: The share of a part's own words that must stand in its place for what stands there to be it, edited.
+#: Minimum share of a block's own words in the lines at its place for them to count as its edit.
 _LIKE = 0.75
 _WORD = re.compile(rb"\w+")
-#: What became of a part of a patch.
+#: States of a hunk.
 PRESENT, CHANGED, UNDONE, ABSENT = "present", "changed on", "reverted", "absent"
-#: Of a step whose like can't be told: it took lines back, or made others of them.
+#: State for a step that either reverted or rewrote the lines.
 GONE = "gone"
 
 
@@ -41,13 +41,14 @@ def _few(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamCommit:
-    """What a verdict rests on: a commit of upstream's. ``did``: ``landed``, ``changed on``, ``reverted``,
-    or ``gone``, of which it can't be told whether it was taken back or rewritten.
+    """Upstream commit, as evidence.
 
-    Where no commits are at hand ``commit`` is empty: it is a release, or with a ``subject`` the stack's own patch of
-    that name, which came with the release.
+    If no commits are available locally, ``commit`` is empty and the evidence is a release. With a
+    ``subject``, it is the stack's own patch of that name, which the release contains.
 
-    :ivar release: the first release that has it, where one is known; ``pull_request`` is its number, or empty.
+    :ivar did: ``landed``, ``changed on``, ``reverted``, or ``gone`` (reverted or rewritten).
+    :ivar pull_request: number of its pull request, or empty.
+    :ivar release: first release with the commit, or empty if unknown.
     """
 
     did: str
@@ -58,7 +59,7 @@ class UpstreamCommit:
 
     @property
     def said(self) -> str:
-        """Commit, pull request and release."""
+        """Return commit, pull request and release as text."""
         about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
         words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
         return name + (f" ({words})" if words else "") if name else words
@@ -87,7 +88,7 @@ class UpstreamVerdict:
 
     @property
     def said(self) -> str:
-        """The evidence, in words."""
+        """Return the evidence as text."""
         by_kind: dict[str, list[str]] = defaultdict(list)
         for commit in self.commits:
             by_kind[commit.did].append(commit.said)
@@ -107,7 +108,10 @@ class UpstreamVerdict:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """A file after commit ``number`` of the line, -1 before all of them; ``entry`` is None where it is gone."""
+    """File after commit ``number`` of the line, or before all commits (-1).
+
+    :ivar entry: file content and mode, or None if the file is deleted.
+    """
 
     number: int
     path: bytes
@@ -132,11 +136,11 @@ class Fate:
 
     @property
     def became(self) -> str:
-        """Its state, or that it can't be told."""
+        """Return the state, or ``gone`` if a revert and a rewrite cannot be distinguished."""
         return GONE if self.unsure and self.state == UNDONE else self.state
 
     def again(self, number: int) -> Fate:
-        """What it is when it is there, maybe not for the first time."""
+        """Return the status of a hunk that is present from step ``number``; keep its first step."""
         return Fate(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
@@ -149,18 +153,18 @@ class StatusSteps(ABC):
 
     @abstractmethod
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
-        """What a step changes, by path; nothing of one that wasn't read."""
+        """Return a step's changed blocks by path; empty if its diff was not read."""
 
     @abstractmethod
     def message(self, number: int) -> str:
-        """A step's message."""
+        """Return a step's message."""
 
     @abstractmethod
     def commit(self, number: int, did: str) -> UpstreamCommit:
         """Return a step as evidence."""
 
     def is_coarse(self, number: int) -> bool:
-        """Return whether a step is of so many changes that a revert among them may not show as one."""
+        """Return whether a step has so many changes that they can hide a revert."""
         return False
 
     def clears(self, number: int, path: bytes) -> bool:
@@ -168,7 +172,10 @@ class StatusSteps(ABC):
         return False
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
-        """Return whether a step makes the very change of a block between the same lines, or anywhere so many times."""
+        """Return whether a step makes the exact change of a block between the same lines.
+
+        :param times: accept the change between other lines if it occurs this often; 0: never.
+        """
         same = [b for b in self.made(number).get(path, ()) if (b.removed, b.added) == (block.removed, block.added)]
         return any(b.wide == block.wide for b in same) or 0 < times <= len(same)
 
@@ -183,7 +190,7 @@ class StatusSteps(ABC):
         return bool(lines) and len(lines & other) >= MOVED * len(lines)
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Return whether a step that took so many lines of a patch back is there for that."""
+        """Return whether a step that reverts ``lines`` lines of a patch is mainly a revert."""
         message = self.message(number)
         if re.match(r"revert\b", message, re.IGNORECASE) or "This reverts commit " in message:
             return True
@@ -194,7 +201,7 @@ class StatusSteps(ABC):
 def judge(
     steps: StatusSteps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool
 ) -> UpstreamVerdict | None:
-    """Judge a patch by the states and sizes of its parts; return None if upstream never had any."""
+    """Judge a patch by the states and sizes of its hunks; return None if upstream never had any."""
     parts = list(chain.from_iterable(fates.values()))
     every = [fate for fate, _ in parts]
     if not any(f.landed >= 0 for f in every):
@@ -219,13 +226,13 @@ def judge(
                 here += lines if steps.is_coarse(fate.lost) and not fate.unsure else 0
             elif fate.state == CHANGED:
                 beside[fate.lost] += lines
-        # A step of many changes may hold a revert of one file's part: none that is there for it shows.
+        # A coarse step has many changes: compare its reverted lines with those of the file alone.
         apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
-    # Of what a step takes back, some may read otherwise, since what it goes back to isn't what the patch knew: the
-    # smaller part of it. Where it is the larger one, the step goes on with the patch.
+    # Upstream's old lines may differ from the patch's, so a revert may seem to change some lines.
+    # If a step changes more lines than it reverts, it builds on the patch.
     reverts = (steps.is_revert(n, k + beside[n] * (beside[n] <= k)) for n, k in sure.items() if k)
     reverted = apart or back.total() >= _BACK * total or any(reverts)
-    if back and not reverted:  # a few lines of many, by a commit that is there for something else
+    if back and not reverted:  # a commit with another purpose reverted a few lines
         undone = ()
         for fate in every:
             fate.state = CHANGED if fate.state == UNDONE else fate.state
@@ -254,7 +261,7 @@ def size_of(block: Block) -> int:
 
 
 class File:
-    """One file of a patch, followed through upstream's steps."""
+    """File of a patch, followed through upstream's steps."""
 
     def __init__(
         self,
@@ -265,8 +272,10 @@ class File:
         named: Container[int] = (),
         floor: Text | None = None,
     ) -> None:
-        """:param named: steps that name the patch.
-        :param floor: the file before all steps, where the patch was written on top of others.
+        """Store the file and its versions.
+
+        :param named: steps that name the patch.
+        :param floor: file before all steps, if the patch was written on top of other patches.
         """
         self.steps, self.patch, self.edit, self.versions = steps, patch, edit, versions
         self.named, self.floor = named, floor
@@ -294,7 +303,7 @@ class File:
         return found
 
     def _whole(self, since: int | None) -> Fate:
-        """Of a file that comes, goes, or has no lines: only the very same result is a sign."""
+        """Return the state of an added, deleted or empty file, by identical results alone."""
         old, new = self.edit.old, self.edit.new
         fate = Fate()
         for version in self.versions[1:]:
@@ -303,7 +312,7 @@ class File:
                 fate = fate.again(version.number)
             elif fate.state in (PRESENT, CHANGED) and entry != new:
                 fate.cleared = old is entry is None and self.steps.clears(version.number, version.path)
-                # A file that the patch deletes and that is there again, whatever is in it, is not deleted.
+                # If the patch deletes the file, any new content undoes the deletion.
                 undone = new is None or (entry == old and not fate.cleared)
                 fate.state, fate.lost = (UNDONE if undone else CHANGED), version.number
             elif fate.state == CHANGED and entry == new:
@@ -311,11 +320,15 @@ class File:
         return fate
 
     def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> Fate:
-        """:param times: how often the patch makes this change between these lines; ``alike``: between any."""
+        """Return the state of one block.
+
+        :param times: number of times that the patch makes this change between the same lines.
+        :param alike: number of times that the patch makes this change between any lines.
+        """
         fate, base = Fate(), text_of(self.contents[0])
         before = at_landing = base
         if self.floor and is_there(block, base, self.floor, times):
-            # It takes an earlier patch of the stack back: upstream has had it so all along.
+            # The block reverts an earlier patch of the stack: upstream always had the result.
             fate, before, at_landing = Fate(state=PRESENT, first=0), self.floor, self.floor
         moved = False
         for version, content in zip(self.versions[1:], self.contents[1:], strict=True):
