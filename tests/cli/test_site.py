@@ -50,7 +50,7 @@ def test_each_link_resolves_within_the_site(site: Path) -> None:
 
 
 def test_readme_is_home_search_finds_and_the_report_is_live(site: Path) -> None:
-    assert "A fork is a pinned upstream" in (site / "index.html").read_text()
+    assert "maintains a fork as a pinned upstream" in (site / "index.html").read_text()
     found = {d["location"] for d in json.loads((site / "search" / "search_index.json").read_text())["docs"]}
     assert {"explanation/comparison/", "how-to/see-it-all/", "benchmarks/"} <= found
     applied = (ROOT / ".patchq" / "store.git").is_dir()  # else it would have to be downloaded first

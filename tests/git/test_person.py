@@ -318,7 +318,7 @@ def test_the_verbs_say_it(stack: Patchq, tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "git").symlink_to(str(shutil.which("git")))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))  # no nvcc, which takes long
-    assert "in no git repository" in stack.run("doctor").output
+    assert "not in a git repository" in stack.run("doctor").output
     git(stack.root, "init", "-q")
     assert "a clone would lack" in stack.run("doctor").output
     git(stack.root, "add", "-A")

@@ -12,6 +12,7 @@ import pytest
 
 from browsing import Browser
 from kit import Patchq
+from patchq.report.ahead import ReportCell
 from patchq.report.evidence import Evidence, Matrix, gather
 from patchq.report.page import html, markdown
 from patchq.stacks.views import PatchInfo
