@@ -145,7 +145,7 @@ def fields_of(head: str) -> list[tuple[str, str]]:
 
 
 def settle(message: str, more: list[tuple[str, str]] | None = None, author: str = "", date: str = "") -> Said:
-    """Move all trailers of a message to its end.
+    """Return the header of a message, with all trailers moved to the end of the message.
 
     :param more: trailers found outside the message.
 
