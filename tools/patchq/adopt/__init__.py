@@ -1,4 +1,4 @@
-"""What people have, taken over: patches of any tool, edited files, scripts, pull requests."""
+"""Adoption of existing changes: patches of any tool, edited files, scripts, pull requests."""
 
 __all__ = [
     "adopt",

@@ -1,7 +1,8 @@
-"""Diffs of any tool as git writes them: names stripped and placed, so that one applier serves all.
+"""Conversion of diffs of any tool to git's form, so that one applier can read all of them.
 
-``diff -u``, ``Index:`` and Subversion's, ``--no-prefix``, scratch folders, CR LF on the way. Where files lie is found
-by matching names with those of the tree; nothing is guessed, and a hunk's own lines are never touched.
+Supported are ``diff -u``, ``Index:`` and Subversion headers, ``--no-prefix``, scratch folders and
+CR LF line ends. Files are found by matching their names against the tree. Apart from line ends,
+hunks stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ _EXTENDED = re.compile(
     rb"(old mode|new mode|new file mode|deleted file mode|similarity index|dissimilarity index|rename from|rename to|"
     rb"copy from|copy to|index) "
 )
-#: What ``diff -N`` writes as the time of a file that isn't there, in any zone.
+#: Time that ``diff -N`` writes for a missing file, in any time zone.
 _EPOCH = re.compile(rb"\t(?:1970-01-01 \d\d:00:00|1969-12-31 \d\d:00:00|Thu Jan  1 \d\d:00:00 1970)")
 
 
 class OddDiff(Exception):
-    """A diff that isn't plain text hunks: git itself is to read it."""
+    """Error for a diff that only git can read, because it is more than plain text hunks."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Section:
-    """What a diff says of one file: names as they are written, git's own header lines, and the hunks as they are."""
+    """Part of a diff for one file: names as written, git's extended header, and unchanged hunks."""
 
     old: bytes
     new: bytes
@@ -38,20 +39,20 @@ class Section:
 
     @property
     def fresh(self) -> bool:
-        """Whether it has no lines before: the file is new, or empty."""
+        """True if the file has no old lines: it is new, or was empty."""
         return self.created or (bool(self.hunks) and self.hunks[0].startswith(b"@@ -0,0 "))
 
     @property
     def renamed(self) -> bool:
-        """Whether git's header says so."""
+        """True if git's header declares a rename or copy."""
         return any(line.startswith((b"rename ", b"copy ")) for line in self.extended)
 
 
 def sections(diff: bytes) -> list[Section]:
-    """The files of a diff.
+    """Return the parts of a diff, one for each file.
 
-    :raises OddDiff: for binary ones, names in quotes, one that ends in a file's name, and hunks whose lines and counts
-        disagree.
+    :raises OddDiff: for binary files, quoted names, a diff that ends in a file name, and hunks
+        whose lines don't match their counts.
     """
     lines = diff.split(b"\n")
     found: list[Section] = []
@@ -91,7 +92,7 @@ def _git_section(lines: Sequence[bytes], at: int, found: list[Section]) -> int:
             for line in section.extended
             if b" from " in line or b" to " in line
         }
-        # Names of a rename have no prefix; the first line's have.
+        # git writes the prefix in the first line, but not in the rename lines.
         prefix = (half.split(b"/")[0] + b"/") if half.startswith(b"a/") else b""
         section.old = prefix + names.get(b"from", b"")
         section.new = prefix + names.get(b"to", b"")
@@ -141,7 +142,7 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
             raise OddDiff
     if at == first:
         raise OddDiff
-    # No lines before, and none there: /dev/null or not, it is new.
+    # A name or date can suggest a new or deleted file, but only the line counts prove it.
     if re.match(rb"@@ -0,0 ", section.hunks[0]) is None:
         section.created = False
     if re.match(rb"@@ -\S+ \+0,0 ", section.hunks[0]) is None:
@@ -151,13 +152,13 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """How a diff's names become the tree's: ``strip`` folders off, ``folder`` before."""
+    """Mapping of a diff's names to the tree: remove ``strip`` folders, then prepend ``folder``."""
 
     strip: int = 1
     folder: str = ""
 
     def place(self, name: bytes) -> bytes:
-        """A name as the tree has it; empty where all of it is stripped."""
+        """Return a name in the tree, or an empty name if all of it is stripped."""
         parts = [p for p in re.split(rb"/+", name.strip()) if p != b"."]
         kept = b"/".join(parts[self.strip :])
         return self.folder.encode() + b"/" + kept if self.folder and kept else kept
@@ -168,7 +169,7 @@ class Placing:
 
 
 def _names(section: Section) -> list[bytes]:
-    """The names of a file that is there before, either of which it may lie under."""
+    """Return the names under which the old file may be in the tree; none for a new file."""
     if section.fresh:
         return []
     both = [section.old] if section.renamed else [section.new, section.old]
@@ -176,9 +177,10 @@ def _names(section: Section) -> list[bytes]:
 
 
 def find_placing(found: Sequence[Section], files: Collection[bytes], given: Placing) -> Placing | None:
-    """The way in which every file that a diff changes lies in the tree; None if there is none, or more than one.
+    """Return the mapping with which the tree has every file that a diff changes, or None.
 
-    The given one is tried first, then others' depths, then one folder that all of them lie in.
+    Try ``given`` first, then other strip levels, then a common folder. Return None if no folder
+    fits, or more than one.
     """
     there = [_names(section) for section in found]
     there = [names for names in there if names]
@@ -206,9 +208,10 @@ def find_placing(found: Sequence[Section], files: Collection[bytes], given: Plac
 
 
 def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
-    """Whether new files' names begin with the tree's own folders, and not with what tools put before them.
+    """Return True if the names of new files begin with folders of the tree, not with a prefix.
 
-    They lie beside nothing that would tell: ``src/new.c`` would become ``new.c``.
+    A diff of new files only doesn't show its strip level. With ``-p1``, ``src/new.c`` would become
+    ``new.c``.
     """
     tops = {path.split(b"/", 1)[0] for path in files if b"/" in path} - {b"a", b"b"}
     names = [section.new if section.new != b"/dev/null" else section.old for section in found]
@@ -216,15 +219,15 @@ def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
 
 
 def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes]) -> bytes:
-    """A diff's files in the form in which git writes them, their names placed.
+    """Return the files of a diff in git's form, with their names mapped to the tree.
 
-    :raises OddDiff: for a name of which nothing is left.
+    :raises OddDiff: if a name is empty after stripping, or needs quotes.
     """
     out: list[bytes] = []
     for section in found:
         old, new = (placing.place(n) if n != b"/dev/null" else b"" for n in (section.old, section.new))
         if not section.renamed:
-            # Of two names, patch takes one that is there, then the shorter: `x.orig` is a copy that was kept aside.
+            # Like patch, prefer an existing file, then the shorter name: `x.orig` is a backup.
             known = [n for n in (new, old) if n and (section.fresh or n in files)] or [n for n in (new, old) if n]
             old = new = min(known, key=lambda n: (n.count(b"/"), len(n.rsplit(b"/", 1)[-1]), len(n)), default=b"")
         if not old or not new or re.search(rb'["\\\x00-\x1f\x7f]', old + new):
@@ -250,15 +253,15 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
 
 
 def _named(name: bytes) -> bytes:
-    """A name as git writes it above hunks: behind one with a blank stands a tab."""
+    """Return a name for the line above the hunks. Like git, add a tab to a name with a blank."""
     return name + b"\t" if b" " in name else name
 
 
 def without_returns(diff: bytes) -> bytes:
-    """A diff that came with CR LF at the end of its lines, with LF."""
+    """Return a diff with LF line ends instead of CR LF."""
     return diff.replace(b"\r\n", b"\n")
 
 
 def paths_of(found: Sequence[Section], placing: Placing) -> list[str]:
-    """The names of a diff's files, for people."""
+    """Return the file names of a diff for display."""
     return [show_path(placing.place(_names(s)[0] if _names(s) else s.new)) for s in found]

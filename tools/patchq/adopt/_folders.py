@@ -1,7 +1,8 @@
-"""Where other tools keep their patches, and in what order: a file, a folder, another tool's project.
+"""Patch files of other tools and their order: a single file, a folder, another tool's project.
 
-quilt's ``series`` (Debian, gbp, StGit's export, git-pile), Electron's ``.patches``, numbered files (``git format-patch
--o``, OpenWrt, Buildroot), a Yocto recipe's ``SRC_URI``, a Debian source package's archive.
+Supported are quilt's ``series`` (Debian, gbp, StGit's export, git-pile), Electron's ``.patches``,
+numbered files (``git format-patch -o``, OpenWrt, Buildroot), a Yocto recipe's ``SRC_URI``, and a
+Debian source package's archive.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _NUMBERED = re.compile(r"\d+[-_.]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderPlace:
-    """A file that is to be read, its bytes or where it lies, and how its tool applies it.
+    """Patch file to read, with the options of the tool that applies it.
 
-    :ivar unlisted: the list of its folder doesn't name it, so it is no patch of the stack.
+    :ivar data: contents of the file, or its path.
+    :ivar unlisted: list of the folder, if it doesn't name the file. Such a file is left out.
     """
 
     data: bytes | Path
@@ -40,17 +42,17 @@ class FolderPlace:
     unlisted: str = ""
 
     def read(self) -> bytes:
-        """Its bytes.
+        """Return the contents of the file.
 
-        :raises FormatError: if it is too large for a patch.
+        :raises FormatError: if the file is too large for a patch.
         """
         return self.data if isinstance(self.data, bytes) else read_edited(self.data)
 
 
 def places(path: Path) -> list[FolderPlace]:
-    """The files of patches that a path stands for, in their order.
+    """Return the patch files of a path, in order.
 
-    :raises UserError: for a path that isn't there, and a folder whose order can't be known.
+    :raises UserError: if the path doesn't exist, or a folder's order is unknown.
     """
     if not path.exists():
         raise UserError(f"{path} is not there", hint="name a patch, an mbox, a folder of patches, or a repository")
@@ -70,7 +72,7 @@ def _place(path: Path, strip: int = 1, folder: str = "") -> FolderPlace:
 
 
 def origin_of(path: Path) -> str:
-    """A path as it may stand in a patch: nothing of whose machine it was on.
+    """Return a path for the ``Origin:`` trailer, without parts that identify the user's machine.
 
     >>> origin_of(Path("../debian/patches/x.patch")), origin_of(Path("/home/me/w/up/debian/patches/x.patch"))
     ('debian/patches/x.patch', 'debian/patches/x.patch')
@@ -110,9 +112,11 @@ def _in_folder(folder: Path) -> list[FolderPlace]:
 
 
 def _read_list(folder: Path, name: str) -> str:
-    """Read the list of a folder, which may be a link only to a file of that folder: its lines are printed.
+    """Return the text of a folder's list.
 
-    :raises FormatError: if it leads elsewhere.
+    A list outside the folder is refused, because error messages quote its lines.
+
+    :raises FormatError: if the list is a symlink to a file outside the folder.
     """
     if folder.resolve() not in (folder / name).resolve().parents:
         raise FormatError(f"{folder / name} leads outside its folder", hint="put the file itself in its place")
@@ -120,7 +124,7 @@ def _read_list(folder: Path, name: str) -> str:
 
 
 def _is_openwrt(folder: Path) -> bool:
-    """A package of OpenWrt: a Makefile, and patches beside it."""
+    """Return True for an OpenWrt package: a Makefile next to a folder of numbered patches."""
     return (folder / "Makefile").is_file() and any(_NUMBERED.match(p.name) for p in (folder / "patches").glob("*"))
 
 
@@ -133,7 +137,7 @@ def _electron_folders(folder: Path) -> list[str]:
 
 
 def _series(folder: Path, text: str) -> list[FolderPlace]:
-    """The patches of quilt's ``series``, each with its own ``-p``."""
+    """Return the patches of a quilt ``series``, each with its own ``-p``."""
     found = []
     for line in text.splitlines():
         words = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].split()
@@ -143,7 +147,7 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
             raise FormatError(
                 f"{folder / 'series'} takes {words[0]} back (-R)", hint="adopt those before it, and make it anew"
             )
-        # quilt's `-pab` is -p1 of another spelling.
+        # quilt's `-pab` means the same as -p1.
         strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
         found.append(_place(_inside(folder, "series", words[0]), strip))
     return found
@@ -166,7 +170,7 @@ def _inside(folder: Path, listed_in: str, name: str) -> Path:
 
 
 def _debian_archive(path: Path) -> list[FolderPlace]:
-    """``debian/patches`` of a source package: its ``.debian.tar``, or the ``.dsc`` that names it."""
+    """Return ``debian/patches`` of a source package, from its ``.debian.tar`` or ``.dsc``."""
     if path.suffix == ".dsc":
         names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", read_list(path), re.MULTILINE)
         if not names or not (path.parent / PurePosixPath(names[0]).name).is_file():

@@ -1,7 +1,8 @@
-"""What patches say of themselves in other tools' words, as a message with git's trailers.
+"""Conversion of other tools' patch headers to a message with git trailers.
 
-Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's ``Patch-Filename``, what quilt, gbp,
-StGit and Buildroot write. What has a trailer here becomes one; all else stays where it was.
+Supported are Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's
+``Patch-Filename``, and the headers of quilt, gbp, StGit and Buildroot. Known fields become
+trailers. All other text stays where it was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from email.utils import getaddresses
 
 from patchq.formats.header import STATUS_WORDS, clean_message, parse_trailers, split_trailers
 
-#: Trailers of others that are worth keeping, wherever they stand.
+#: Fields of other tools to keep as trailers, at any position.
 _KEPT = re.compile(
     r"origin|bug(-[\w.-]+)?|forwarded|applied-upstream|last-update|upstream-status|upstream|cve|patch-filename|"
     r"gbp(-pq)?|[a-z-]+-by|change-id",
@@ -27,7 +28,7 @@ _DEP3 = re.compile(
 )
 _FIELD = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(?:[ \t]|$)")
 _FROM_LINE = re.compile(r"From: (.*<[^<>\s]+@?[^<>\s]*>)")
-#: What `git show` and `git log -p` write above a diff; the message is indented.
+#: Header of `git show` and `git log -p` above a diff; its message is indented.
 _SHOWN = re.compile(
     r"^commit ([0-9a-f]{40})\b.*\n((?:[A-Z][A-Za-z]+:[ \t].*\n)+)((?:[ \t]*\n|    .*\n)*)", re.MULTILINE
 )
@@ -40,9 +41,13 @@ _COMMIT = re.compile(r"\b[0-9a-f]{12,40}\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a patch says: ``message`` with its trailers, ``author`` as it is written there, ``date`` likewise.
+    """Header of a patch.
 
-    ``name`` and ``topic`` are what the tool that it comes from calls it; empty where nothing says so.
+    :ivar message: message with its trailers at the end.
+    :ivar author: author as written in the patch; empty if none.
+    :ivar date: date as written in the patch; empty if none.
+    :ivar name: name of the patch in the tool that it comes from; empty if none.
+    :ivar topic: topic of the patch in that tool; empty if none.
     """
 
     message: str
@@ -54,7 +59,10 @@ class Said:
 
 @dataclass(kw_only=True)
 class _Draft:
-    """A message in the making; ``trailers`` are those that stood elsewhere than at its end."""
+    """Message under construction.
+
+    :ivar trailers: fields found elsewhere than at the end of the message.
+    """
 
     subject: str = ""
     body: list[str] = field(default_factory=list)
@@ -63,18 +71,18 @@ class _Draft:
     date: str = ""
 
     def take(self, key: str, value: str) -> None:
-        """One field of a header."""
+        """Add a header field."""
         low = key.lower()
         lines = [line.strip() for line in value.strip().split("\n")]
         if low in ("description", "subject") and not self.subject:
             self.subject = lines[0]
-            # In a description a lone full stop is an empty line.
+            # In a DEP-3 description, a single period means an empty line.
             rest = [line.removeprefix(" ") for line in value.strip().split("\n")[1:]]
             self.body += ["\n".join("" if line.strip() == "." else line for line in rest)] if rest else []
         elif low in ("description", "subject"):
             self.body.append("\n".join(lines))
         elif low in ("author", "from") and ("@" not in self.author and ("@" in value or not self.author)):
-            if self.author:  # "Author: upstream" names nobody that git could
+            if self.author:  # git needs an address, which "Author: upstream" lacks
                 self.trailers.append(("Co-authored-by", self.author))
             self.author = " ".join(lines)
         elif low == "date" and not self.date:
@@ -88,12 +96,11 @@ class _Draft:
 
 
 def read_text(text: str) -> Said:
-    """What stands above the diff of a patch that is no mail: DEP-3 fields, or words of a person."""
+    """Read the text above the diff of a patch that is not a mail: DEP-3 fields, or free text."""
     draft = _Draft()
     shown = _SHOWN.search(text + "\n")
     if shown:
         text = f"{text[: shown.start()]}\n{textwrap.dedent(shown[3])}\n{text[shown.end() :]}"
-    # quilt keeps comments of its own there.
     paragraphs = [p for p in re.split(r"\n[ \t]*\n", clean_message(text).strip("\n")) if p.strip()]
     for number, paragraph in enumerate(paragraphs):
         lines = [line for line in paragraph.split("\n") if not line.startswith("#!")]
@@ -132,13 +139,15 @@ def _only_known(lines: list[str]) -> bool:
 
 
 def fields_of(head: str) -> list[tuple[str, str]]:
-    """Of a mail's header, the fields that are the patch's own and not the way's."""
+    """Return the fields of a mail's header that belong to the patch, not to its delivery."""
     found = message_from_string(head + "\n\n").items()
     return [(k, " ".join(v.split())) for k, v in found if _KEPT.fullmatch(k)]
 
 
 def settle(message: str, more: list[tuple[str, str]] | None = None, author: str = "", date: str = "") -> Said:
-    """A message with its trailers at its end, wherever they stood; ``more`` are those that stood outside of it.
+    """Return the header of a message, with all trailers moved to the end of the message.
+
+    :param more: trailers found outside the message.
 
     >>> settle("Fix it\\n\\nUpstream-Status: Backport\\nCVE: CVE-2024-1\\n\\nWhy.\\n").message
     'Fix it\\n\\nWhy.\\n\\nUpstream-Status: Backport\\nCVE: CVE-2024-1\\n'
@@ -172,7 +181,7 @@ def settle(message: str, more: list[tuple[str, str]] | None = None, author: str 
 
 
 def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:
-    """A paragraph without what it says in trailers' words, which goes to ``trailers``."""
+    """Move known fields of a paragraph to ``trailers``, and return the rest."""
     whole = parse_trailers(f"x\n\n{paragraph}")
     lines = paragraph.split("\n")
     if (
@@ -198,7 +207,10 @@ def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:
 
 
 def _with_status(message: str) -> str:
-    """``message`` with one ``Upstream-Status:`` in the words that ``check`` knows, if anything in it says one."""
+    """Return a message with one ``Upstream-Status:`` that ``check`` accepts.
+
+    Return the message unchanged if it gives no status.
+    """
     pairs = parse_trailers(message)
     own = next((v for k, v in pairs if k.lower() == "upstream-status"), "")
     if own:
@@ -221,7 +233,10 @@ def _with_status(message: str) -> str:
 
 
 def _status(value: str) -> str:
-    """``Backport (https://…)``, ``backport from 1.2``, as ``Backport […]``; what is none of its words as it is."""
+    """Return a status such as ``backport from 1.2`` as ``Backport […]``.
+
+    Return an unknown status unchanged.
+    """
     match = _STATUS.fullmatch(value.strip())
     if not match:
         return value
@@ -230,7 +245,8 @@ def _status(value: str) -> str:
 
 
 def _detailed(word: str, detail: str) -> str:
-    """
+    """Return a status word with its detail in brackets.
+
     >>> _detailed("Backport", "[a [b] c]"), _detailed("Pending", "")
     ('Backport [a (b) c]', 'Pending')
     """
@@ -242,7 +258,7 @@ def _detailed(word: str, detail: str) -> str:
 
 
 def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
-    """What other fields than ``Upstream-Status:`` say of it, by what DEP-3 and Buildroot mean with them."""
+    """Return the status that other fields imply by DEP-3's and Buildroot's rules; empty if none."""
     found = {key.lower(): value for key, value in reversed(pairs)}
     kind, _, what = found.get("origin", "").partition(",")
     if kind.strip() in ("upstream", "backport") and (what.strip() or found.get("applied-upstream")):
@@ -266,7 +282,7 @@ def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
 
 
 def first_address(author: str) -> tuple[str, str]:
-    """Name and address of the first person in a field; empty where it holds none.
+    """Return the name and address of the first author in a field; both empty if there is none.
 
     >>> first_address("Jane Roe <jane@example.org>, Al <al@example.org>")
     ('Jane Roe', 'jane@example.org')
@@ -275,7 +291,7 @@ def first_address(author: str) -> tuple[str, str]:
     """
     try:
         found = getaddresses([author])
-    except RecursionError:  # brackets in brackets, thousands deep
+    except RecursionError:  # from thousands of nested brackets
         return "", ""
     for name, address in found:
         if re.fullmatch(r"[^\s<>@]+@[^\s<>@]+", address):

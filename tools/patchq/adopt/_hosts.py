@@ -1,6 +1,7 @@
-"""Commits and pull requests of a host, by address or number: through git's own refs there.
+"""Commits and pull requests of a git host, by URL or number, fetched through git refs.
 
-A host keeps a pull request as ``refs/pull/N/head`` (GitHub, Gitea) or ``refs/merge-requests/N/head`` (GitLab).
+A host keeps a pull request as ``refs/pull/N/head`` (GitHub, Gitea) or
+``refs/merge-requests/N/head`` (GitLab).
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ _TIMEOUT = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What a URL names: a pull request by ``number``, or a commit; ``patch`` is where the host has it as mails."""
+    """Commit or pull request that a URL names.
+
+    :ivar number: number of the pull request; 0 for a commit.
+    :ivar commit: commit id; empty for a pull request.
+    :ivar patch: URL of the change as mails; empty if the URL isn't HTTP.
+    """
 
     repository: str
     number: int = 0
@@ -37,7 +43,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address | None:
-    """The commit or pull request that a URL is of, None for any other text.
+    """Return the commit or pull request that a URL names, or None for any other text.
 
     >>> parse_address("https://git.example.org/a/b/pull/12/files").patch
     'https://git.example.org/a/b/pull/12.patch'
@@ -58,11 +64,12 @@ def parse_address(text: str) -> Address | None:
 
 
 def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed], str]:
-    """The commits of a pull request that its target lacks, oldest first; their trees are in the store.
+    """Return the commits of a pull request that the default branch lacks, oldest first.
 
-    A request with merges in it is one commit, of all that it changes.
+    Copy their trees to the store. If the request contains merges, return one commit with all
+    changes.
 
-    :returns: them, and what to say of them.
+    :returns: the commits, and a note for the user.
     :raises SourceError: if the host has no such request, or doesn't answer.
     """
     branch = default_branch(url, timeout=_TIMEOUT)
@@ -89,10 +96,10 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
 
 
 def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
-    """One commit of a host, its tree and its parent's in the store.
+    """Return one commit of a host, and copy its tree and its parent's tree to the store.
 
-    :raises SourceError: if the host doesn't give it.
-    :raises UserError: if the id isn't whole.
+    :raises SourceError: if the host doesn't provide the commit.
+    :raises UserError: if the commit id is abbreviated.
     """
     if not re.fullmatch(r"[0-9a-f]{40}", commit):
         raise UserError(f"{commit} is no whole commit id", hint="a host gives commits by all 40 digits")
@@ -102,9 +109,9 @@ def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
 
 
 def mails_of(address: Address) -> bytes:
-    """What a host gives as mails of a request or a commit, where git itself isn't answered.
+    """Download a request or commit as mails, for hosts that don't provide it to git.
 
-    :raises SourceError: if it doesn't.
+    :raises SourceError: if the download fails.
     """
     name = f"{address.number or address.commit}.patch"
     path = index.download(IndexFile(name=name, url=address.patch, sha256=""), "", most=MOST)

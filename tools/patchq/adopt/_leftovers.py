@@ -1,4 +1,4 @@
-"""Name the lines of a patch that are no part of its diff; refuse a damaged part of a diff."""
+"""Detection of lines outside a patch's diff, and of damaged parts of the diff."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_SHOWN = 3
 
 
 def name_leftovers(found: Found) -> Found:
-    """Return a patch with a note that names the lines that are no part of its diff.
+    """Return a patch with a note that lists the lines outside its diff.
 
-    If one of them is a damaged part of a diff, return the patch with that as its problem.
+    If one of these lines is a damaged part of the diff, set the patch's problem.
     """
     if found.left_out or found.problem or not found.diff:
         return found

@@ -1,4 +1,4 @@
-"""Patches in files: mails as ``git am`` reads them, an mbox, plain diffs, a folder with a series."""
+"""Patches in files: mails as ``git am`` reads them, mboxes, and plain diffs."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from patchq.system import runner
 
 _HEADER_BLOCK = re.compile(rb"(From [^\n]*\n)?([A-Za-z][A-Za-z-]*: ?[^\n]*\n([ \t][^\n]*\n)*)+\r?\n")
 _MAIL_FIELD = re.compile(rb"^(From|Subject): ", re.MULTILINE | re.IGNORECASE)
-#: What ``git format-patch`` begins a mail with.
+#: First line of a mail of ``git format-patch``.
 _MAGIC = re.compile(rb"From [0-9a-f]{40} Mon Sep 17 00:00:00 2001\r?\n")
 _MAGIC_LATER = re.compile(rb"\nFrom [0-9a-f]{40} Mon Sep 17 00:00:00 2001\r?\n")
-#: A diff without git's first line, and without a line that patch would begin at.
+#: File names above the hunks of a diff without git's first line.
 _BARE_HUNKS = re.compile(rb"^--- [^\n]*\n\+\+\+ ", re.MULTILINE)
-#: A mail that needs no mail parser: format-patch's own, in UTF-8, with no word about encodings or other fields.
+#: Mail of format-patch in UTF-8 without other fields, which needs no mail parser.
 _PLAIN = re.compile(
     rb"From [0-9a-f]{40} Mon Sep 17 00:00:00 2001\n"
     rb"From: [^\n]+\n([ \t][^\n]*\n)*Date: [^\n]+(?<!-0000)\nSubject: [^\n]+\n([ \t][^\n]*\n)*"
     rb"(MIME-Version: 1\.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n)?"
     rb"\n(?!\s*(?i:from:|date:|subject:|\[patch\]|>from))"
 )
-#: Nothing at its ends that git takes off a name or an address.
+#: Name or address that git uses unchanged: its ends have no character that git strips.
 _PLAIN_NAME = re.compile(r"\w(?:[^<>\x00-\x1f]*\w)?")
 _ENCODED_ELSE = re.compile(rb"=\?(?!utf-8\?q\?)", re.IGNORECASE)
 _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 _CR_DIFF = re.compile(rb"^(?:diff --git|---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
 _DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
 _FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
-#: Past it a mail's date can't be written.
+#: Last second of the year 9999; mails can't express later dates.
 _LAST = 253402300799
-#: Text in brackets; of a series, the mail numbered 0 is its cover.
+#: Text in brackets; number 0 of a series, which marks its cover letter.
 _BRACKETS, _OF_COVER = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"\b0+/\d+\b")
 
 
@@ -63,21 +63,22 @@ def _is_cover(subject: str) -> bool:
 
 
 def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
-    """The patches of one file's bytes; ``name`` is the patch's, if it is the only one and says none.
+    """Return the patches of a file's contents.
 
-    :raises UserError: if there is none.
-    :raises FormatError: for a mail that git can't read.
+    :param name: name of the patch, if the file holds only one and doesn't name it.
+    :raises UserError: if the file holds no patch.
+    :raises FormatError: if git can't read a mail.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
     _check_words(data, where)
     if plain := _read_plain(where, data, name, strip):
         return [plain]
     head = data.partition(b"\n\n")[0]
-    # Debian's fields may be those of a mail, too; a Description: isn't.
+    # DEP-3 fields can look like those of a mail, but a mail has no Description:.
     mail_like = _HEADER_BLOCK.match(data) and _MAIL_FIELD.search(head) and b"\nDescription:" not in b"\n" + head
     if data.startswith(b"From ") or mail_like:
         return list(_read_mails(where, data, name, strip))
-    # Yocto and others write theirs above the mail that they have it from.
+    # Yocto and others write their header above the original mail.
     diff_at = _DIFF.search(data)
     if (mail := _MAGIC_LATER.search(data)) and (not diff_at or mail.start() < diff_at.start()):
         found = list(_read_mails(where, data[mail.start() + 1 :], name, strip))
@@ -92,20 +93,26 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
 
 
 def _check_words(data: bytes, where: str) -> None:
-    """:raises UserError: for what begins with more than a header has, and no diff in it."""
+    """Refuse data with an overlong header and no diff.
+
+    :raises UserError: if the first :data:`MOST_HEAD` bytes hold no blank line and no diff.
+    """
     start = data[: MOST_HEAD + 1]
     if len(start) > MOST_HEAD and not re.search(rb"\r?\n\r?\n", start) and not _DIFF.search(start):
         raise too_large(where, f"more than {MOST_HEAD} bytes before its first blank line", MOST_HEAD)
 
 
 def _check_message(message: bytes, where: str) -> None:
-    """:raises UserError: for more words than a message has."""
+    """Refuse an overlong message.
+
+    :raises UserError: if the message is longer than :data:`MOST_MESSAGE`.
+    """
     if len(message) > MOST_MESSAGE:
         raise too_large(where, f"{len(message)} bytes before its diff, or without one", MOST_MESSAGE)
 
 
 def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found:
-    """A patch that is no mail, with what stands above it: DEP-3's fields, or a person's words."""
+    """Return a patch that is not a mail, with its header: DEP-3 fields or free text."""
     said = read_text(text)
     who, address = first_address(said.author)
     told: list[str] = []
@@ -138,7 +145,7 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
 
 
 def _seconds(date: str) -> str:
-    """A date as git's ``@seconds zone``; empty for none."""
+    """Return a date in git's form ``@seconds zone``; empty if the date is invalid."""
     try:
         found = _ident(Outside(Path("/")), "x", "x@x", date)
     except runner.CommandError:
@@ -147,7 +154,7 @@ def _seconds(date: str) -> str:
 
 
 def _ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """As ``author_ident``, for a day without a time as well: that is its noon, in no zone."""
+    """Return the same as ``author_ident``, but accept a day without a time as noon UTC."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", date.strip()):
         date = f"{date.strip()}T12:00:00+0000"
     return author_ident(git, name, email, date)
@@ -171,7 +178,7 @@ def _with_preamble(found: Found, text: str) -> Found:
 
 
 def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
-    """What format-patch wrote, read as a stack's own patches are, without starting git."""
+    """Read a mail of format-patch without starting git. Return None for any other mail."""
     head = data.partition(b"\n\n")[0]
     if not _PLAIN.match(data) or _ENCODED_ELSE.search(head) or b"\nFrom " in data:
         return None
@@ -192,14 +199,17 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
 
 
 def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Found]:
-    """Mails by git's own parsers, which know charsets, transfer encodings, attachments and flowed text."""
+    """Yield the patches of an mbox, read with git's own parsers.
+
+    The parsers handle charsets, transfer encodings, attachments and flowed text.
+    """
     if data.count(b"\nFrom ") > MOST_MAILS:
         raise too_large(place, f"more than {MOST_MAILS} lines that mails begin with", MOST_MAILS)
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text)
         git = Outside(folder)
         (folder / "mbox").write_bytes(data)
-        # A carriage return that ends the header's lines too came on the way; any other belongs to the patch.
+        # CR at the end of header lines was added in transit; any other CR belongs to the patch.
         keep = () if data.partition(b"\n")[0].endswith(b"\r") else ("--keep-cr",)
         try:
             git.run("mailsplit", *keep, "-b", f"-o{folder}", "--", "mbox")
@@ -211,7 +221,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
             data = mail.read_bytes()
             _check_words(data, where)
             try:
-                # Into UTF-8, as Command pins it; given --encoding, git 2.39 converts nothing.
+                # Command configures UTF-8. With --encoding, git 2.39 converts nothing.
                 info = git.run("mailinfo", "-k", "body", "diff", data=data)
             except runner.CommandError as error:
                 raise FormatError(f"{where}: git can't read it: {error.said}", hint="save it as UTF-8 text") from None
@@ -242,7 +252,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
 
 
 def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
-    """A patch of what mailinfo made of a mail; its author, name and place are still to be told."""
+    """Return a patch from the output of mailinfo, without author, name and location."""
     raw = "\n".join(_values(info, "Subject"))
     message = clean_message(f"{_without_tags(raw)}\n\n{decode(body)}")
     if _CR_DIFF.search(diff):
@@ -274,9 +284,9 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
 
 
 def _in_utf8(mail: bytes, info: bytes) -> bytes:
-    """What mailinfo says of a mail, with fields that were sent as they are in the charset that the mail names.
+    """Return mailinfo's output, with unencoded fields decoded by the charset that the mail names.
 
-    git takes these for Latin-1.
+    git would read these fields as Latin-1.
     """
     head = re.split(rb"\r?\n\r?\n", mail, maxsplit=1)[0]
     named = re.search(rb"^content-type:(?:[^\n]|\n[ \t])*?charset=\"?([\w.:-]+)", head, re.IGNORECASE | re.MULTILINE)
@@ -299,9 +309,9 @@ def _values(info: bytes, field: str) -> list[str]:
 
 
 def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident | None, tuple[str, ...]]:
-    """The author that git would write into the commit; None where the mail names nobody.
+    """Return the author that git would record, and notes; the author is None if the mail has none.
 
-    git takes the first word with an @ for the address, also one of the name's.
+    git takes the first word with an @ as the address, even one in the name. This is corrected.
     """
     name, email, date = ("".join(_values(info, field)) for field in ("Author", "Email", "Date"))
     given = _FROM.search(fields)
@@ -328,9 +338,9 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
 
 
 def _other_date(date: str) -> str:
-    """A date that git doesn't read but mail has had: a year of two digits, a day without a time, which is its noon.
+    """Convert a date that mails use and git can't read: a two-digit year, or a day without a time.
 
-    As it was where it is none.
+    A day without a time becomes noon. Any other text is returned unchanged.
     """
     if day := _DAY.fullmatch(date.strip()):
         date = f"{day[1]} 12:00:00 +0000"
@@ -342,7 +352,7 @@ def _other_date(date: str) -> str:
 
 
 def _without_tags(subject: str) -> str:
-    """A subject as ``git am --keep-non-patch`` has it: ``[PATCH 1/3]`` says how a mail was sent, not what it does."""
+    """Return a subject without tags such as ``[PATCH 1/3]``, like ``git am --keep-non-patch``."""
     at = 0
     while at < len(subject):
         if subject[at] in "rR" and subject[at + 1 : at + 3].lower() == "e:":

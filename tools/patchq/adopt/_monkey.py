@@ -1,7 +1,7 @@
-"""Monkey patches: what a Python file puts in place of an upstream's functions when it is imported, as patches of them.
+"""Conversion of monkey patches: functions that a Python file replaces at import become patches.
 
-Read, never run. A replacement that is a whole function of that file, and uses nothing that its new place lacks, becomes
-a patch; of any other it is told what it replaces, and where that is.
+The file is parsed, never run. A replacement becomes a patch if it is a function of that file and
+uses only names that the target module has. Any other one is reported with its target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """``target`` (``package.module.Class.name``) is given another value in line ``line``: ``by``, as it is written."""
+    """Assignment of a new value to an attribute of an upstream's module.
+
+    :ivar target: name of the attribute: ``package.module.Class.name``.
+    :ivar line: line of the value.
+    :ivar by: source of the value.
+    """
 
     target: str
     line: int
@@ -32,7 +37,7 @@ class Replacement:
 
 
 def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
-    """What a file assigns to attributes of modules of the tree; nothing for what isn't Python.
+    """Return the assignments to attributes of the tree's modules; none if the text isn't Python.
 
     >>> replacements("import pkg.mod as m\\nm.f = g\\nsetattr(m.C, 'h', None)\\nx.y = 1\\n", [b"pkg/mod.py"])
     [Replacement(target='pkg.mod.f', line=2, by='g'), Replacement(target='pkg.mod.C.h', line=3, by='None')]
@@ -68,7 +73,7 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
 
 
 def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
-    """The file of the tree that a dotted name is in, and the rest of the name."""
+    """Return the file of the tree that contains a dotted name, and the rest of the name."""
     parts = target.split(".")
     for size in range(len(parts) - 1, 0, -1):
         stem = "/".join(parts[:size])
@@ -79,7 +84,7 @@ def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
 
 
 def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[Found]:
-    """Each replacement as a patch of what it replaces; one that can't be is a problem that says why."""
+    """Return each replacement as a patch of its target, or as a problem with the reason."""
     files = store.list_tree(base)
     module = ast.parse(text)
     own = {node.name: node for node in module.body if isinstance(node, _Function)}
@@ -111,9 +116,9 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
 
 
 def _replaced(content: str, name: str, by: ast.stmt | None, text: str, there: str, written: str) -> str:
-    """A module's text with the function ``name`` as ``by`` is.
+    """Return a module's text with ``by`` in place of the function ``name``.
 
-    :raises UserError: if it can't be, with what it would replace.
+    :raises UserError: if the function can't be replaced; the message names it.
     """
     hint = "make the change in the worktree, and `patchq new`"
     old = _definition(ast.parse(content), name.split("."))
@@ -147,7 +152,7 @@ def _definition(node: ast.AST, names: list[str]) -> ast.FunctionDef | ast.AsyncF
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """What a module defines or imports."""
+    """Return the names that a module defines or imports."""
     found: set[str] = set()
     for child in ast.walk(node):
         if isinstance(child, (*_Function, ast.ClassDef)):
@@ -158,7 +163,7 @@ def _bound(node: ast.AST) -> set[str]:
 
 
 def _free(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Names that a function reads and doesn't make itself."""
+    """Return the names that a function reads but doesn't define."""
     reads: set[str] = set()
     makes = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _bound(function)
     for node in ast.walk(function):

@@ -1,4 +1,4 @@
-"""Whole files that were edited elsewhere, as what they change: a container's overlay, an installed package."""
+"""Import of edited files: a container's overlay, or an installed package."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from patchq.names import TreeId, show_path
 from patchq.stacks.export import slug
 from patchq.system import fsio
 
-#: Not somebody's edits.
+#: Names of files and folders that are never edits of the user.
 _NOT = {".git", "__pycache__", ".DS_Store"}
 
 
 def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Found:
-    """The files below a folder, put over the pinned tree; a file of the tree that isn't there stays.
+    """Return the change that the files of a folder make to the pinned tree.
 
-    Where they lie in the tree is ``under``, or found by their names.
+    Files of the tree that the folder lacks stay.
 
-    :raises UserError: if none of them lies in the tree, or they could lie in more than one place.
+    :param under: location of the files in the tree; if empty, it is found by matching names.
+    :raises UserError: if no location fits, or several do, or the files change nothing.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files as they are to be")
@@ -71,9 +72,9 @@ def _moved(name: bytes, cut: int, prefix: bytes) -> bytes:
 
 
 def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> tuple[int, bytes]:
-    """How many folders of their names to cut, and what to put before, so that most of them are files of the tree.
+    """Return how many folders to strip and the prefix to add, so that most files are in the tree.
 
-    :raises UserError: if none is.
+    :raises UserError: if no location fits, or several fit equally well.
     """
     tails: dict[bytes, list[bytes]] = {}
     for path in known:
@@ -99,7 +100,7 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
 
 
 def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
-    """The tree ``base`` with these files in it, each of the mode that it has there, if it is there."""
+    """Return the tree ``base`` with these files. An existing file keeps its mode."""
     known = store.list_tree(base)
     placed: dict[bytes, tuple[bytes, bytes]] = {}
     for path, file in files.items():
@@ -110,13 +111,13 @@ def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
             continue
         old = known.get(path)
         new = b"100755" if file.stat().st_mode & 0o100 else b"100644"
-        # Copied out of a container, and into one, modes get lost.
+        # Copies from or to a container lose their modes.
         placed[path] = old.mode if old and old.mode in (b"100644", b"100755") else new, read_edited(file)
     return tree_with(store, base, placed)
 
 
 def tree_with(store: Git, base: TreeId, files: Mapping[bytes, tuple[bytes, bytes]]) -> TreeId:
-    """The tree ``base`` with these files in it, each by its mode and its content."""
+    """Return the tree ``base`` with these files, each with a mode and content."""
     lines = []
     for path, (mode, data) in files.items():
         blob = store.run("hash-object", "-w", "--stdin", data=data).strip()
@@ -129,10 +130,10 @@ def tree_with(store: Git, base: TreeId, files: Mapping[bytes, tuple[bytes, bytes
 
 
 def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> Found:
-    """What was edited in an installed package: files that aren't what its RECORD says, and ones beside them.
+    """Return the edits of an installed package: files that differ from RECORD, and added modules.
 
-    :param folder: the ``site-packages``, or ``dist-packages``, that it is in.
-    :raises UserError: if it isn't there, or nothing was edited.
+    :param folder: ``site-packages`` or ``dist-packages`` folder of the package.
+    :raises UserError: if the package isn't installed, or wasn't edited.
     """
     found = _installed(folder, package)
     record = found.read_text("RECORD") or ""
@@ -157,7 +158,8 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
         raise UserError(f"{package} in {folder} is as it was installed", hint="is it the environment that was edited?")
     real = folder.resolve()
     for name in names:
-        # A link to a file is taken as one; through a link to a folder it would be the file that lies there.
+        # A symlink to a file is imported as a symlink, but a symlink to a folder would give files
+        # from outside.
         there = (folder / name).parent.resolve()
         if there != real and real not in there.parents:
             raise UserError(f"{show_path(os.fsencode(name))} leads out of {folder}", hint="--overlay DIR, without it")
@@ -191,7 +193,10 @@ def _installed(folder: Path, package: str) -> Distribution:
 
 
 def _differs(path: Path, digest: str) -> bool:
-    """Whether a file isn't what RECORD says of it; one that is gone or can't be told is none of ours."""
+    """Return True if a file's SHA-256 differs from RECORD.
+
+    Return False for a missing file, and for a file with another kind of hash.
+    """
     kind, _, value = digest.partition("=")
     if kind != "sha256" or not path.is_file():
         return False

@@ -1,7 +1,7 @@
-"""The patches of a Yocto recipe: those of its ``SRC_URI``, in its order, with their parameters.
+"""Patches of a Yocto recipe: the entries of ``SRC_URI``, in order, with their parameters.
 
-Read as text, not run: what Python or a class of the recipe would add isn't there, and an assignment that only some
-machines or builds make is told.
+The recipe is read as text, not run. Entries that Python code or classes add are missing, and
+assignments for some machines or classes only are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INCLUDE = re.compile(r"^(?:require|include)\s+(\S+\.inc)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class RecipePatch:
-    """A patch of a recipe: ``striplevel`` and ``patchdir``, where it names them."""
+    """Patch of a recipe, with its ``striplevel`` and ``patchdir``."""
 
     path: Path
     strip: int
@@ -31,9 +31,9 @@ class RecipePatch:
 
 
 def recipe_patches(recipe: Path) -> list[RecipePatch]:
-    """What a recipe's ``SRC_URI`` applies.
+    """Return the patches that a recipe's ``SRC_URI`` applies.
 
-    :raises UserError: for a file that isn't beside the recipe, and where nothing is applied.
+    :raises UserError: if a patch isn't next to the recipe, or the recipe applies none.
     """
     name, _, version = recipe.stem.partition("_")
     words = {"PN": name, "BPN": name, "PV": version, "BP": f"{name}-{version}", "P": f"{name}-{version}"}
@@ -59,9 +59,10 @@ def recipe_patches(recipe: Path) -> list[RecipePatch]:
 
 
 def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: list[Path] | None = None) -> str:
-    """A recipe with what it includes in its place.
+    """Return the text of a recipe with its includes expanded.
 
-    :param above: those that include it; ``count``: all that were read.
+    :param above: recipes that include this one.
+    :param count: all files read so far.
     """
     count = [] if count is None else count
     count.append(recipe)
@@ -77,14 +78,14 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
 
 
 def _uris(text: str) -> list[str]:
-    """The entries of all assignments that every build makes, in BitBake's order."""
+    """Return the entries of all assignments that every build makes, in BitBake's order."""
     first: list[str] = []
     later: list[str] = []
     for match in _ASSIGN.finditer(text):
         entries = match["value"].replace("\\\n", " ").split()
         over = [w for w in re.split(r"[:_]", match["over"]) if w]
         if over and (over[0] not in ("append", "prepend") or len(over) > 1):
-            continue  # of one machine or class
+            continue  # for some machines or classes only
         if over == ["append"]:
             later += entries
         elif over == ["prepend"] or match["how"] in ("=+", "=."):
@@ -103,7 +104,7 @@ def _expand(text: str, words: dict[str, str]) -> str:
 
 
 def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
-    """A file where BitBake's ``FILESPATH`` has it, else the only one of its name below the recipe."""
+    """Return a file from BitBake's ``FILESPATH``, or the only file of its name below the recipe."""
     for folder in (words["BP"], words["BPN"], "files", "."):
         path = recipe.parent / folder / name
         if path.is_file() and recipe.parent.resolve() in path.resolve().parents:

@@ -49,7 +49,7 @@ class ReleaseSearch:
 
     :param count: number of releases, oldest first, without the pinned one.
     :param pin: index of the first release after the pinned one.
-    :param made: by patch, the release that it was probably made against.
+    :param made: for each patch, the release that it was probably made against.
     """
 
     def __init__(self, count: int, pin: int, made: Sequence[int | None]) -> None:
@@ -80,7 +80,7 @@ class ReleaseSearch:
         if not fits:
             yield from self._towards(patch)
             return
-        # The patch doesn't fit the pinned release, which lies between two of the others.
+        # The patch doesn't apply to the pinned release, which is between two of the others.
         newest, oldest = fits[-1], fits[0]
         above = [at for at in self.tried if at > newest] + [self.count] + [self.pin] * (newest < self.pin)
         below = [at for at in self.tried if at < oldest] + [-1] + [self.pin - 1] * (oldest >= self.pin)
@@ -107,7 +107,7 @@ class ReleaseSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRelease:
-    """A release to try: a pinned commit that the store has, or a file of the index.
+    """Release to try: a pinned commit in the store, or a file of the index.
 
     :ivar uploaded: seconds since 1970, 0 if unknown.
     """
@@ -150,7 +150,7 @@ def search_releases(
             project.say(f"{pin.upstream}: trying the release {release.label}")
             try:
                 told = trial.outcomes(release)
-            except PatchqError as error:  # one that can't be downloaded says nothing about the others
+            except PatchqError as error:  # a failed download doesn't stop the search
                 project.say(f"{pin.upstream} {release.label} is left out: {error.message}")
                 search.take(at, [""] * len(left))
                 skipped += 1
@@ -226,7 +226,7 @@ def _made(patch: Found, releases: Sequence[TrialRelease]) -> int | None:
 
 
 class _Trial:
-    """A batch of patches to apply to one release after another; the repository ``git`` gets the trees."""
+    """Batch of patches that is applied to one release after another, in the repository ``git``."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class _Trial:
         self.project, self.pin, self.git, self.allowance = project, pin, git, allowance
         self.reading = ReadOptions(reading.strip, reading.folder)
         self.nested = project.lock.nested_in(pin.upstream)
-        # Commits have a base of their own, and an unreadable patch applies nowhere.
+        # Patches from commits have their own base, and unreadable patches apply nowhere.
         self.found = [patch for patch in found if patch.trees is None and not patch.problem and not patch.left_out]
         self.names = set()
         for patch in self.found:

@@ -1,4 +1,4 @@
-"""Commands as patches: each is run in a copy of the stack's tree, walled in, and what it changed is what it was for."""
+"""Import of commands: each runs in a sandboxed copy of the tree, and its changes become a patch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
 
 
 class StepFailed(UserError):
-    """A command that failed, or changed nothing."""
+    """Error for a command that failed or changed nothing."""
 
 
 def run_steps(
@@ -37,14 +37,14 @@ def run_steps(
     *,
     limits: Limits | None = None,
 ) -> list[Found]:
-    """What each command changes in the tree of ``tip``, after those before it.
+    """Run each command in a copy of the tree of ``tip``, and return its changes as a patch.
 
-    All are told before any is run.
+    Each command sees the changes of earlier ones. All commands are printed before the first one
+    runs. If a command fails or changes nothing, its patch has a problem.
 
-    One that fails, or changes nothing, is one that can't be read.
-
-    :param limits: of each command.
-    :raises UserError: where none can be walled in, or there is none, or one takes more than its limits.
+    :param beside: folder that the commands can read.
+    :param limits: limits of each command.
+    :raises UserError: if there is no command or no sandbox, or a command exceeds its limits.
     """
     if not steps:
         raise UserError("no command in it edits a file of the tree", hint="--run 'COMMAND' names one")
@@ -64,7 +64,8 @@ def run_steps(
                 after = _run(store, step, copy, moved, beside, tree, limits or Limits())
             except StepFailed as error:
                 found.append(Found(name=slug(step.where), where=step.where, author=None, message="", problem=error))
-                tree = snapshot(store, copy, tree, step.where)  # what it has done all the same is nobody's
+                # Changes of a failed command must not become part of the next patch.
+                tree = snapshot(store, copy, tree, step.where)
                 continue
             names = [show_path(c.path) for c in store.changes(tree, after)]
             found.append(_found(step, names, tree, after))
@@ -110,10 +111,10 @@ def _run(
 
 
 def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
-    """The tree of a folder's files, byte for byte: no attribute in it has a say, and no name is ignored.
+    """Return the tree of a folder's files, byte for byte, without git attributes or ignore rules.
 
-    :param where: the command that left them so.
-    :raises UserError: if its folders lie too deeply in each other.
+    :param where: command that wrote the files.
+    :raises UserError: if folders are nested too deeply.
     """
     old = store.list_tree(before)
     there: set[bytes] = set()
@@ -153,7 +154,7 @@ def _found(step: ShellStep, names: Sequence[str], before: TreeId, after: TreeId)
 
 
 def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
-    """Where commands have the tree's files: folders of absolute paths in them, and what each is in the tree.
+    """Map folders of absolute paths in commands to folders of the tree.
 
     >>> find_moves([Step("sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", "it")], [b"src/pkg/x.py", b"y"])
     {'/usr/lib/python3/dist-packages': 'src'}
@@ -184,7 +185,7 @@ def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str
 
 
 def _inside(text: str, moved: dict[str, str]) -> str:
-    """A command with the folders of the place that it was for as those of the copy."""
+    """Return a command with its folders replaced by those of the copy."""
     for old in sorted(moved, key=len, reverse=True):
         new = f"{SOURCE}/{moved[old]}".rstrip("/")
         text = re.sub(rf"(?<![\w.$/-]){re.escape(old)}(?![\w.-])", new, text)

@@ -1,4 +1,4 @@
-"""A shell script's commands, one by one, each with what was set up before it; and those of a Dockerfile."""
+"""Commands of shell scripts and Dockerfiles, each with the setup that precedes it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from patchq.errors import FormatError
 from patchq.extras import need
 from patchq.system.sandbox import BESIDE
 
-#: Commands that change nothing but what the next ones see.
+#: Commands that only affect later commands.
 _SETTING = {"cd", "pushd", "popd", "set", "umask", "export", "shopt", "source", ".", "alias", "unset"}
-#: Commands that edit files, in a Dockerfile full of others. What follows a name ends where the name comes again: each
-#: text is searched once.
+#: Commands that edit files. A match for sed, perl or awk stops at the next such name, which keeps
+#: the search linear.
 _EDITS = re.compile(
     r"\b(?:sed|perl)\b(?:(?!\b(?:sed|perl)\b)[^|;&])*\s-\w*i|\bgit\s+(?:apply|am)\b|\bpatch\b\s+-|\b(?:cp|mv|rm|tee|install|truncate|ln|chmod)\b|"
     r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b(?:(?!\bawk\b).)*inplace|\bed\b\s"
@@ -28,10 +28,13 @@ _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellStep:
-    """A command as it is written, ``setup`` to run before it, and the comment above it.
+    """Command of a script.
 
-    :ivar where: its file and line.
-    :ivar program: what reads it: a shell, or a script's own interpreter.
+    :ivar text: command as written.
+    :ivar where: file and line of the command.
+    :ivar setup: commands to run before it.
+    :ivar comment: comment above it.
+    :ivar program: interpreter: a shell, or the one that the script names.
     """
 
     text: str
@@ -42,7 +45,9 @@ class ShellStep:
 
 
 def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
-    """The commands of a shell script, those joined by ``&&`` and ``;`` one by one; loops and ``||`` are one.
+    """Return the commands of a shell script, split at ``&&`` and ``;``.
+
+    A loop, or commands joined by ``||``, remain one command.
 
     >>> [s.text for s in steps_of("cd /x && sed -i s/a/b/ f; git apply y || true", "it")]
     ['sed -i s/a/b/ f', 'git apply y || true']
@@ -80,13 +85,16 @@ def _parser() -> Any:
 
 
 def _flat(node: Any, data: bytes, end: int = 0) -> Iterator[tuple[Any, str]]:
-    """The commands below a node, each with its text; ``end`` is where the last one's goes to, redirections included."""
+    """Yield the commands below a node, each with its text.
+
+    :param end: end of the last command's text, including redirections.
+    """
     for child in node.children:
         last = end if end and child == node.children[-1] else child.end_byte
         if child.type == "list" and any(c.type == "&&" for c in child.children):
             yield from _flat(child, data, last)
         elif child.type == "redirected_statement" and child.children[0].type == "list":
-            # A redirection is of the last command alone, whatever the tree says.
+            # In a shell, a redirection belongs to the last command only, unlike in the parsed tree.
             yield from _flat(child.children[0], data, last)
         else:
             yield child, data[child.start_byte : last].decode()
@@ -99,7 +107,7 @@ def _sets_up(node: Any) -> bool:
 
 
 def script_steps(data: bytes, where: str) -> list[ShellStep]:
-    """The commands of a script file; one of another interpreter than a shell is one command."""
+    """Return the commands of a script. A script for another interpreter is a single command."""
     text = data.decode("utf-8", "replace")
     first = text.split("\n", 1)[0]
     program = first.removeprefix("#!").split() if first.startswith("#!") else []
@@ -115,21 +123,25 @@ def script_steps(data: bytes, where: str) -> list[ShellStep]:
 
 
 def is_dockerfile(path: Path) -> bool:
-    """By its name: ``Dockerfile``, ``Dockerfile.x``, ``x.dockerfile``, ``Containerfile``."""
+    """Return True for the name of a Dockerfile.
+
+    Examples are ``Dockerfile``, ``Dockerfile.x``, ``x.dockerfile`` and ``Containerfile``.
+    """
     return bool(re.fullmatch(r"(Dockerfile|Containerfile)([._-].*)?|.*\.(dockerfile|containerfile)", path.name, re.I))
 
 
 def is_script(path: Path, data: bytes) -> bool:
-    """A script, and no patch: by its first line, or its name."""
+    """Return True for a script, by its first line or its name."""
     return data.startswith(b"#!") or path.suffix in (".sh", ".bash", ".py")
 
 
 def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[ShellStep]:
-    """The commands of a Dockerfile that edit files of a tree, by their names, with what was set before them.
+    """Return the commands of a Dockerfile that edit files of the tree, each with its setup.
 
-    A ``COPY`` onto such a file is a command, too; what is copied elsewhere can be read where it was.
+    Files are matched by name. A ``COPY`` onto a file of the tree counts as a command. Files copied
+    elsewhere are read from the build context.
 
-    :raises FormatError: for one that can't be read.
+    :raises FormatError: if the Dockerfile can't be parsed.
     """
     if len(data) > MOST_DOCKERFILE:
         raise too_large(where, f"{len(data)} bytes", MOST_DOCKERFILE)
@@ -178,7 +190,7 @@ def dockerfile_steps(data: bytes, where: str, files: Collection[bytes]) -> list[
 
 
 def _copies(names: list[str]) -> list[tuple[str, str]]:
-    """Of a ``COPY``'s words: each source, and where it goes as a file."""
+    """Return each source of a ``COPY`` with the file that it is copied to."""
     if len(names) < 2:
         return []
     target = names[-1]
@@ -195,7 +207,7 @@ def _from_context(text: str, copied: list[tuple[str, str]]) -> str:
 
 
 def _names_one(text: str, known: Collection[str]) -> bool:
-    """Return whether commands name a file of the tree, or apply a patch."""
+    """Return True if commands name a file of the tree, or apply a patch."""
     if re.search(r"\bgit\s+(apply|am)\b|\bpatch\b\s", text):
         return True
     words = {word.rsplit("/", 1)[-1] for word in _WORD.findall(text)}
@@ -203,7 +215,7 @@ def _names_one(text: str, known: Collection[str]) -> bool:
 
 
 def _instructions(data: bytes, where: str) -> Iterator[tuple[str, str, int]]:
-    """Each instruction, its value and its line; here-documents are part of it."""
+    """Yield each instruction with its value and line. A here-document is part of the value."""
     need("adopt", "reading a Dockerfile")
     from dockerfile_parse import DockerfileParser
 
@@ -216,7 +228,7 @@ def _instructions(data: bytes, where: str) -> Iterator[tuple[str, str, int]]:
     for item in structure:
         start, end = item["startline"], item["endline"]
         if start < upto:
-            continue  # in a here-document
+            continue  # part of a here-document
         word, value = item["instruction"], item["value"]
         if word == "RUN" and (here := _HEREDOC.search(value)):
             stop = next((n for n in range(end + 1, len(lines)) if lines[n].strip() == here[2]), len(lines))

@@ -1,4 +1,4 @@
-"""A repository's StGit stack: which commits it is made of, and what they are called."""
+"""StGit stack of a repository: its commits and their names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patchq.system import runner
 
 
 def has_stgit(folder: Path) -> bool:
-    """Whether a folder is a repository whose branch StGit keeps a stack of."""
+    """Return True if a folder is a repository whose current branch has a StGit stack."""
     if not ((folder / ".git").exists() or (folder / "refs").is_dir()):
         return False
     return Foreign(folder).ref_or_none(_stack_ref(folder)) is not None
@@ -23,9 +23,9 @@ def _stack_ref(folder: Path) -> str:
 
 
 def stgit_patches(folder: Path) -> tuple[str, str, list[str]]:
-    """The commit below the applied patches, the last one's, and their names in order.
+    """Return the commit below the applied patches, the last patch's commit, and the names in order.
 
-    :raises FormatError: for a stack that can't be read, or has none applied.
+    :raises FormatError: if the stack can't be read, or no patch is applied.
     """
     git = Foreign(folder)
     try:

@@ -1,4 +1,4 @@
-"""Adopting patches from elsewhere on top of a stack: what is found is tried in order, then written at once."""
+"""Import of patches onto a stack: find them, try them in order, write them in one change."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Exported, Names, slug, write_stack
 from patchq.stacks.reconcile import ReconciledEntry
 
-#: What ``--author`` is for those who adopt their own.
+#: Value of ``--author`` for the user's own git identity.
 ME = "me"
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of each patch, and what that did to the stack (nothing, if it was only tried)."""
+    """Result of an import.
+
+    :ivar exported: change to the stack; empty for a dry run.
+    :ivar items: outcome of each patch.
+    :ivar tried: True for a dry run.
+    """
 
     exported: Exported
     items: tuple[Item, ...]
@@ -33,19 +38,20 @@ class Imported:
 
     @property
     def left(self) -> list[Item]:
-        """Those that were to be adopted and were not."""
+        """Items that were not adopted, except those left out."""
         return [i for i in self.items if i.outcome not in (*TAKEN, "left out")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRequest:
-    """How what is found is to be adopted.
+    """Options of an import.
 
-    :ivar author: of those that name nobody: ``Name <email>``, or :data:`ME`.
-    :ivar partial: adopt what fits, and leave the rest.
-    :ivar dry: say what would happen, and change nothing; of what doesn't apply, on which releases it does.
-    :ivar offline: ask nobody: what isn't here is not looked for.
-    :ivar most_download: bytes that may be downloaded to find those releases.
+    :ivar author: author of patches that have none: ``Name <email>`` or :data:`ME`.
+    :ivar partial: adopt the patches that apply, and leave the others.
+    :ivar dry: change nothing and return the outcomes. For each patch that doesn't apply, search for
+        releases on which it does.
+    :ivar offline: use only data that is available locally.
+    :ivar most_download: limit of bytes to download for that search.
     """
 
     topic: str = ""
@@ -60,11 +66,11 @@ class ImportRequest:
 def import_patches(
     project: Project, upstream: str, request: AdoptRequest, wish: ImportRequest | None = None, *, set_name: str = ""
 ) -> Imported:
-    """Adopt patches on top of a stack, from whatever ``request`` names.
+    """Adopt the patches that ``request`` names on top of a stack.
 
-    :raises ConflictError: for those that don't apply exactly, unless ``wish`` says to leave them; nothing is
-        adopted then.
-    :raises UserError: for a source that holds no patch, and a patch without an author.
+    :raises ConflictError: if a patch can't be adopted, unless ``wish.partial`` is set and another
+        one can. Nothing is adopted then.
+    :raises UserError: if a source holds no patch, or a patch has no author.
     """
     wish = wish or ImportRequest()
     set_name = project.choose_set(set_name)
@@ -104,7 +110,7 @@ def _with_releases(
     reading: ReadOptions,
     wish: ImportRequest,
 ) -> tuple[Item, ...]:
-    """The items; to those that don't apply, what is known of where they would."""
+    """Return the items, each conflict with the releases that its patch applies to."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
     left = [n for n, (f, i) in enumerate(zip(found, items, strict=True)) if i.outcome == "conflict" and not f.trees]
     if left and loaded.entries:
@@ -129,7 +135,7 @@ def _with_releases(
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
-    """The items by the names that their patches get."""
+    """Return the items with the names that their patches get in the stack."""
     names = Names(taken)
     return tuple(replace(item, name=names.take(item.name)) if item.outcome in TAKEN else item for item in items)
 
@@ -159,7 +165,10 @@ def _verdict(item: Item, upstream: str) -> str:
 
 
 def _ask_for_authors(taken: Sequence[Found], author: str) -> None:
-    """:raises UserError: if a patch says of no author, and the command doesn't either."""
+    """Check that each patch has an author.
+
+    :raises UserError: if a patch has no author and ``author`` is empty.
+    """
     nobody = [f for f in taken if f.author is None]
     if not nobody or author:
         return

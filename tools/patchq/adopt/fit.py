@@ -1,4 +1,4 @@
-"""Whether a patch from elsewhere fits a stack, and why it doesn't: one after the other, past failures."""
+"""Trial application of patches to a stack, with the reason if a patch doesn't apply."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from patchq.stacks.engine import Engine, Incoming
 
 _NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
-#: Blank lines between two files, or at the end: git and patch pass over them.
+#: Blank lines between two files or at the end, which git and patch ignore.
 _BETWEEN = re.compile(rb"\n[ \t]*\ndiff --git |\n[ \t]+\n?\Z")
 _FUZZ = "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
-#: What becomes of an item: those that are taken, and those that are not.
+#: Outcomes of patches that are adopted, and of patches that are not.
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What becomes of one patch of a batch.
+    """Outcome of one patch of a batch.
 
-    :ivar outcome: one of :data:`TAKEN` or :data:`LEFT`; ``there``: its change is in the tree already.
-    :ivar detail: why, and what may help, for people.
-    :ivar conflicts: where it doesn't fit, as ``apply`` tells it.
-    :ivar elsewhere: on which releases it applies, where that was looked for.
+    :ivar outcome: a value of :data:`TAKEN` or :data:`LEFT`; ``there``: the tree already has the
+        change.
+    :ivar detail: reason and possible fixes, as text for users.
+    :ivar conflicts: places where the patch doesn't apply, in the form that ``apply`` reports.
+    :ivar elsewhere: result of the release search, if there was one.
     """
 
     name: str
@@ -48,25 +49,27 @@ class Item:
 
 
 class Fitter:
-    """A tree that patches are put on, one after the other."""
+    """Tree to which patches are applied one after another."""
 
     def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: ReadOptions) -> None:
         self.store, self.upstream, self.nested, self.reading = store, upstream, nested, reading
         self.engine = Engine(store, upstream, nested)
         self._tip: CommitId | None = tip
-        #: What stopped those that were left, in their order.
+        #: Errors of the patches that were not adopted, in order.
         self.errors: list[PatchqError] = []
         self.tree = store.tree_of([tip])[0]
         self.files = set(store.list_tree(tip))
-        #: What patches that come as trees change of those they were made on.
+        #: Changed paths of each patch that is given as two trees.
         self._changes: dict[tuple[TreeId, TreeId], list[PathChange]] = {}
 
     def fit_all(
         self, found: Sequence[Found], tell: Callable[[int], None] = lambda _: None
     ) -> list[tuple[Item, TreeId]]:
-        """What becomes of each, and the tree after it. One that doesn't fit leaves the tree as it was.
+        """Return the outcome of each patch and the tree after it.
 
-        :param tell: gets how many were tried, where they are tried one by one.
+        A patch that doesn't apply leaves the tree unchanged.
+
+        :param tell: callback for the number of patches tried so far, if they are tried one by one.
         """
         plain = [f for f in found if not f.left_out]
         if plain and all(
@@ -76,7 +79,7 @@ class Fitter:
             try:
                 return self._at_once(found)
             except PatchqError:
-                pass  # one by one tells which, and goes on
+                pass  # trying them one by one finds the patch that fails
         pairs = list(dict.fromkeys(f.trees for f in plain if f.trees))
         self._changes = dict(zip(pairs, self.store.changes_between(pairs), strict=True))
         tried: list[tuple[Item, TreeId]] = []
@@ -111,7 +114,7 @@ class Fitter:
         return result
 
     def fit(self, patch: Found) -> tuple[Item, TreeId]:
-        """Put one on the tree, if it fits."""
+        """Apply a patch to the tree, if possible. Return its outcome and the tree."""
         if patch.left_out:
             return self._left_out(patch), self.tree
         if patch.problem:
@@ -150,7 +153,7 @@ class Fitter:
 
     @property
     def tip(self) -> CommitId:
-        """A commit of the tree; it is made when a diff is to be put on it."""
+        """Commit of the current tree, created when it is needed."""
         if self._tip is None:
             self._tip = self.store.commit_tree(self.tree, (), _NOBODY, "tree")
         return self._tip
@@ -209,7 +212,7 @@ class Fitter:
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: Found) -> tuple[bytes, tuple[str, ...], bool]:
-        """Its diff as git writes one, what to say of that, and whether only git can read it."""
+        """Return the diff in git's form, notes for the user, and True if only git can read it."""
         diff, notes = patch.diff, []
         if _RETURNED.search(diff):
             diff = without_returns(diff)
@@ -236,7 +239,7 @@ class Fitter:
         return tree
 
     def _applied(self, diff: bytes, *options: str) -> tuple[TreeId | None, str]:
-        """The tree after ``git apply`` if it takes the diff, and what it says."""
+        """Return the tree after ``git apply``, or None and the message of git."""
         with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.store.run("read-tree", self.tree, env=env)
@@ -280,10 +283,10 @@ class Fitter:
         outcome = "applies" if before == self.tree else "merged"
         return Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.said), tree, None
 
-    # Why not
+    # Reasons for conflicts
 
     def _why(self, patch: Found, error: ConflictError) -> tuple[str, str]:
-        """``there`` or ``conflict``, and what is the matter in words."""
+        """Return ``there`` or ``conflict``, and the reason as text."""
         first = error.conflicts[0] if error.conflicts else None
         said = f"{first.path}: {first.reason}".removeprefix(": ") if first else error.message
         if patch.trees:

@@ -1,4 +1,4 @@
-"""What was found to adopt, before it is known whether it fits. Data only."""
+"""Data classes for patches found elsewhere, before they are tried on a stack."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from patchq.names import TreeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A patch as it lies elsewhere; without an author or a message it doesn't say them.
+    """Patch found outside the project. Its author and message may be missing.
 
-    :ivar where: what to call it in an error: its file, and which mail of it.
-    :ivar strip: patch's ``-p``; with ``folder`` (its ``--directory``) how its names become the tree's.
-    :ivar trees: in place of a diff, the trees before and after it.
-    :ivar date: when it was made, where it has no author to say that of.
-    :ivar origin: where it was before, for its ``Origin:``.
-    :ivar merge: a merge commit, which is left out if the tree has its changes.
-    :ivar problem: why it can't be read.
-    :ivar said: what a person should know of how it was read; with ``left_out`` it is no patch, and that is said.
+    :ivar where: location for error messages: the file, and the mail's number if there are several.
+    :ivar strip: strip level of the file names (``patch -p``).
+    :ivar folder: folder of the tree that the stripped names are in (``--directory``).
+    :ivar trees: trees before and after the change, if there is no ``diff``.
+    :ivar date: date of a patch without an author.
+    :ivar origin: value for the ``Origin:`` trailer.
+    :ivar merge: True for a merge commit, which is left out if the tree already has its changes.
+    :ivar problem: error if the patch can't be read.
+    :ivar said: notes for the user about how the patch was read.
+    :ivar left_out: True for an entry to skip, such as a cover letter; ``said`` gives the reason.
     """
 
     name: str
@@ -42,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How files are to be read: patch's ``-p`` and ``--directory`` for all of them, and ``git apply --3way``."""
+    """Options for reading files: ``-p`` and ``--directory`` of ``patch``, ``git apply --3way``."""
 
     strip: int | None = None
     folder: str = ""
@@ -51,10 +53,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Downloaded:
-    """What looking for releases has brought.
+    """Download statistics of a release search.
 
-    :ivar used: bytes, of ``most`` that may come.
-    :ivar untried: the releases that would have needed more, in the order in which they were wanted.
+    :ivar used: bytes downloaded.
+    :ivar most: limit of bytes to download.
+    :ivar untried: releases skipped because of the limit, in the order of the search.
     """
 
     used: int
@@ -72,7 +75,7 @@ class Downloaded:
 
 
 def say_size(size: int) -> str:
-    """Bytes in words.
+    """Return a size as text in bytes, KiB, MiB or GiB.
 
     >>> say_size(900), say_size(268435456), say_size(1600)
     ('900 bytes', '256 MiB', '1.6 KiB')
@@ -83,12 +86,14 @@ def say_size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """The releases that a patch applies on, of those that were tried.
+    """Result of the release search for one patch.
 
-    :ivar newest: empty where it applies on none; so is ``oldest``.
-    :ivar there: the oldest that has its change already.
-    :ivar tried: how many were, ``of`` how many there are beside the pinned one.
-    :ivar downloaded: for all patches of the import together.
+    :ivar newest: newest tried release that the patch applies to; empty if none.
+    :ivar oldest: oldest tried release that the patch applies to; empty if none.
+    :ivar there: oldest tried release that already has the change; empty if none.
+    :ivar tried: number of releases tried.
+    :ivar of: number of known releases other than the pinned one.
+    :ivar downloaded: download statistics of the whole import.
     """
 
     newest: str

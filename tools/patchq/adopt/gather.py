@@ -1,4 +1,4 @@
-"""What a command names, whatever it is, as patches that were found."""
+"""Conversion of the sources that a command names into patches."""
 
 from __future__ import annotations
 
@@ -32,21 +32,23 @@ from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
 from patchq.system import fsio, runner
 
-#: The name of standard input.
+#: Path for standard input.
 STDIN = Path("-")
-#: Bytes of a script.
+#: Limit of a script in bytes.
 MOST_SCRIPT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptRequest:
-    """From where to adopt.
+    """Sources of an import.
 
-    :ivar paths: files and folders, ``-`` for ``stdin``; with ``git_range`` one repository.
-    :ivar first_parent: make each merge of ``git_range`` one patch.
-    :ivar urls: of pull requests and commits; ``pull_requests`` are numbers at the upstream's own host.
-    :ivar commands: shell commands, as of ``--run``.
-    :ivar overlay: a folder of whole files; ``site_packages`` one that an edited package is installed in.
+    :ivar paths: files and folders, ``-`` for ``stdin``; one repository if ``git_range`` is set.
+    :ivar first_parent: convert each merge of ``git_range`` into one patch.
+    :ivar urls: URLs of pull requests and commits.
+    :ivar pull_requests: numbers of pull requests at the upstream's own host.
+    :ivar commands: shell commands, from ``--run``.
+    :ivar overlay: folder of whole files that replace those of the tree.
+    :ivar site_packages: folder that an edited package is installed in.
     """
 
     paths: Sequence[Path] = ()
@@ -62,9 +64,9 @@ class AdoptRequest:
 
 
 def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Found]:
-    """The patches of a request, in their order.
+    """Return the patches that a request names, in order.
 
-    :raises UserError: if there is none.
+    :raises UserError: if a source holds no patch.
     """
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     if request.git_range:
@@ -109,7 +111,10 @@ def _is_script(path: Path) -> bool:
 
 
 def from_scripts(project: Project, loaded: Loaded, paths: Sequence[Path], commands: Sequence[str]) -> list[Found]:
-    """What scripts, Dockerfiles and commands change, a patch each; they are run on top of the stack, walled in."""
+    """Run the commands of scripts in a sandbox, and return a patch for each command.
+
+    The commands run on top of the stack. Each one sees the changes of earlier commands.
+    """
     tip = loaded.state.tip
     steps: list[ShellStep] = []
     for path in paths:
@@ -122,7 +127,7 @@ def from_scripts(project: Project, loaded: Loaded, paths: Sequence[Path], comman
         steps += steps_of(text, f"--run {number}" if len(commands) > 1 else "--run")
     beside = paths[0].resolve().parent if paths else None
     found = run_steps(project.store, tip, steps, project.say, beside)
-    # Whoever runs a command is who makes what it makes.
+    # The user who runs a command is the author of its changes.
     return [replace(f, author=user_ident(project), origin=_origin(f.where)) for f in found]
 
 
@@ -132,7 +137,7 @@ def _origin(where: str) -> str:
 
 
 def from_stgit(project: Project, folder: Path) -> list[Found]:
-    """The applied patches of the StGit stack that a repository's branch has, by their names there."""
+    """Return the applied patches of a repository's StGit stack, with their names."""
     first, last, names = stgit_patches(folder)
     found = of_commits(
         project, borrow(project.store, folder.resolve(), first, last), str(folder), folder.resolve().name
@@ -141,9 +146,9 @@ def from_stgit(project: Project, folder: Path) -> list[Found]:
 
 
 def from_host(project: Project, address: Address) -> list[Found]:
-    """The commits of a pull request, or one commit, of a host.
+    """Return the commits of a pull request, or one commit, from a git host.
 
-    :raises SourceError: if it doesn't give them.
+    :raises SourceError: if the host doesn't provide them.
     """
     url = address.repository
     try:
@@ -160,10 +165,10 @@ def from_host(project: Project, address: Address) -> list[Found]:
 
 
 def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[Found]:
-    """The patches in files and folders, in their order, mails without a patch among them.
+    """Return the patches of files and folders in order, including entries that are left out.
 
-    :raises UserError: if there is no patch at all, or a path isn't there.
-    :raises FormatError: for a mail that git can't read.
+    :raises UserError: if there is no patch at all, or a path doesn't exist.
+    :raises FormatError: if git can't read a piped mail, or a folder's list is invalid.
     """
     reading = reading or ReadOptions()
     found: list[Found] = []
@@ -200,7 +205,7 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
 
 
 def _is_piped(path: Path) -> bool:
-    """Whether it is what a shell gives for ``<(command)``."""
+    """Return True for a pipe, such as the path that a shell passes for ``<(command)``."""
     return str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and path.is_fifo()
 
 
@@ -217,8 +222,9 @@ def _of(found: Sequence[Found], folder: str, reading: ReadOptions, origin: str) 
 def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_parent: bool = False) -> list[Found]:
     """Return the commits ``A..B`` of a repository.
 
-    :param first_parent: follow first parents, and take each merge as one patch of all that it brings.
-    :raises UserError: if the repository has no such range, or the range has merges that aren't to be taken so.
+    :param first_parent: convert each merge into one patch with all its changes.
+    :raises UserError: if the repository has no such range, or the range has merges and
+        ``first_parent`` is not set.
     """
     if len(paths) != 1 or ".." not in spec:
         raise UserError("--range takes one repository and A..B", hint="patchq import NAME REPOSITORY --range A..B")
@@ -243,7 +249,10 @@ def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_pare
 
 
 def _linear(borrowed: Borrowed) -> Borrowed:
-    """Return a merge as a commit on its first parent, whose message names the commits that it brings."""
+    """Return a merge as a commit on its first parent, and list the merged commits in its message.
+
+    Return any other commit unchanged.
+    """
     info = borrowed.info
     if len(info.parents) < 2:
         return borrowed
@@ -259,9 +268,9 @@ def _linear(borrowed: Borrowed) -> Borrowed:
 
 
 def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin: str) -> list[Found]:
-    """Commits whose trees are in the store.
+    """Return commits as patches. The trees of the commits must be in the store.
 
-    :raises UserError: for a merge.
+    :raises UserError: if a commit doesn't have exactly one parent.
     """
     found = []
     pairs = [(b.before, b.info.tree) for b in commits if b.before]
@@ -293,7 +302,10 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
 
 
 def _author(git: Git, commit: CommitInfo) -> Ident:
-    """A commit's author as git would write it today: old commits, and those of other tools, have any bytes there."""
+    """Return a commit's author in the form that git would write today.
+
+    Old commits, and commits of other tools, can hold arbitrary bytes.
+    """
     who = commit.author
     try:
         return author_ident(git, who.name or who.email, who.email, f"@{who.when} {who.zone}")

@@ -1,4 +1,4 @@
-"""How much of what comes from elsewhere is read: memory stays bounded, and a sentence says what was too large."""
+"""Size limits of input from outside the project, which bound memory use."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from patchq.errors import UserError
 from patchq.formats.treepath import MOST_DEEP
 from patchq.system import fsio
 
-#: Bytes of a patch, or of an edited file; of all patches of one import; of a series, a recipe, a list.
+#: Limits in bytes: a patch or edited file; all patches of an import; a series, recipe or list.
 MOST, MOST_ALL, MOST_TEXT = 256 << 20, 512 << 20, 16 << 20
-#: Bytes of a Dockerfile, and of the shell commands in one file that may edit files: what takes them apart needs time
-#: that grows with their square where they are no shell.
+#: Limits in bytes: a Dockerfile; the shell commands in one file. The parser needs quadratic time
+#: for text that is not shell code.
 MOST_DOCKERFILE, MOST_COMMANDS = 256 << 10, 20 << 10
-#: Mails of an mbox; recipes that one includes.
+#: Limits: mails of an mbox; files read for one recipe.
 MOST_MAILS, MOST_INCLUDED = 10_000, 100
 _HINT = "see the limits in docs/reference/formats.md; is it a patch?"
 
 
 def too_large(where: str, size: str, most: int) -> UserError:
-    """What says so."""
+    """Return the error for input over a limit."""
     return UserError(f"{where}: {size}; {most} are the most", hint=_HINT)
 
 
 def read_stream(file: IO[bytes], where: str) -> bytes:
-    """All that is piped in.
+    """Return the contents of a stream.
 
-    :raises UserError: if that is more than a patch has.
+    :raises UserError: if the stream is longer than :data:`MOST`.
     """
     data = file.read(MOST + 1)
     if len(data) > MOST:
@@ -38,17 +38,19 @@ def read_stream(file: IO[bytes], where: str) -> bytes:
 
 
 def read_edited(path: Path) -> bytes:
-    """A file that somebody edited.
+    """Return the contents of an edited file.
 
-    :raises FormatError: if it is too large to be one.
+    :raises FormatError: if the file is larger than :data:`MOST`.
     """
     return fsio.read_limited(path, MOST) or b""
 
 
 def walk_edited(folder: Path, where: str) -> Iterator[bytes]:
-    """Yield the path below ``folder`` of all that is no folder, sorted by folder. ``.git`` is passed over.
+    """Yield the path of each file and symlink below ``folder``, sorted within each folder.
 
-    :raises UserError: if folders lie too deeply in each other.
+    Paths are relative to ``folder``. ``.git`` is skipped.
+
+    :raises UserError: if folders are nested too deeply.
     """
     todo = [b""]
     while todo:
@@ -63,8 +65,8 @@ def walk_edited(folder: Path, where: str) -> Iterator[bytes]:
 
 
 def read_list(path: Path) -> str:
-    """A text that names patches; what isn't UTF-8 in it is shown as that.
+    """Return the text of a file that lists patches, with invalid UTF-8 replaced.
 
-    :raises FormatError: if it is too large to be one, or no file.
+    :raises FormatError: if the file is too large, or not a regular file.
     """
     return (fsio.read_limited(path, MOST_TEXT) or b"").decode("utf-8", "replace")

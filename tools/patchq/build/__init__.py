@@ -1,4 +1,4 @@
-"""Trees to wheels and containers, each with what it is made of."""
+"""Wheels and containers built from patched trees, with records of their contents."""
 
 __all__ = [
     "build",

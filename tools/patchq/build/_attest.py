@@ -1,6 +1,7 @@
-"""An in-toto statement of how the wheels of a set came to be: SLSA's provenance, the same bytes on every machine.
+"""In-toto statement with the SLSA provenance of a set's wheels, reproducible on every machine.
 
-https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. It isn't signed here: whoever publishes it does.
+https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. This module doesn't sign the
+statement.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from patchq.system import fsio, project_files
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
-#: What the build type's parameters mean: docs/reference/formats.md.
+#: Build type; docs/reference/formats.md describes its parameters.
 BUILD_TYPE = "https://patchq.dev/build/v1"
 BUILDER = "https://patchq.dev/patchq"
-#: The file's name, beside the wheels and in an image.
+#: File name of the statement, next to the wheels and in images.
 NAME = "provenance.json"
 
 
 def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
-    """The statement over ``wheels`` (SHA-256 by file name), as a file."""
+    """Return the statement about ``wheels`` (SHA-256 by file name) as the contents of a file."""
     layout = job.project.layout
     lock = project_files.hash_file(layout.root, layout.lock)
     patches = [_patches(a.stack, [p.applied.name for p in a.state.patches]) for a in job.applied]

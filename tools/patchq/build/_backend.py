@@ -1,4 +1,4 @@
-"""Wheels made from source by a tree's own PEP 517 backend."""
+"""Wheels built from source by a tree's own PEP 517 backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchq.system import runner
 
 
 def ccache_environment() -> dict[str, str]:
-    """Compilers through ccache, for CMake builds, where it is installed."""
+    """Return CMake settings that run compilers through ccache, if ccache is installed."""
     if not shutil.which("ccache"):
         return {}
     return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
@@ -23,7 +23,10 @@ def ccache_environment() -> dict[str, str]:
 
 @contextmanager
 def _pip(offline: bool) -> Iterator[None]:
-    """The environment in which the library starts pip: it takes none for it."""
+    """Set the environment of pip during a build.
+
+    The ``build`` library has no parameter for pip's environment.
+    """
     before = dict(os.environ)
     if offline:
         os.environ.update(PIP_NO_INDEX="1", PIP_DISABLE_PIP_VERSION_CHECK="1", VIRTUALENV_NO_PERIODIC_UPDATE="1")
@@ -44,13 +47,13 @@ def build_wheel(
     isolated: bool,
     offline: bool = False,
 ) -> Path:
-    """Build a wheel of a source tree; returns it.
+    """Build a wheel of a source tree and return its path.
 
-    :param name: what the messages call it.
-    :param requires: what is installed to build with instead of what the backend asks for.
-    :param isolated: in an environment of its own.
-    :param offline: nothing is installed into it from an index.
-    :raises BuildError: with the end of what the backend said.
+    :param name: name for messages.
+    :param requires: build requirements that replace those of the backend.
+    :param isolated: build in a separate environment.
+    :param offline: install nothing from an index.
+    :raises BuildError: if the build fails; the message has the end of the backend's output.
     """
     from build import BuildBackendException, BuildException, ProjectBuilder
     from build import FailedProcessError as Failed
@@ -68,7 +71,7 @@ def build_wheel(
 
     try:
         with warnings.catch_warnings():
-            # What a backend warns its own developers of is not for whoever builds a stack.
+            # Backend warnings are meant for upstream's developers, not for the user.
             warnings.simplefilter("ignore")
             if not isolated:
                 return Path(ProjectBuilder(source, sys.executable, run).build("wheel", out))

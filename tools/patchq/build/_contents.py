@@ -1,7 +1,8 @@
-"""What is in a wheel, judged before anything is taken from it: a wheel comes from somebody else.
+"""Checks of an untrusted wheel before any of its members is used.
 
-A zip file says everything twice, in its table of contents and before each member, and readers differ in what
-they believe. One that says two things, or that names what no installer should write, is refused as a whole.
+A zip file describes each member twice: in its table of contents, and before the member's data.
+Readers differ in the description that they use. A wheel that contradicts itself, or has a name that
+no installer should write, is refused as a whole.
 """
 
 from __future__ import annotations
@@ -27,20 +28,24 @@ from patchq.formats.distinfo import HASHES, read_record
 from patchq.names import show_path
 
 LOCAL = struct.Struct("<4s5H3I2H")
-#: Bytes of a member that is read whole, of all members, and their number: nobody's wheel has more.
+#: Limits: bytes of a member that is read at once, bytes of all members, number of members.
 MAX_READ, MAX_TOTAL, MAX_MEMBERS = 256 << 20, 64 << 30, 500_000
-#: Deflate can't do better than 1,032 to 1.
+#: Highest compression ratio that deflate can reach.
 _RATIO = 1032
-#: What RECORD can't list with its hash.
+#: Files that RECORD can't list with a hash.
 _UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelInfo:
-    """An opened wheel's names: ``dist_info`` is its metadata folder.
+    """Contents of a wheel.
 
-    :ivar items: its members by name, in the order of the file, and ``spans`` the bytes that each takes up there.
-    :ivar record: hash's name and hexadecimal digest of each, as its RECORD says; empty texts for RECORD itself.
+    :ivar dist_info: name of the metadata folder.
+    :ivar metadata: text of METADATA.
+    :ivar items: members by name, in the order of the table of contents.
+    :ivar spans: start and end of each member in the file.
+    :ivar record: name and hexadecimal digest of each member's hash in RECORD; both empty for RECORD
+        itself.
     """
 
     path: Path
@@ -52,23 +57,23 @@ class WheelInfo:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names of all members."""
+        """Names of all members."""
         return tuple(self.items)
 
     @property
     def name(self) -> str:
-        """The distribution's name, as its metadata spells it."""
+        """Name of the distribution, as the metadata spells it."""
         return HeaderParser().parsestr(self.metadata)["Name"] or ""
 
     @property
     def version(self) -> str:
-        """The distribution's version."""
+        """Version of the distribution."""
         return HeaderParser().parsestr(self.metadata)["Version"] or ""
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Members' contents, by name.
+        """Return the contents of members by name.
 
-        :raises BuildError: if one is damaged, or isn't what RECORD says.
+        :raises BuildError: if a member is damaged, or differs from RECORD.
         """
         with self.path.open("rb") as file, _opened(file, self.path) as zf:
             found = {name: _read(self.path, zf, self.items[name]) for name in names}
@@ -79,9 +84,11 @@ class WheelInfo:
         return found
 
     def check(self) -> None:
-        """Inflate every member and hold it against its size and RECORD: seconds for half a gigabyte.
+        """Decompress every member and compare it with its size and RECORD.
 
-        :raises BuildError: for one that isn't what the wheel says of it.
+        This takes seconds for half a gigabyte.
+
+        :raises BuildError: if a member doesn't match.
         """
         names = [n for n, item in self.items.items() if not item.is_dir()]
         workers = os.cpu_count() or 1
@@ -105,9 +112,10 @@ class WheelInfo:
 
 
 def inspect_wheel(path: Path) -> WheelInfo:
-    """Read a wheel's table of contents, metadata and RECORD.
+    """Read and check a wheel's table of contents, metadata and RECORD.
 
-    :raises BuildError: if it isn't a wheel, says two things in two places, or names what no wheel should.
+    :raises BuildError: if the file isn't a wheel, contradicts itself, or has names that no wheel
+        should have.
     """
     with path.open("rb") as file, _opened(file, path) as zf:
         items = zf.infolist()
@@ -140,7 +148,7 @@ def _damaged(path: Path, error: Exception) -> NoReturn:
 
 
 def _opened(file: IO[bytes], path: Path) -> zipfile.ZipFile:
-    """:mod:`zipfile` falls over damaged tables with whatever its own code then raises."""
+    """Open a zip file. For damaged tables, :mod:`zipfile` can raise any exception."""
     try:
         return zipfile.ZipFile(file)
     except Exception as error:
@@ -178,7 +186,7 @@ def _text(path: Path, zf: zipfile.ZipFile, items: Mapping[str, zipfile.ZipInfo],
 
 
 def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
-    """Every name is one that an installer can write where it belongs, and stands for one file."""
+    """Refuse a name that an installer can't write safely on every system, and a duplicate name."""
     seen: set[str] = set()
     folders: set[str] = set()
     total = 0
@@ -205,7 +213,7 @@ def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
 
 
 def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
-    """A plain file or a folder, stored or deflated, of a size that its data can have."""
+    """Refuse a member that isn't a plain file or folder, stored or deflated, of a possible size."""
     name, kind = item.filename, stat.S_IFMT(item.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or ((kind == stat.S_IFDIR) != item.is_dir() and kind):
         _refuse(path, name, "is a link, or no plain file")
@@ -227,7 +235,10 @@ def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
 def _spans(
     path: Path, file: IO[bytes], items: Iterable[zipfile.ZipInfo], end_of_all: int
 ) -> dict[str, tuple[int, int]]:
-    """Where each member lies; what stands before it there says the same as the table of contents."""
+    """Return the position of each member, and refuse members that overlap.
+
+    Refuse a member whose own header differs from the table of contents, too.
+    """
     spans: dict[str, tuple[int, int]] = {}
     end = 0
     for item in sorted(items, key=lambda i: i.header_offset):
@@ -259,7 +270,8 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
     end = item.header_offset + LOCAL.size + name_size + extra_size + item.compress_size
     told = crc, packed, size
     if flags & 0x08:
-        # The sizes follow the data, with or without a signature; four or eight bytes each. Before it they are zero.
+        # The checksum and sizes (four or eight bytes each) follow the data, with or without a
+        # signature. In the header before the data they may be zero.
         width = 8 if wide is not None else 4
         file.seek(end)
         after = file.read(4 + 4 + 2 * width)
@@ -279,7 +291,7 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
 
 
 def _zip64(extra: bytes) -> bytes | None:
-    """The content of the extra field that holds sizes of eight bytes."""
+    """Return the content of the extra field that holds sizes of eight bytes, or None."""
     while len(extra) >= 4:
         kind, size = struct.unpack_from("<2H", extra)
         if kind == 1:
@@ -289,7 +301,7 @@ def _zip64(extra: bytes) -> bytes | None:
 
 
 def _check_end(path: Path, file: IO[bytes], zf: zipfile.ZipFile, items: list[zipfile.ZipInfo]) -> None:
-    """One table of contents: no second one that another reader would take."""
+    """Refuse a file with data after its table of contents: another reader could use that data."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - (1 << 16) - 22))
     tail = file.read()
@@ -304,7 +316,7 @@ def _check_end(path: Path, file: IO[bytes], zf: zipfile.ZipFile, items: list[zip
 
 
 def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
-    """The file's name, the metadata's folder and the metadata are of one distribution and version."""
+    """Check that file name, metadata folder and METADATA agree on the distribution and version."""
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import InvalidVersion, Version
 
@@ -317,8 +329,9 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
         told = [(canonicalize_name(names[0]), Version(versions[0]))]
         told.append((canonicalize_name(folder_name), Version(folder_version)))
         told.append(parse_wheel_filename(path.name)[:2])
-    except (InvalidVersion, InvalidWheelFilename, ValueError) as error:  # a number of more digits than Python reads
-        said = show_path(str(error).encode("utf-8", "surrogateescape"))  # packaging before 25 says it as it is
+    except (InvalidVersion, InvalidWheelFilename, ValueError) as error:
+        # ValueError: a number with too many digits. packaging before 25 doesn't escape its message.
+        said = show_path(str(error).encode("utf-8", "surrogateescape"))
         raise BuildError(f"{path.name}: {said}", hint="is it a wheel?") from None
     if len(set(told)) != 1:
         own = show_path(f"{names[0]} {versions[0]}".encode("utf-8", "replace"))
@@ -326,7 +339,10 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
 
 
 def _record(path: Path, text: str, dist_info: str, items: Mapping[str, zipfile.ZipInfo]) -> dict[str, tuple[str, str]]:
-    """RECORD's rows; they name each member once, with its size and a hash, and nothing else."""
+    """Return the hashes in RECORD.
+
+    Refuse a RECORD that doesn't list each member once with a valid hash, or that lists other files.
+    """
     found: dict[str, tuple[str, str]] = {}
     unlisted = {f"{dist_info}/{name}" for name in _UNLISTED}
     try:

@@ -1,4 +1,4 @@
-"""An overlay: the release's own wheel with the patched Python files in it, nothing compiled."""
+"""Overlay builds: the release's own wheel with the patched Python files, without compilation."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 
 
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
-    """Put an overlay of a stack into its set's folder.
+    """Build an overlay of a stack in its set's folder.
 
-    :raises BuildError: if the stack touches what an overlay can't hold, or there is no release wheel.
+    :raises BuildError: if the stack changes files that an overlay can't hold, or there is no
+        release wheel.
     """
     item, left_out = _without_compiled(job, item)
     source, sha256 = _release_wheel(job, item.stack.pin, config)
@@ -76,7 +77,10 @@ def _changed_modes(job: Job, item: Applied) -> list[str]:
 
 
 def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
-    """A release wheel whose members are all what it says of them. Its hash is locked: once is enough."""
+    """Return a release wheel after a check of all its members.
+
+    The lock contains the wheel's hash, so one check is enough.
+    """
     info = inspect_wheel(source)
     done = job.project.layout.private / "wheels" / f"{sha256}.checked"
     if not done.exists():
@@ -86,10 +90,10 @@ def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
 
 
 def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
-    """The stack for a wheel whose compiled members are upstream's, and the patches that it can't have.
+    """Return the stack for a wheel with upstream's compiled members, and the patches left out.
 
-    Those that say ``Build: source`` are left out whole, their Python too: half of such a patch would
-    promise what the compiled half doesn't do. So are those that require them.
+    A patch with ``Build: source`` is left out whole, including its Python code, which would depend
+    on compiled code that is missing. Patches that require such a patch are left out, too.
     """
     upstream, state, store = item.stack.pin.upstream, item.state, job.project.store
     applied = {p.applied.name for p in state.patches}
@@ -117,7 +121,7 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
 
 
 def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
-    """The release's wheel for this machine, from the cache or the index, hash-checked, and its hash."""
+    """Return the release wheel for the target machine, from the cache or index, and its hash."""
     if not pin.wheels:
         raise BuildError(
             f"{pin.upstream} {pin.ref} has no release wheels in the lock",

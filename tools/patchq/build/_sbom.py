@@ -1,7 +1,7 @@
-"""CycloneDX: the built wheels, their upstreams, and the patches in between (``pedigree``).
+"""CycloneDX document of the built wheels, their upstreams and the patches (``pedigree``).
 
-The document has the order of fields and list items of the CycloneDX project's own library: keys by name, components by
-name and version, patches by content. https://cyclonedx.org/docs/1.6/json/
+Fields and list items have the order of the CycloneDX project's own library: keys by name,
+components by name and version, patches by content. https://cyclonedx.org/docs/1.6/json/
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from patchq.errors import without_secrets
 from patchq.project.project import Project
 from patchq.project.stack import Stack
 
-#: A date of today would give the same stack other bytes every day.
+#: The current date would change the bytes of the document every day.
 TIMESTAMP = "2000-01-01T00:00:00+00:00"
-#: Characters that an address may hold and a URI may not.
+#: Characters that are allowed in the URL of a pin, but not in a URI.
 _ESCAPES = str.maketrans({character: quote(character) for character in " \"'[]<>{}"})
 
-#: A wheel's distribution, version, file name, SHA-256, and the patches left out of it.
+#: Distribution, version, file name and SHA-256 of a wheel, and the patches left out of it.
 Wheel = tuple[str, str, str, str, Sequence[str]]
 
 

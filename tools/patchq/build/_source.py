@@ -1,4 +1,4 @@
-"""A wheel from the patched sources, by upstream's own build, that is then looked into: does it hold the patches?"""
+"""Wheels built from the patched sources by upstream's own build, and checked for the patches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from patchq.stacks.applied import Applied
 
 
 def build_source(job: Job, item: Applied, config: BuildConfig, version: str, profile: str) -> Made:
-    """Build a wheel of a stack into its set's folder.
+    """Build a wheel of a stack in its set's folder.
 
-    :param profile: ``source``, or ``empty``, with the lock's ``empty-env`` set.
-    :raises BuildError: if the build fails, or its wheel doesn't hold what was patched.
+    :param profile: ``source``, or ``empty`` for a build with the lock's ``empty-env``.
+    :raises BuildError: if the build fails, or the wheel holds an unpatched file.
     """
     (job.project.layout.private / "tmp").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=job.project.layout.private / "tmp") as text:
@@ -56,7 +56,7 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
 
 
 def _copy_sources(job: Job, item: Applied, target: Path) -> None:
-    """The patched tree, with the patched nested ones in their places, as plain files."""
+    """Copy the patched tree as plain files, with the patched nested trees in their places."""
     copy_tree(job.project.store, item.state.tip, target)
     for path, name in job.project.lock.nested_in(item.stack.pin.upstream).items():
         nested = next((a for a in job.applied if a.stack.pin.upstream == name), None)
@@ -77,9 +77,9 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
 
 
 def _find_patched(job: Job, item: Applied, made: Path) -> dict[str, bytes]:
-    """The members of a built wheel that come from touched files.
+    """Return the members of a built wheel that come from files that the stack changes.
 
-    :raises BuildError: if the wheel holds such a file with other bytes than the patched ones.
+    :raises BuildError: if the wheel holds such a file without the changes.
     """
     found: dict[str, bytes] = {}
     own = [a for a in job.applied if a is item or job.is_nested(a, item)]

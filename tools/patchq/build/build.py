@@ -1,8 +1,8 @@
-"""``build``: wheels of the patched trees that carry their own proof.
+"""Build wheels of the patched trees (``build``).
 
-Each wheel has a local version made of the whole set's stack id, holds ``_patchq.json`` and pins
-its patched siblings, so that an installer can't put upstream's wheel back. Nothing is built of an
-upstream without patches: its own release is the same.
+Each wheel has a local version derived from the stack id of the whole set, and contains
+``_patchq.json``. It pins its patched siblings, so that an installer can't replace them with
+upstream's wheels. An upstream without patches isn't built, because its release is the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from patchq.stacks.applied import Applied, compute_stack_id, patched_upstreams, 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The wheels of a build, and the upstreams that have no patches to build."""
+    """Wheels of a build, and the upstreams that have no patches to build."""
 
     wheels: tuple[Built, ...]
     unpatched: tuple[Unpatched, ...]
@@ -41,14 +41,17 @@ def build(
     offline: bool = False,
     platforms: Sequence[str] = (),
 ) -> Outcome:
-    """Build wheels of a set's patched upstreams, all that have a build or the named ones, into ``dist/SET``.
+    """Build wheels of a set's patched upstreams into ``dist/SET``.
 
-    :param profile: ``overlay``, ``source`` or ``empty`` instead of the lock's.
-    :param wheel_tag: overlay the release wheel whose file name holds this, instead of this machine's.
-    :param isolation: build in an environment of its own with the lock's pinned requirements.
-    :param platforms: the machines that they are for (``aarch64``); none for this one.
-    :raises UserError: if a stack isn't applied as its files say, or the set's pins don't fit together.
-    :raises BuildError: if a build fails, or its wheel doesn't hold what was patched.
+    :param names: upstreams to build; default: all that have a build.
+    :param profile: ``overlay``, ``source`` or ``empty``; default: the lock's.
+    :param wheel_tag: part of the file name of the release wheel to overlay; default: the wheel for
+        this machine.
+    :param isolation: build in a separate environment with the lock's pinned requirements.
+    :param platforms: target machines (``aarch64``); default: this one.
+    :raises UserError: if a stack's applied state doesn't match its files, or the set's pins don't
+        fit together.
+    :raises BuildError: if a build fails, or its wheel holds an unpatched file.
     """
     set_name = project.choose_set(set_name)
     with project.locked("build"):
@@ -84,9 +87,9 @@ def build(
 def job_of(
     project: Project, set_name: str, *, wheel_tag: str = "", isolation: bool = True, offline: bool = False
 ) -> Job:
-    """The applied set as what wheels are made of; the project is locked.
+    """Return the build job of an applied set. The caller must hold the project's lock.
 
-    :raises UserError: if a stack isn't applied as its files say.
+    :raises UserError: if a stack's applied state doesn't match its files.
     """
     applied = read_applied(project, set_name)
     stack_id = compute_stack_id(applied)
@@ -109,7 +112,7 @@ def job_of(
 
 
 def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str]) -> Iterator[Built]:
-    """An upstream's wheel for each platform; one where it fits all of them."""
+    """Yield an upstream's wheel for each platform, or one wheel that fits all of them."""
     profile = profile or (item.build.profile if item.build else "")
     here = machines.here()
     if profile == "overlay":

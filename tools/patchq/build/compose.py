@@ -1,4 +1,7 @@
-"""``compose``: containers for a set, from the lock: one for work on mounted trees, one with the built wheels alone."""
+"""Write the container files of a set from the lock (``compose``).
+
+One container is for development on mounted trees. The other one has only the built wheels.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from patchq.system import project_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedPackage:
-    """A package whose files come from a mounted tree; ``links``: where in it other folders of the tree belong."""
+    """Package whose files come from a mounted tree.
+
+    :ivar links: places in the package for other folders of the tree.
+    """
 
     upstream: str
     distribution: str
@@ -30,16 +36,17 @@ class ComposedPackage:
 
 @dataclass(frozen=True, slots=True)
 class MountedCache:
-    """A folder that outlives its container."""
+    """Volume that outlives its container, and the path where it is mounted."""
 
     volume: str
     path: str
 
 
 def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]:
-    """Write the files of a set's containers into a folder of the project; returns them.
+    """Write the container files of a set to a folder of the project, and return their paths.
 
-    :raises UserError: if the lock says nothing of what the set runs in, or the folder is not the project's.
+    :raises UserError: if the lock has no environment for the set, or the folder is outside the
+        project.
     """
     with project.locked("compose"):
         set_name = project.choose_set(set_name)
@@ -86,7 +93,7 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         "set_name": set_name,
         "patchq": own.source(),
         "case": own.CASE,
-        # The signature too, where there is one: a star may stand for nothing.
+        # This includes the signature, if there is one: `*` also matches an empty string.
         "attestation": "provenance.*json" if project.lock.signing else _attest.NAME,
         "lock_sha256": project_files.hash_file(root, project.layout.lock),
         "caches": [MountedCache(_volume(name, path), path) for path in environment.caches],

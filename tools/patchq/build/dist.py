@@ -1,4 +1,4 @@
-"""``dist/SET`` and what is known of it: which wheels are there, which are of an older stack, what lies beside."""
+"""State of ``dist/SET``: current wheels, wheels of older stacks, and the files next to them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from patchq.system import fsio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A wheel in ``dist/SET``. ``fresh`` is False when it was there already.
+    """Wheel in ``dist/SET``.
 
-    :ivar platform: the machines that take it: ``any``, ``aarch64``, ``x86_64``, or the wheel's own tag.
+    :ivar fresh: False if the wheel existed before the build.
+    :ivar platform: machines that can use the wheel: ``any``, ``aarch64``, ``x86_64``, or the
+        wheel's own tag.
     """
 
     upstream: str
@@ -43,7 +45,7 @@ class Built:
 
 
 def find(job: Job, item: Applied, profile: str) -> Built | None:
-    """The wheel that such a build would make, if it is there already."""
+    """Return the existing wheel with the same inputs as this build, or None."""
     config = item.build
     assert config
     record = _record(job, item, profile)
@@ -70,9 +72,9 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
 
 
 def _known(data: bytes, record: Path) -> dict[str, Any]:
-    """What a record says of a wheel in ``dist/``.
+    """Return the record of a wheel in ``dist/``.
 
-    :raises StateError: if it names a file of another folder.
+    :raises StateError: if the record names a file in another folder.
     """
     known = fsio.load_state(data, record, 1)
     if Path(str(known.get("file"))).name != known.get("file"):
@@ -81,7 +83,7 @@ def _known(data: bytes, record: Path) -> dict[str, Any]:
 
 
 def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Built:
-    """Write down what a build made; those of earlier stacks go."""
+    """Record a built wheel, and remove the wheels of earlier stacks."""
     config, path = item.build, made.path
     assert config
     record = _record(job, item, profile)
@@ -114,7 +116,7 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
 
 
 def _record(job: Job, item: Applied, profile: str) -> Path:
-    """The file that says what was built of these inputs."""
+    """Return the path of the record of a build with these inputs."""
     config = item.build
     assert config
     requires = config.empty_requires if profile == "empty" else config.requires
@@ -136,11 +138,11 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
 
 
 def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path: Path) -> None:
-    """Wheels that patchq itself put there for an earlier stack; the new one is complete."""
+    """Remove the wheels that patchq built for an earlier stack. The new wheel replaces them."""
     for other, known in _records(job):
         if known["distribution"] == config.distribution and known["profile"] == profile and other != record:
             same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
-            # Before there was a folder for each set, all lay in dist/.
+            # Older versions of patchq wrote the wheels of all sets to dist/.
             if not known.get("set"):
                 fsio.remove(job.project.layout.dist / known["file"])
                 fsio.remove(other)
@@ -159,15 +161,17 @@ def drop(job: Job, distribution: str) -> None:
 
 
 def _records(job: Job) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """What was built in this project, of any set."""
+    """Yield the records of all wheels built in this project, for any set."""
     for path in sorted((job.project.layout.private / "wheels").glob("*.json")):
         yield path, _known(path.read_bytes(), path)
 
 
 def write_beside(job: Job) -> None:
-    """``requirements.txt``, ``constraints.txt`` and the CycloneDX document of what is in ``dist/SET`` now.
+    """Write the files next to the wheels in ``dist/SET``, for its current contents.
 
-    The first installs the set's wheels and nothing else, each by its hash, on whichever machine pip runs.
+    These are ``requirements.txt``, ``constraints.txt``, the CycloneDX document and the provenance.
+    ``requirements.txt`` installs only the set's wheels, each by its hash, on any machine. If the
+    set has kernels, there is a requirements file for each architecture, too.
     """
     folder = job.dist
     known: list[tuple[str, str, str, str, Sequence[str]]] = []
@@ -181,7 +185,7 @@ def write_beside(job: Job) -> None:
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
     own = {f"{u.distribution}=={u.version}" for u in job.unpatched if u.version}
     lines = sorted({f"{name}=={version}" for name, version, *_ in known} | own)
-    # Kernels are for one architecture: with them installed, another one would find what it can't run.
+    # Kernels are for one architecture, and must not be installed on another one.
     documents = {
         f"requirements-{arch}.txt": _requirements(head, [*known, *(w for w in kernels if w[1].endswith(f".{arch}"))])
         for arch in {w[1].rpartition(".")[2] for w in kernels}
@@ -196,7 +200,7 @@ def write_beside(job: Job) -> None:
     if signing := job.project.lock.signing:
         name, root = signatures.name_of(signing), job.project.layout.root
         old = fsio.read_or_none(folder / name)
-        # Not every kind of key gives the same bytes twice: what is right stays.
+        # Some kinds of key give a different signature each time, so a valid one is kept.
         if old is None or signatures.fault(signing, root, statement, old):
             fsio.remove(folder / name)
             if signed := signatures.sign(signing, root, statement):
@@ -207,7 +211,7 @@ def write_beside(job: Job) -> None:
 
 
 def _requirements(head: str, wheels: Sequence[tuple[str, str, str, str, Sequence[str]]]) -> bytes:
-    """What pip installs them by, and nothing else: each by its hash, from the folder that this file lies in."""
+    """Return a requirements file that installs only these wheels, by hash, from its own folder."""
     entries = []
     for line in sorted({f"{name}=={version}" for name, version, *_ in wheels}):
         hashes = sorted(f"--hash=sha256:{w[3]}" for w in wheels if f"{w[0]}=={w[1]}" == line)

@@ -1,4 +1,4 @@
-"""An image against this project: what it must be, from the lock, the applied stack and the wheels in ``dist/SET``."""
+"""Check of an image against the lock, the applied stack and the wheels in ``dist/SET``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from patchq.system import fsio, project_files
 
 
 def check_image(project: Project, path: Path, *, set_name: str = "", platform: str = "") -> ImageVerdict:
-    """Whether an image is what the lock says.
+    """Compare an image with the lock, the applied stack and the wheels, and return the verdict.
 
-    :raises UserError: if it can't be read, the set isn't applied, or its wheels aren't built.
+    :raises UserError: if the image can't be read, the set isn't applied, or its wheels aren't
+        built.
     """
     set_name = project.choose_set(set_name)
     applied = read_applied(project, set_name, edits_matter=False)

@@ -1,8 +1,8 @@
-"""Whether a set's wheels install together: their own metadata with pinned siblings, resolved against the index.
+"""Check that a set's wheels install together, by resolving their metadata against the index.
 
-Wheels that hold nothing but the metadata that ``patchq build`` would give them are resolved by uv, which reads other
-packages' metadata alone: nothing is downloaded or installed. A requirement that the index has nothing for is told
-apart from one that contradicts another: it is taken away, and the rest resolved without it.
+uv resolves wheels that hold only the metadata that ``patchq build`` would write. uv reads only the
+metadata of other packages, and installs nothing. A requirement that the index can't satisfy is not
+a contradiction: it is removed, and the rest is resolved without it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from patchq.stacks.applied import release_version
 from patchq.stacks.apply import bases_of
 from patchq.system import runner
 
-#: Seconds for one resolution; it reads the metadata of some two hundred packages.
+#: Timeout of one resolution in seconds; uv reads the metadata of about 200 packages.
 SECONDS = 600
-#: A local version: what a built wheel has, so that no index can offer it.
+#: Local version, as built wheels have one: no index can offer it.
 _LOCAL = "+patchq"
 _DEPENDS = re.compile(r"depends? on\s+([A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*+!-]+,?)*)")
 _PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==(\S+)", re.MULTILINE)
@@ -39,9 +39,9 @@ _PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==(\S+)", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Lacked:
-    """A requirement that the index has nothing for.
+    """Requirement that the index can't satisfy.
 
-    :ivar there: the newest version that it has for this platform and Python; empty if none.
+    :ivar there: newest version in the index for this platform and Python; empty if none.
     """
 
     requirement: str
@@ -50,12 +50,13 @@ class Lacked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """What the wheels of a set come to.
+    """Result of resolving the wheels of a set.
 
-    :ivar set_name: the set's; ``platform``, the machine's.
-    :ivar packages: by name, the versions that a resolver chose; empty where it found none.
-    :ivar lacked: what was taken away for that.
-    :ivar contradiction: why nothing was found, in the resolver's words.
+    :ivar set_name: name of the set.
+    :ivar platform: target machine.
+    :ivar packages: chosen versions by package; empty if there is no solution.
+    :ivar lacked: requirements removed because the index can't satisfy them.
+    :ivar contradiction: message of the resolver if there is no solution.
     """
 
     set_name: str
@@ -68,11 +69,11 @@ class Resolved:
 def resolve_set(
     project: Project, set_name: str, platform: str, *, python: str = "3.12", offline: bool = False
 ) -> Resolved:
-    """Resolve a set's wheels together, with what its environment asks for.
+    """Resolve a set's wheels together with the requirements of its environment.
 
-    :param platform: ``x86_64`` or ``aarch64``; Linux.
-    :param offline: upstreams aren't fetched; the index is asked all the same.
-    :raises UserError: if none of the set's upstreams is built, or there is no uv.
+    :param platform: ``x86_64`` or ``aarch64``, on Linux.
+    :param offline: don't fetch upstreams; the index is still used.
+    :raises UserError: if no upstream of the set has a build, or uv is not installed.
     """
     if not shutil.which("uv"):
         raise UserError("there is no uv on PATH, which resolves", hint="pip install uv")
@@ -94,7 +95,7 @@ def resolve_set(
 
 
 def metadata_of(name: str, version: str, requirements: Iterable[Requirement], pins: Mapping[str, str]) -> str:
-    """METADATA as the wheel of an upstream has them: its own requirements, its siblings pinned."""
+    """Return METADATA of an upstream's wheel: its own requirements, with siblings pinned."""
     lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 0", *(f"Requires-Dist: {r}" for r in requirements)]
     return rewrite_metadata("\n".join(lines) + "\n\n", version, pins)
 
@@ -102,7 +103,7 @@ def metadata_of(name: str, version: str, requirements: Iterable[Requirement], pi
 def _stand_ins(
     project: Project, set_name: str, required: Mapping[str, Sequence[Requirement]], folder: Path
 ) -> Iterator[str]:
-    """Write a wheel of metadata for each upstream that is built; gives what asks for each."""
+    """Write a metadata-only wheel for each upstream that has a build, and yield its requirement."""
     built: dict[str, tuple[str, str]] = {}
     patched = {s.pin.upstream for s in project.stacks(set_name) if s.names}
     patched |= {into[0] for name in patched if (into := project.lock.upstreams[name].into)}
@@ -123,17 +124,17 @@ def _stand_ins(
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """uv, with what pip is configured with."""
+    """Resolver: uv with the configuration of pip."""
 
     folder: Path
     platform: str
     python: str
 
     def ask(self, wanted: Sequence[str], without: Iterable[str] = (), *, alone: bool = False) -> tuple[bool, str]:
-        """Whether requirements resolve, and what uv says: pins, or why not.
+        """Resolve requirements. Return True and the pins, or False and uv's message.
 
-        :param without: packages of which any version will do, or none.
-        :param alone: without what these require.
+        :param without: packages to remove from the resolution.
+        :param alone: ignore dependencies.
         """
         asked, over = self.folder / "asked.in", self.folder / "over.in"
         asked.write_text("\n".join(wanted) + "\n")
@@ -173,7 +174,7 @@ class _Asking:
 
 
 def _indexes() -> Iterator[str]:
-    """Where pip looks, for uv, which doesn't read pip's settings."""
+    """Yield pip's index settings as options of uv, which doesn't read them."""
     settings = pip_settings()
     for name in ("index-url", "extra-index-url", "find-links"):
         for value in settings.get(name, []):
@@ -183,7 +184,7 @@ def _indexes() -> Iterator[str]:
 
 
 def _certificates() -> dict[str, str]:
-    """The certificates that pip is told to believe, for uv."""
+    """Return an environment that makes uv use the certificates of pip's configuration."""
     cert = pip_settings().get("cert")
     return {"SSL_CERT_FILE": cert[0]} if cert else {}
 
@@ -209,7 +210,10 @@ def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequ
 
 
 def _named(said: str, direct: Iterable[str]) -> Iterator[Requirement]:
-    """The requirements that may have stopped a resolver: direct ones that it names, and what it says others ask for."""
+    """Yield the requirements that may have caused a failed resolution.
+
+    These are direct requirements that the resolver's message names, and dependencies that it lists.
+    """
     words = {str(canonicalize_name(w)) for w in re.findall(r"[A-Za-z0-9][\w.-]*", re.sub(r"[<>=!~\[;]", " ", said))}
     seen = set()
     for text in [*direct, *(t.rstrip(",.") for t in _DEPENDS.findall(said))]:
@@ -225,7 +229,7 @@ def _named(said: str, direct: Iterable[str]) -> Iterator[Requirement]:
 def _lacks(
     asking: _Asking, requirements: Iterable[Requirement], known: Mapping[str, Lacked]
 ) -> Iterator[tuple[str, Lacked]]:
-    """Of requirements, those that the index has nothing for, each asked for alone."""
+    """Yield the requirements that the index can't satisfy, each resolved alone."""
     for requirement in requirements:
         name = str(canonicalize_name(requirement.name))
         if name in known or asking.ask([str(requirement)], alone=True)[0]:

@@ -1,4 +1,4 @@
-"""What all builds of one call share, and what one of them made."""
+"""Input of all builds of one call, and the result of one build."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from patchq.stacks.applied import Applied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The applied set that wheels are made of.
+    """Applied set to build wheels of, and the options of the build.
 
-    :ivar versions: by upstream that has a build and patches: its release, and the stack id as local version.
-    :ivar platform: which machine the wheels are for; empty for this one.
-    :ivar wheel_tag: overlay the release wheel whose file name holds this; empty for this machine's.
-    :ivar isolation: build in an environment of its own with the lock's pinned requirements.
+    :ivar versions: version of each upstream that has a build and patches: its release, with the
+        stack id as local version.
+    :ivar platform: target machine; empty for this one.
+    :ivar wheel_tag: part of the file name of the release wheel to overlay; empty for the wheel for
+        this machine.
+    :ivar isolation: build in a separate environment with the lock's pinned requirements.
     """
 
     project: Project
@@ -32,25 +34,25 @@ class Job:
 
     @property
     def dist(self) -> Path:
-        """Where this set's wheels lie."""
+        """Folder of the set's wheels."""
         return self.project.layout.dist / self.set_name
 
     def is_nested(self, part: Applied, parent: Applied) -> bool:
-        """Whether an upstream's tree is part of the other's."""
+        """Return True if ``part`` is nested in the tree of ``parent``."""
         into = self.project.lock.upstreams[part.stack.pin.upstream].into
         return bool(into) and into[0] == parent.stack.pin.upstream  # type: ignore[index]
 
     def touched(self, item: Applied) -> Iterator[tuple[bytes, bytes | None]]:
-        """Each file that the stack changes, with its content after it; None where it removes it."""
+        """Yield each file that the stack changes, and its new content (None for a removed file)."""
         changes = self.project.store.changes(item.state.base, item.state.tip)
         blobs = self.project.store.read_blobs(c.new.blob for c in changes if c.new)
         for change in changes:
             yield change.path, blobs[change.new.blob] if change.new else None
 
     def siblings(self, item: Applied) -> dict[str, str]:
-        """The set's other distributions and their versions, which the wheel pins.
+        """Return the set's other distributions and their versions, which the wheel pins.
 
-        An upstream without patches is pinned to its own release, if that is on an index.
+        An upstream without patches is pinned to its own release, if an index has it.
         """
         from packaging.utils import canonicalize_name
 
@@ -63,7 +65,7 @@ class Job:
 
     @property
     def unpatched(self) -> tuple[Unpatched, ...]:
-        """The set's upstreams that have a build and no patches."""
+        """Upstreams of the set that have a build and no patches."""
         return tuple(
             Unpatched(a.stack.pin.upstream, a.build.distribution, a.release)
             for a in self.applied
@@ -73,9 +75,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Unpatched:
-    """An upstream that no applied patch changes, so that its own release is to be installed.
+    """Upstream that no applied patch changes, so that its own release is installed.
 
-    :ivar version: the release's; empty if the pin names none on an index.
+    :ivar version: version of the release; empty if the pin names none on an index.
     """
 
     upstream: str
@@ -85,7 +87,10 @@ class Unpatched:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A wheel as it was put into ``dist/``. ``left_out`` are patches that it doesn't have."""
+    """Wheel in ``dist/``.
+
+    :ivar left_out: patches that the wheel doesn't contain.
+    """
 
     path: Path
     notes: tuple[str, ...] = ()

@@ -1,4 +1,7 @@
-"""The machines that wheels are for, by the name that `uname -m` gives them; this one needn't be among them."""
+"""Target machines of wheels, named as by ``uname -m``.
+
+This machine need not be one of the known ones.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,23 @@ from collections.abc import Sequence
 
 from patchq.errors import UserError
 
-#: Of Linux, those that upstreams make wheels for.
+#: Linux machines that upstreams build wheels for.
 KNOWN = ("aarch64", "x86_64")
-#: Wheels that any machine takes.
+#: Platform of wheels for any machine.
 ANY = "any"
-#: The newest C library whose wheels are taken for another machine than this one. What it has, one knows there.
+#: Minor version of the newest glibc to assume on another machine, whose glibc is unknown.
 _GLIBC = 39
 
 
 def here() -> str:
-    """This machine."""
+    """Return the name of this machine."""
     return os.uname().machine
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The platforms that ``--platform`` names, each once; none for an empty text.
+    """Return the platforms that ``--platform`` names, without duplicates; none for an empty text.
 
-    :raises UserError: for one that there are no wheels for.
+    :raises UserError: if no wheels are built for a platform.
     """
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
@@ -34,7 +37,9 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 def of_wheel(name: str) -> str:
-    """The platform of a wheel, by its file name: ``any``, ``aarch64``, ``x86_64``, or its whole tag.
+    """Return the platform in a wheel's file name.
+
+    The platform is ``any``, ``aarch64`` or ``x86_64``, or else the whole tag.
 
     >>> of_wheel("x-1-cp38-abi3-manylinux_2_31_aarch64.whl"), of_wheel("x-1-py3-none-any.whl")
     ('aarch64', 'any')
@@ -44,10 +49,10 @@ def of_wheel(name: str) -> str:
 
 
 def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
-    """The release wheel for a platform; without one, the best for this machine and its Python.
+    """Return the release wheel for a platform, or without one, for this machine and its Python.
 
-    :param tag: rather the one whose file name holds this.
-    :raises UserError: if none or several do.
+    :param tag: part of the file name of the wheel to choose instead.
+    :raises UserError: if no wheel matches, or several contain ``tag``.
     """
     from packaging.tags import Tag, compatible_tags, cpython_tags, sys_tags
     from packaging.utils import parse_wheel_filename

@@ -1,4 +1,4 @@
-"""What every wheel says of itself: ``_patchq.json``."""
+"""Manifest in each wheel: ``_patchq.json``."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def manifest(
     left_out: Sequence[str] = (),
     siblings: Mapping[str, str] | None = None,
 ) -> dict[str, bytes]:
-    """The member of a wheel that says what it is made of, by its path in it.
+    """Return a wheel's manifest by its path in the wheel.
 
-    :param files: the patched members.
-    :param left_out: patches of the stack that the wheel doesn't have.
-    :param siblings: distributions and the versions that it pins, where that isn't the rest of the set.
+    :param files: patched members.
+    :param left_out: patches of the stack that the wheel doesn't contain.
+    :param siblings: distributions and versions that the wheel pins; default: the rest of the set.
     """
     upstream = item.stack.pin.upstream
     applied = [item if a.stack.pin.upstream == upstream else a for a in job.applied]

@@ -1,4 +1,4 @@
-"""Wheels as what an install is held against: which bytes each installs, where."""
+"""Wheels as references for installed files: the path and hash of each file that they install."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/(.+)")
 
 
 def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], list[str]]:
-    """The wheels in ``dist/SET`` of a project, each held against its hash when it was built; and what is wrong."""
+    """Return the wheels in ``dist/SET``, compared with their recorded hashes, and the problems."""
     built = {}
     set_name = project.choose_set(set_name)
     for record in sorted((project.layout.private / "wheels").glob("*.json")):
@@ -34,9 +34,10 @@ def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], li
 def wheels_in(
     folder: Path, built: Mapping[str, tuple[tuple[int, ...], str]] | None = None
 ) -> tuple[list[Reference], list[str]]:
-    """The wheels in a folder, and what is wrong with those that can't be read.
+    """Return the wheels in a folder, and a list of problems with unreadable ones.
 
-    :param built: by file name what :func:`patchq.system.fsio.stat_key` and the SHA-256 were when a wheel was made.
+    :param built: :func:`patchq.system.fsio.stat_key` and SHA-256 of each wheel when it was built,
+        by file name.
     """
     found, wrong = [], []
     shown = f"{folder.parent.name}/{folder.name}" if built is not None else folder.name
@@ -64,7 +65,10 @@ def wheels_in(
 
 
 def _installed_at(member: str) -> str:
-    """Where below site-packages a member is installed as it is; empty where that isn't so."""
+    """Return the path below site-packages of a member that is installed unchanged.
+
+    Return an empty text for any other member.
+    """
     moved = _DATA.fullmatch(member)
     if moved:
         return moved[1]

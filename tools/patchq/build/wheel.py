@@ -1,7 +1,7 @@
-"""Wheels rewritten without recompressing what stays, and with bytes that depend on nothing else.
+"""Rewriting of wheels, reproducibly and without recompressing unchanged members.
 
-An overlay copies the unchanged members of a release wheel as raw compressed ranges; only the
-members that change are packed, see :mod:`patchq.build.zipped`.
+An overlay copies the unchanged members of a release wheel as raw compressed ranges. Only members
+that change are packed, see :mod:`patchq.build.zipped`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from patchq.errors import BuildError
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
-    """METADATA with another version, and each sibling's requirement replaced by an exact one.
+    """Return METADATA with another version, and exact requirements for siblings.
 
-    ``pins`` map canonical distribution names to versions. Only header lines are touched.
+    Only header lines change.
+
+    :param pins: versions by canonical distribution name.
     """
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
@@ -49,19 +51,19 @@ def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> st
 
 
 def wheel_name(old: str, version: str) -> str:
-    """A wheel's file name with another version; its tags stay."""
+    """Return a wheel's file name with another version and the same tags."""
     parts = old.split("-")
     return "-".join([parts[0], version, *parts[2:]])
 
 
 def record_line(name: str, data: bytes) -> tuple[str, str, str]:
-    """A line of RECORD."""
+    """Return a row of RECORD."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return (name, f"sha256={digest}", str(len(data)))
 
 
 def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], own: str) -> bytes:
-    """RECORD without ``gone``, with ``new`` members, and ``own`` (itself) last."""
+    """Return RECORD without ``gone``, with ``new`` members, and with ``own`` (itself) last."""
     dropped = {*gone, *new}
     rows = [tuple(r) for r in csv.reader(io.StringIO(record)) if r and r[0] not in dropped]
     rows += [record_line(name, data) for name, data in sorted(new.items())]
@@ -74,12 +76,12 @@ def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], o
 def overlay(
     source: Path, target: Path, version: str, pins: Mapping[str, str], files: Mapping[str, bytes], gone: Iterable[str]
 ) -> None:
-    """Write ``target``: the wheel ``source`` with ``files`` in place of or beside its own.
+    """Write ``target``: the wheel ``source`` with ``files`` added or replaced, without ``gone``.
 
-    The metadata folder is renamed for ``version``, METADATA and RECORD are rewritten; everything
-    else is copied as raw bytes. ``target`` appears only when it is complete.
+    Rename the metadata folder for ``version``, and rewrite METADATA and RECORD. Copy all other
+    members as raw bytes. ``target`` appears only when it is complete.
 
-    :raises BuildError: if ``source`` is no wheel that can be copied like that.
+    :raises BuildError: if ``source`` isn't a wheel that can be copied like that.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
@@ -100,10 +102,10 @@ def overlay(
 
 
 def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], extra: Mapping[str, bytes]) -> None:
-    """Write ``target``: a built wheel with its members sorted, dates fixed, ``extra`` added.
+    """Write ``target``: a built wheel with sorted members, fixed dates, and ``extra`` added.
 
-    What a build leaves in a wheel by chance (order, time, permissions of the builder's files) is
-    taken out; METADATA gets the version and the siblings' pins.
+    Remove what varies between builds: order, times, and permissions other than the executable bit.
+    Write the version and the pins of siblings to METADATA.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
@@ -124,7 +126,10 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
 
 
 def set_version(data: bytes, version: str) -> bytes:
-    """A version module with the text assigned to ``__version__`` replaced; the rest stays as it is."""
+    """Return a module with another text assigned to ``__version__``.
+
+    :raises BuildError: if the module assigns no text to ``__version__``.
+    """
     tree = ast.parse(data)
     lines = data.split(b"\n")
     for node in ast.walk(tree):

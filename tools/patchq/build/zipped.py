@@ -1,8 +1,8 @@
-"""Zip files whose bytes depend on what they hold alone: not on the time, the builder or the system's zlib.
+"""Zip files whose bytes depend only on their contents, not on time, builder or system zlib.
 
-What one deflate compressor makes of the same bytes differs from release to release, and that of zlib and its
-successors also from processor to processor. libdeflate's output is the same on all; which release of it makes the
-wheels is pinned, to the last digit, by the library that holds it.
+The output of a deflate compressor varies between releases. The output of zlib and its successors
+also varies between processors. libdeflate's output is the same on all processors. Its release is
+pinned exactly, by the version of the package that contains it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from patchq.build._contents import LOCAL, WheelInfo
 from patchq.errors import BuildError
 from patchq.system import fsio
 
-#: The release of the library that holds the compressor. Another one may give other bytes: a new ``BUILD_FORMAT``.
+#: Release of the package that contains the compressor. Another release can produce other bytes,
+#: which requires a new ``BUILD_FORMAT``.
 COMPRESSOR = "0.9.0"
-#: 6: within 0.1 % of what 9 makes of sources and kernels, in less than half of its time.
+#: Sizes within 0.1 % of level 9 for sources and kernels, in less than half of the time.
 LEVEL = 6
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
-#: 1 January 1980, the first day that a zip file knows.
+#: 1 January 1980, the first day that the zip format can express.
 _DATE = 1 << 5 | 1
 _UTF8 = 0x800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZipMember:
-    """A file as it lies in a zip file: packed, or as it is where packing doesn't make it smaller."""
+    """Member of a zip file, compressed only if that makes it smaller."""
 
     name: str
     data: bytes
@@ -47,9 +48,9 @@ class ZipMember:
 
 
 def check_compressor() -> None:
-    """Whether the compressor is the pinned one.
+    """Check that the installed compressor is the pinned release.
 
-    :raises BuildError: if it isn't.
+    :raises BuildError: if another release is installed.
     """
     found = metadata.version("deflate")
     if found != COMPRESSOR:
@@ -60,7 +61,7 @@ def check_compressor() -> None:
 
 
 def pack(name: str, content: bytes, runnable: bool = False) -> ZipMember:
-    """A file as a member."""
+    """Return a file as a member."""
     import deflate
 
     packed = bytes(deflate.deflate_compress(content, LEVEL)) if content else b""
@@ -82,11 +83,12 @@ def write(
     kept: Iterable[zipfile.ZipInfo] = (),
     source: WheelInfo | None = None,
 ) -> None:
-    """Write ``target``: the ``kept`` members of ``source`` as they lie there, then ``files`` in their order.
+    """Write ``target``: the ``kept`` members of ``source`` unchanged, then ``files`` in order.
 
-    It appears only when it is complete.
+    ``target`` appears only when it is complete.
 
-    :raises BuildError: if it would be larger than a plain zip file can be, or the compressor isn't the pinned one.
+    :raises BuildError: if the file would be too large for a plain zip file, or the compressor isn't
+        the pinned release.
     """
     check_compressor()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,15 +107,15 @@ def write(
                 )
             counts = (0, 0, count, count)
             out.write(central + _END.pack(b"PK\5\6", *counts, len(central), start, 0))
-        # Not fsynced: half a gigabyte to disk takes longer than all else, and a wheel is made again
-        # at no loss. Its hash is in the record that says it is complete.
+        # Not fsynced: writing half a gigabyte to disk takes longer than all other steps. A lost
+        # wheel can be built again, and the hash in its record shows whether it is complete.
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
 
 
 def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[ZipMember]:
-    """Packed on all cores, a few hundred at a time, in the order given."""
+    """Yield files as members, compressed on all cores in batches, in the given order."""
     rest = iter(files.items())
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         while some := list(islice(rest, 256)):
@@ -121,7 +123,7 @@ def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[ZipMembe
 
 
 def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
-    """Write a member; returns its entry in the table of contents."""
+    """Write a member and return its entry in the table of contents."""
     name, offset = member.name.encode(), out.tell()
     if offset + len(member.data) >= 0xFFFFFFFF or member.size >= 0xFFFFFFFF:
         raise BuildError(f"{member.name} ends beyond 4 GB", hint="wheels aren't that large: look at what it is")
@@ -135,7 +137,7 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
 
 
 def _copy_members(info: WheelInfo, kept: list[zipfile.ZipInfo], out: io.BufferedWriter) -> tuple[bytearray, int]:
-    """Copy members as they lie in the wheel, neighbours in one go; returns their table of contents, and how many."""
+    """Copy members unchanged, adjacent ones together. Return their table of contents and number."""
     central = bytearray()
     runs: list[list[int]] = []
     position = 0
@@ -184,7 +186,10 @@ def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:
 
 
 def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size: int) -> None:
-    """Copy in the kernel where it can: then the data needn't pass through this process."""
+    """Copy a range of a file.
+
+    If possible, the kernel copies it, so that the data doesn't pass through this process.
+    """
     out.flush()
     done = 0
     try:
