@@ -1,7 +1,7 @@
-"""The exceptions of patchq. The core raises them; only the CLI's one boundary prints them.
+"""Exceptions of patchq. The core raises them; only the CLI prints them.
 
-Each carries data (which patch, which file), the exit code that is part of the API, and the
-command to type next.
+Each has an exit code, which is part of the public API, and a hint with the next command. Some also
+name the patch and the file.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The user and password of an address of the web, and the password of any other. A scheme begins where no word is under
-#: way: tried at each letter of a long word, it would take the square of its length.
+#: User and password in an http(s) URL, and the password in any other URL. A scheme starts only at
+#: the beginning of a word: trying each letter of a long word would take quadratic time.
 _SECRET = re.compile(r"(https?://)[^\s/?#]*@|((?<![\w+.-])\w[\w+.-]*://[^\s/?#:@]*):[^\s/?#]*@")
 
 
 def without_secrets(text: str) -> str:
-    """Return a text whose addresses have no password; those of the web have no user either, who may be a token.
+    """Remove passwords from the URLs in a text.
+
+    In http(s) URLs, remove the user too: it may be a token.
 
     >>> without_secrets("https://me:secret@host/x, https://token@host, ssh://git:secret@host, ssh://git@host:22/~me")
     'https://host/x, https://host, ssh://git@host, ssh://git@host:22/~me'
@@ -25,10 +27,11 @@ def without_secrets(text: str) -> str:
 
 
 def nearest(word: str, known: Sequence[str], otherwise: str = "") -> str:
-    """A hint with what was probably meant, or ``otherwise``.
+    """Return a hint with the most similar known word, or ``otherwise``.
 
     >>> nearest("aply", ["apply", "drop"])
     'did you mean apply?'
+
     """
     import difflib
 
@@ -37,9 +40,9 @@ def nearest(word: str, known: Sequence[str], otherwise: str = "") -> str:
 
 
 class PatchqError(Exception):
-    """Base of every error that patchq explains to its user.
+    """Base class of the errors that patchq explains to its user.
 
-    ``hint`` is what to type or do next; every error has one.
+    ``hint`` is the next command or step.
     """
 
     exit_code = 1
@@ -50,56 +53,56 @@ class PatchqError(Exception):
 
 
 class UserError(PatchqError):
-    """What was asked for can't be done as things stand."""
+    """Request that patchq can't carry out in the current state."""
 
 
 class FormatError(PatchqError):
-    """A lock, series, patch, diff or archive that doesn't follow its format."""
+    """Lock, series, patch, diff or archive that doesn't follow its format."""
 
 
 class SourceError(PatchqError):
-    """An upstream couldn't be had, or isn't what the lock says."""
+    """Upstream that can't be fetched, or that differs from the lock."""
 
 
 class BusyError(PatchqError):
-    """Another patchq holds the project's lock."""
+    """Project lock that another patchq process holds."""
 
 
 class EditedTreeError(PatchqError):
-    """A worktree holds work that isn't in the stack; it is never overwritten."""
+    """Worktree with changes that aren't in the stack; patchq never overwrites it."""
 
 
 class StateError(PatchqError):
-    """A state file under ``.patchq`` that this patchq can't use."""
+    """State file under ``.patchq`` that this version of patchq can't use."""
 
 
 class StateTooNew(StateError):
-    """Written by a newer patchq: nothing is guessed about it."""
+    """File that a newer patchq wrote; this version doesn't try to interpret it."""
 
 
 class StateTooOld(StateError):
-    """Written in a format that this patchq no longer reads."""
+    """File in a format that this version of patchq no longer reads."""
 
 
 class BuildError(PatchqError):
-    """A build or a test failed."""
+    """Failed build or test."""
 
     exit_code = 5
 
 
 class EnvironmentFault(PatchqError):
-    """The environment can't run a proof: a package is missing, or the process was killed."""
+    """Environment that can't run a proof: a package is missing, or the process was killed."""
 
     exit_code = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """One place where a patch doesn't fit what upstream has.
+    """Place where a patch doesn't match the upstream file.
 
-    ``hunk`` is the hunk's own ``@@`` line, or empty where the file as a whole is the problem;
-    ``expected`` and ``found`` are lines, decoded for people; ``places`` the lines, from 1, where the
-    expected ones stand, if that is in more than one place.
+    ``hunk`` is the ``@@`` line of the hunk, or empty if the file as a whole is the problem.
+    ``expected`` and ``found`` are lines, decoded for display. ``places`` are the line numbers, from
+    1, at which the expected lines occur, if they occur more than once.
     """
 
     upstream: str
@@ -114,7 +117,7 @@ class Conflict:
 
 
 class ConflictError(PatchqError):
-    """A patch doesn't apply. Nothing was changed."""
+    """Patch that doesn't apply. Nothing was changed."""
 
     exit_code = 3
 

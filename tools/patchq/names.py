@@ -1,4 +1,4 @@
-"""Names for the things that must not be mixed up, and characters as they are shown. Data only."""
+"""Types for values that must not be mixed up, and escapes for displayed characters. Data only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ BlobId = NewType("BlobId", str)
 
 
 class Shown(dict[int, str]):
-    """For :meth:`str.translate`: what each character is shown as, found out when it first comes.
+    """Table for :meth:`str.translate` that maps each character to its displayed form.
 
-    Controls, and what can't be seen or turns others around, are shown as escapes, such as ``\\x1b`` and ``\\u202e``.
+    Entries are added on first use. Control characters, invisible characters and characters that
+    change the text direction become escapes, such as ``\\x1b`` and ``\\u202e``.
     """
 
     def __init__(self, kept: str = "") -> None:
@@ -23,7 +24,7 @@ class Shown(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        # Blanks of other widths are somebody's typography, and harmless.
+        # Spaces of other widths are ordinary typography, and harmless.
         plain = char.isprintable() or unicodedata.category(char) == "Zs"
         self[code] = char if plain else char.encode("unicode_escape").decode()
         return self[code]
@@ -33,22 +34,23 @@ TEXT, LINE = Shown("\n\t"), Shown()
 
 
 def show_path(path: bytes) -> str:
-    """Return a tree path for people: what isn't UTF-8, is a control or can't be seen is escaped."""
+    """Return a tree path for display. Escape invalid UTF-8, control and invisible characters."""
     return path.decode("utf-8", "backslashreplace").translate(LINE)
 
 
 def sh(word: object) -> str:
-    """Return a word of a command that is printed for people to type: quoted, where a shell would read it otherwise.
+    """Quote a word of a command that users may copy, if a shell would interpret the word.
 
     >>> sh("v1.0"), sh("v1.0;x")
     ('v1.0', "'v1.0;x'")
+
     """
     return shlex.quote(str(word))
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """A hunk that applied exactly, but ``lines`` lines away from where its header says."""
+    """Hunk that applied exactly, but ``lines`` lines away from the position in its header."""
 
     path: str
     hunk: str
@@ -57,9 +59,9 @@ class Offset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedPatch:
-    """A patch of a stack as a commit on the worktree's branch.
+    """Patch of a stack as a commit on the worktree's branch.
 
-    :ivar empty: it changes nothing.
+    :ivar empty: True if the patch changes nothing.
     """
 
     name: str
@@ -69,13 +71,13 @@ class AppliedPatch:
 
     @property
     def outcome(self) -> str:
-        """``clean`` or ``offset``, the ledger's words."""
+        """Outcome as the ledger names it: ``clean`` or ``offset``."""
         return "offset" if self.offsets else "clean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackResult:
-    """Where one stack stands after ``apply``."""
+    """State of one stack after ``apply``."""
 
     upstream: str
     ref: str
@@ -90,9 +92,11 @@ class StackResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRequest:
-    """A proof to run with ``tip`` as its upstream's tree, and the set's stacks as the others'.
+    """Request for a proof with ``tip`` as the tree of its upstream.
 
-    :ivar bare: with no patch of the others either.
+    The other upstreams have the set's stacks.
+
+    :ivar bare: True to run without the patches of the other upstreams.
     """
 
     set_name: str

@@ -1,3 +1,3 @@
-"""From where an upstream comes (git hosts, the package index, who signed), and what it asks of contributions."""
+"""Sources of upstreams (git hosts, the package index, signatures) and their contribution rules."""
 
 __all__ = ["archive", "bases", "folders", "forge", "index", "pins", "rules", "simple"]

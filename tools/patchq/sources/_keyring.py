@@ -1,8 +1,8 @@
-"""Signatures on tags and commits, checked by a keyring that the project holds itself.
+"""Signature checks of tags and commits with a keyring that the project contains.
 
 An upstream's ``keyring`` in the lock names a file in the project: OpenPGP public keys, armoured or
-not, or the lines of an SSH ``allowed_signers`` file. Nobody's own keys, trust or git configuration
-take part, so that the answer is the same on every machine.
+not, or the lines of an SSH ``allowed_signers`` file. The user's own keys, trust and git
+configuration are ignored, so the result is the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _IN = "check who made it before you use it; the keys that may sign are in {keyri
 
 
 def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, keyring: Path) -> str:
-    """Check the signature of a tag that names ``commit``, or the commit's own where there is no such tag.
+    """Check the signature of the tag object that names ``commit``; without one, the commit's own.
 
-    :param root: the project's folder, in which the keyring lies.
-    :param tag: the tag object in the store; None for a branch or a tag without an object of its own. Who made it
-        is not who made the commit: it must be signed itself.
-    :returns: who signed, and with which key.
-    :raises SourceError: if nothing is signed, if the signature is not one of the keyring's, or if it
-        is one of another tag's.
+    :param root: the project's folder, which contains the keyring.
+    :param tag: the tag object in the store; None for a branch or a lightweight tag. The author of a
+        tag may differ from the author of the commit, so a tag object must be signed itself.
+    :returns: the signer and the key.
+    :raises SourceError: if nothing is signed, if the keyring has no matching key, or if the
+        signature belongs to another tag.
     """
     hint = _IN.format(keyring=keyring)
     if tag:
@@ -68,7 +68,7 @@ def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: P
 
 
 def _why(said: str) -> str:
-    """What is wrong, out of gpg's or ssh-keygen's answer."""
+    """Return why a signature was refused, from the output of gpg or ssh-keygen."""
     for status, words in (
         ("NO_PUBKEY", "it is signed with a key that is not in it"),
         ("BADSIG", "the signature is of something else"),
@@ -84,7 +84,7 @@ def _why(said: str) -> str:
 
 @contextmanager
 def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[str, str]]]:
-    """Options and environment with which git asks this keyring and nothing else."""
+    """Yield the options and the environment that make git use only this keyring."""
     try:
         data = project_files.read(root, keyring)
     except OSError as error:
@@ -93,10 +93,10 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
         ) from None
     if data is None:
         raise SourceError(f"the keyring {keyring} is not there", hint="see keyring in the lock")
-    # A signer's file of one kind must not let signatures of the other kind pass.
+    # A keyring of one kind must not accept signatures of another kind.
     no_program = "false"
     with tempfile.TemporaryDirectory(prefix="patchq-") as home:
-        # What was read is what is asked, whatever becomes of the project's file meanwhile.
+        # A copy, because the project's file may change during the check.
         copy = Path(home) / "keys"
         copy.write_bytes(data)
         if _is_allowed_signers(data):

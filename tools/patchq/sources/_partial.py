@@ -1,6 +1,6 @@
-"""Downloads that broke off, kept by the hash that they are to have, so that the next one goes on where they end.
+"""Partial downloads, kept by their expected hash, so that the next attempt resumes.
 
-Nothing of it is believed: the whole file is hashed before it gets its name.
+Their content isn't trusted: the whole file is hashed before it gets its name.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MOST_TAG = 1024
 
 
 class Partial:
-    """A file that is being downloaded, and the hash of what of it is there.
+    """File that is being downloaded, with the hash of its bytes so far.
 
-    :ivar size: bytes that are there.
-    :ivar total: of the whole file, as the server says; 0 where it doesn't.
-    :ivar resumed: some of them are of an earlier answer.
+    :ivar size: number of bytes so far.
+    :ivar total: size of the whole file according to the server; 0 if unknown.
+    :ivar resumed: True if some of the bytes come from an earlier response.
     """
 
     def __init__(self, path: Path, file: IO[bytes], *, kept: bool) -> None:
@@ -42,18 +42,18 @@ class Partial:
 
     @property
     def _tag(self) -> Path:
-        """Beside it: what the server calls this version of the file."""
+        """File next to the download with the server's version tag of the file."""
         return self.path.with_name(f"{self.path.name}.tag")
 
     def asking(self) -> dict[str, str]:
-        """Headers to ask for what is missing, if the file is still the same one there."""
+        """Return request headers for the missing bytes, valid only if the file hasn't changed."""
         plain = {"Accept-Encoding": "identity"}
         return {**plain, "Range": f"bytes={self.size}-", "If-Range": self.validator} if self.size else plain
 
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take an answer's headers: it goes on with what is there, or begins anew."""
+        """Process the headers of a response: continue with the existing bytes, or start again."""
         plain = "Content-Encoding" not in headers
-        said = str(headers.get("Content-Length", ""))  # of a file, some versions of requests-file say a number
+        said = str(headers.get("Content-Length", ""))  # an int from some versions of requests-file
         length = int(said) if plain and said.isdecimal() else 0
         found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
         if found and int(found[1]) == self.size and plain:
@@ -63,27 +63,27 @@ class Partial:
         self.clear()
         self.total = length
         tag = headers.get("ETag", "")
-        if not tag.startswith('"'):  # a weak one, which If-Range doesn't take
+        if not tag.startswith('"'):  # If-Range doesn't accept weak tags
             tag = headers.get("Last-Modified", "")
         if plain and self.kept and tag and len(tag) <= _MOST_TAG and tag.isascii():
             self.validator = tag
             fsio.write_atomic(self._tag, tag.encode())
 
     def write(self, chunk: bytes) -> None:
-        """Add bytes."""
+        """Append bytes."""
         self.file.write(chunk)
         self.digest.update(chunk)
         self.size += len(chunk)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Discard all bytes and start again."""
         self.file.seek(0)
         self.file.truncate()
         self._tag.unlink(missing_ok=True)
         self.digest, self.size, self.total, self.resumed, self.validator = hashlib.sha256(), 0, 0, False, ""
 
     def finish(self, target: Path) -> None:
-        """Give it its name: it is whole."""
+        """Rename the complete file to ``target``."""
         self.file.flush()
         fsio.make_folder(target.parent)
         fsio.rename(self.path, target)
@@ -92,9 +92,10 @@ class Partial:
 
 @contextmanager
 def opened(root: Path, sha256: str) -> Iterator[Partial]:
-    """A download in the cache folder ``root``; what of it is there is kept, unless it is empty or can't be resumed.
+    """Open a download in the cache folder ``root``.
 
-    One that another patchq is bringing is brought here too, from its beginning. So is one of an unknown hash.
+    Its bytes are kept afterwards if the download can be resumed. If another patchq is downloading
+    the same file, or if the hash is unknown, a separate download starts from the beginning.
     """
     root.mkdir(parents=True, exist_ok=True)
     path = root / "partial" / sha256
@@ -114,19 +115,19 @@ def opened(root: Path, sha256: str) -> Iterator[Partial]:
 
 
 def _claimed(path: Path) -> int | None:
-    """The file, open and locked; None if another process has it, or there are no locks."""
+    """Open and lock a file. Return None if another process holds it, or if there are no locks."""
     fsio.make_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(OSError):
         fsio.lock_now(fd)
-        if _is_at(fd, path):  # the one who had it may have finished it meanwhile
+        if _is_at(fd, path):  # the previous holder may have renamed the file
             return fd
     os.close(fd)
     return None
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Whether a path is this open file."""
+    """Return True if ``path`` is the open file ``fd``."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

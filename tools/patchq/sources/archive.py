@@ -1,7 +1,7 @@
-"""A release archive, or a plain folder, as one deterministic commit of the store.
+"""Import of a release archive or a plain folder as one deterministic commit of the store.
 
-What is in an archive is somebody else's: each member is checked before git is given it, and what
-only a bomb needs is refused.
+Archives are untrusted: each member is checked before git receives it, and archive bombs are
+refused.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
 from patchq.system.progress import Progress
 
-#: Nothing that a source archive needs; what a bomb is made of.
+#: Limits that no source archive reaches, but an archive bomb does.
 MAX_MEMBER, MAX_TOTAL, MAX_MEMBERS = 2 << 30, 16 << 30, 2_000_000
-#: What Linux takes as a link's target (PATH_MAX).
+#: Longest target of a link on Linux (PATH_MAX).
 _MAX_LINK = 4096
 _CHUNK = 1 << 20
 _AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
@@ -39,7 +39,7 @@ _AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ArchiveMember:
-    """A file to import: ``data`` is its content, or a symlink's target."""
+    """File to import: ``data`` is its content, or the target of a symlink."""
 
     path: bytes
     mode: bytes
@@ -56,14 +56,15 @@ def import_archive(
     say: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> CommitId:
-    """Import a tar archive, streamed, as one deterministic commit; returns its id.
+    """Import a tar archive as one deterministic commit, and return the commit's id.
 
-    The archive's one top folder is stripped; of ``pin.subdir`` only what is below it is taken;
-    ``skip`` names folders that belong to nested upstreams. A file named ``.git``, which a submodule leaves in an
-    sdist, is left out and told to ``say``: git has no such file, and nothing of a tree is in it.
+    The archive is read as a stream. Its single top folder is stripped. If ``pin.subdir`` is set,
+    only the files below that folder are imported. ``skip`` names folders that belong to nested
+    upstreams. A file named ``.git``, which a submodule leaves in an sdist, is skipped and reported
+    to ``say``: git can't store such a file, and it isn't part of the tree.
 
-    :raises FormatError: for a member that would land outside, a link out of the tree, a device,
-        or a damaged archive. Nothing is imported then.
+    :raises FormatError: for a path or link that leaves the tree, a device, or a damaged archive.
+        Nothing is imported then.
     """
     message = f"{pin.upstream} {pin.ref}\n\nImported from {pin.archive}\nsha256 {pin.sha256}\n"
     if pin.subdir:
@@ -75,14 +76,14 @@ def import_archive(
 
 
 class _Told(io.RawIOBase):
-    """A file that tells how much of it was read."""
+    """File that reports how much of it was read."""
 
     def __init__(self, file: IO[bytes], path: Path, progress: Progress) -> None:
         self._file, self._name, self._progress = file, path.name, progress
         self._done, self._size = 0, path.stat().st_size
 
     def read(self, size: int = -1) -> bytes:
-        """As a file's."""
+        """Read up to ``size`` bytes, and report the progress."""
         data = self._file.read(size)
         self._done += len(data)
         if data:
@@ -93,9 +94,9 @@ class _Told(io.RawIOBase):
 def import_release(
     store: Git, path: Path, pin: Pin, archive: str, *, only: Callable[[bytes], bool], skip: Iterable[str] = ()
 ) -> CommitId:
-    """Import some files of another release of a pin's archive, as :func:`import_archive` does all; maybe none.
+    """Import selected files of another release's archive as a commit, possibly an empty one.
 
-    :param only: which, by their paths in the tree.
+    :param only: filter by path in the tree.
     :raises FormatError: as :func:`import_archive`.
     """
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
@@ -106,7 +107,7 @@ def import_release(
 def _without_links(
     found: Iterator[_ArchiveMember], where: str, say: Callable[[str], None] | None
 ) -> Iterator[_ArchiveMember]:
-    """Members without the small files by which a worktree or a submodule is tied to its repository."""
+    """Yield members without the ``.git`` files that link a worktree or submodule to a repository."""
     for member in found:
         folder, _, name = member.path.rpartition(b"/")
         harmless = member.mode == REGULAR and member.size <= _MAX_LINK and (not folder or is_tree_path(folder))
@@ -119,13 +120,13 @@ def _without_links(
 
 @contextmanager
 def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfile.TarFile]:
-    """A tar archive, compressed or not, to be read as a stream.
+    """Open a tar archive, compressed or not, as a stream.
 
-    :raises FormatError: for a damaged one, whenever that shows.
+    :raises FormatError: if the archive is damaged; also raised while the archive is read.
     """
     try:
         tar = tar_format.open_stream(file)
-    except Exception as error:  # tarfile falls over damaged headers with whatever its own code then raises
+    except Exception as error:  # tarfile raises many kinds of exceptions for damaged headers
         raise _damaged(where, error) from None
     try:
         with tar:
@@ -135,7 +136,7 @@ def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfi
     except OSError as error:
         if error.errno:
             raise
-        raise _damaged(where, error) from None  # of gzip's and bzip2's data
+        raise _damaged(where, error) from None  # raised by gzip and bzip2
 
 
 def _damaged(where: str, error: Exception) -> FormatError:
@@ -144,7 +145,7 @@ def _damaged(where: str, error: Exception) -> FormatError:
 
 
 def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
-    """Import a plain folder (no repository) as one deterministic commit; returns its id.
+    """Import a plain folder (no repository) as one deterministic commit, and return its id.
 
     :raises FormatError: as :func:`import_archive`.
     :raises SourceError: for a file that can't be read.
@@ -217,9 +218,9 @@ def _refused(where: str, path: bytes, why: str) -> FormatError:
 
 
 def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
-    """The files and links of an archive, below its one top folder, each checked before its content is read.
+    """Yield the files and links below an archive's single top folder, each checked before reading.
 
-    :raises FormatError: for a member that is not one of a source tree.
+    :raises FormatError: for a member that doesn't belong in a source tree.
     """
     count = total = 0
     top: bytes | None = None
@@ -235,7 +236,7 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
         name = info.name.encode("utf-8", "surrogateescape")
         if info.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
             raise _refused(where, name, "the archive is larger than any source tree")
-        if info.size < 0:  # an extended header can say so
+        if info.size < 0:  # possible with an extended header
             raise _refused(where, name, "says that it has less than nothing in it")
         if name.startswith(b"/") or b".." in name.split(b"/"):
             raise _refused(where, name, "would land outside")
@@ -262,7 +263,7 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
 
 
 def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:
-    """Files in the order of their bytes, so that every machine gives the same commit."""
+    """Yield the files in byte order of their names, so that every machine creates the same commit."""
 
     def walk(at: bytes) -> Iterator[bytes]:
         for name in sorted(os.listdir(os.path.join(root, at))):
@@ -302,7 +303,7 @@ def _read(root: bytes, paths: Iterable[bytes], where: str) -> Iterator[_ArchiveM
 
 
 def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: str) -> None:
-    """No link leaves the tree, and no file lies below a link."""
+    """Refuse links that leave the tree, and files below a link or a file."""
     for path, target in links.items():
         landing = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         if target.startswith(b"/") or landing.startswith(b"../") or landing == b"..":

@@ -1,4 +1,4 @@
-"""Bases: the pins that the store has, and the refs that it keeps them by."""
+"""Bases: the pins in the store, and their refs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchq.system.paths import ref_component
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A pin in the store. ``source`` is ``git`` or ``archive``."""
+    """Pin in the store. ``source`` is ``git`` or ``archive``."""
 
     pin: Pin
     commit: CommitId
@@ -21,14 +21,17 @@ class Base:
 
 
 def base_ref(pin: Pin, source: str) -> str:
-    """Where the store keeps a pin: per source, since an archive may lack files that git has."""
+    """Return the store's ref of a pin.
+
+    Each source has its own ref, because an archive may lack files that git has.
+    """
     return f"refs/patchq/base/{source}/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
-    """The pin as the store has it, or None. ``refs`` are the store's refs.
+    """Return the base of a pin, or None if the store has none. ``refs`` are the store's refs.
 
-    A base that was fetched for another commit or archive hash than the lock has now isn't it.
+    A base that was fetched for another commit or archive hash than the lock's is ignored.
     """
     for source in ("git", "archive"):
         if pin.source in ("", source):
@@ -41,5 +44,8 @@ def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
 
 
 def hash_ref(pin: Pin) -> str:
-    """Return the ref that records the archive of a base, so that a pin with another archive is fetched again."""
+    """Return the ref that records the archive of a base.
+
+    A pin with another archive is fetched again.
+    """
     return f"refs/patchq/archive/{pin.sha256}/{pin.upstream}"

@@ -1,4 +1,4 @@
-"""Upstreams that are folders of this machine: which one a lock means, and the files of one that is no repository."""
+"""Upstreams in local folders: their paths, and the import of a folder that is no repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchq.system.paths import Layout
 
 
 def local_folder(layout: Layout, url: str) -> Path | None:
-    """Return the folder that a URL names, if it names one on this machine."""
+    """Return the local folder that a URL names, or None for a remote URL."""
     if url.startswith("file://"):
         return Path(os.path.realpath(layout.root / url[7:]))
     if "://" in url or (":" in url.split("/")[0]):
@@ -23,20 +23,25 @@ def local_folder(layout: Layout, url: str) -> Path | None:
 
 
 def local_path(layout: Layout, path: str) -> Path:
-    """Return where a path of the lock leads. `Path` raises RuntimeError for an unknown `~name`, and for link loops."""
+    """Resolve a path of the lock.
+
+    Uses ``os.path``: ``Path`` raises RuntimeError for an unknown ``~name`` and for link loops.
+    """
     return Path(os.path.realpath(layout.root / os.path.expanduser(path)))  # noqa: PTH111
 
 
 def is_repository(folder: Path) -> bool:
-    """Whether git can fetch from this folder."""
+    """Return True if git can fetch from this folder."""
     return (folder / ".git").exists() or ((folder / "HEAD").exists() and (folder / "objects").is_dir())
 
 
 def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iterable[str] = ()) -> CommitId:
-    """The commit that a plain folder's files are. Nothing is kept: the lock that names it may be anybody's.
+    """Return the commit id of a plain folder's files, without changing the store.
 
-    :raises SourceError: for a home folder, the folder that the project lies in and those above them; and where a file
-        can't be read.
+    Nothing is kept, because the lock that names the folder may come from anyone.
+
+    :raises SourceError: for a home folder, the project's folder and any folder above them; and if a
+        file can't be read.
     :raises FormatError: as :func:`patchq.sources.archive.import_archive`.
     """
     whose = pin.url.partition("/")[0] if pin.url.startswith("~") else "~"  # `~name` is another user's home folder
@@ -54,7 +59,7 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
 
 
 def keep_folder(store: Git, folder: Path, pin: Pin, skip: Iterable[str] = ()) -> CommitId:
-    """Import a plain folder's files as one commit; returns its id."""
+    """Import a plain folder's files as one commit, and return the commit's id."""
     from patchq.sources.archive import import_folder
 
     return import_folder(store, folder, pin, skip=skip)

@@ -1,4 +1,4 @@
-"""The few calls to a forge with GitHub's REST interface that keep one pull request up to date."""
+"""Client for the GitHub REST calls that keep one pull request up to date."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from patchq.sources.index import session
 
 API, TIMEOUT, MOST_BYTES = "https://api.github.com", 30, 8 << 20
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+")
-#: What reading an answer that isn't as it should be ends with.
+#: Exceptions raised while a malformed response is read.
 _NOT_SAID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 _ID = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as it is sent, or in a dry run would be. ``body`` is None where it only asks."""
+    """API call, sent or, in a dry run, only recorded. ``body`` is None if the call only reads."""
 
     method: str
     url: str
@@ -30,7 +30,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """A pull request. ``state``: ``open`` or ``closed``."""
+    """Pull request. ``state`` is ``open`` or ``closed``."""
 
     number: int
     state: str
@@ -40,11 +40,11 @@ class Pull:
 
 @dataclass(slots=True, kw_only=True)
 class Forge:
-    """A repository there.
+    """Repository on a forge.
 
     :ivar repository: ``OWNER/NAME``.
-    :ivar dry_run: nothing is sent; without a token, what asks gets no answer either.
-    :ivar calls: all so far.
+    :ivar dry_run: True to send no changes; without a token, nothing is read either.
+    :ivar calls: all calls so far.
     """
 
     repository: str
@@ -61,7 +61,7 @@ class Forge:
             raise UserError(f"{self.api} is not https: a token would be read on the way", hint="--api https://…")
 
     def pull_of(self, branch: str) -> Pull | None:
-        """The pull request of a branch of the repository: the open one, else the newest that was closed."""
+        """Return the open pull request of a branch of this repository, or the newest closed one."""
         owner = self.repository.partition("/")[0]
         query = f"state=all&per_page=100&head={quote(f'{owner}:{branch}', safe='')}"
         answer = self._ask("GET", f"pulls?{query}")
@@ -76,19 +76,19 @@ class Forge:
         return min(found, key=lambda p: (p.state != "open", -p.number), default=None)
 
     def message_of(self, commit: str) -> str:
-        """The message of a commit that the repository has."""
+        """Return the message of a commit in the repository."""
         if not _ID.fullmatch(commit):
             raise SourceError(f"{commit!r} is no commit", hint="look at the remote")
         answer = self._ask("GET", f"git/commits/{commit}")
         return str(answer["message"]) if isinstance(answer, dict) else ""
 
     def open(self, title: str, branch: str, base: str, body: str) -> Pull | None:
-        """Open one; None in a dry run."""
+        """Open a pull request. Return None in a dry run."""
         answer = self._ask("POST", "pulls", {"title": title, "head": branch, "base": base, "body": body})
         return self._pull(answer) if answer else None
 
     def edit(self, pull: Pull, body: str) -> None:
-        """Give one another text."""
+        """Replace the text of a pull request."""
         self._ask("PATCH", f"pulls/{pull.number}", {"body": body})
 
     def _pull(self, raw: Any) -> Pull:
@@ -102,14 +102,17 @@ class Forge:
         return SourceError(f"{self.api} says what can't be read: {error!r}", hint="is --api right?")
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """:raises SourceError: with what was said, for any answer but a good one."""
+        """Send a call and return the parsed response.
+
+        :raises SourceError: for an error response, with its message, and if the API doesn't answer.
+        """
         from urllib3.exceptions import HTTPError
 
         call = Call(method, f"{self.api.rstrip('/')}/repos/{self.repository}/{path}", body)
         self.calls.append(call)
         if self.dry_run and (method != "GET" or not self.token):
             return None
-        # As it is: eight packed megabytes may be gigabytes.
+        # Uncompressed: eight compressed megabytes may expand to gigabytes.
         headers = {
             "Accept": "application/vnd.github+json",
             "Accept-Encoding": "identity",
@@ -119,12 +122,12 @@ class Forge:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             with session(call.url) as own:
-                # An answer from elsewhere is none: the token stays here.
+                # Redirects are refused: the token must not reach another host.
                 answer = own.request(
                     method, call.url, headers=headers, json=body, timeout=TIMEOUT, allow_redirects=False, stream=True
                 )
                 text = answer.raw.read(MOST_BYTES, decode_content=False)
-        except (OSError, HTTPError) as error:  # requests' own, all of them, and those of what it reads by
+        except (OSError, HTTPError) as error:  # urllib3's own arise while reading
             raise SourceError(f"{self.api} doesn't answer: {error}", hint="run it again") from None
         try:
             found = json.loads(text or b"null")

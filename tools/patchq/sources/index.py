@@ -1,8 +1,8 @@
 """Files from the package index that pip is configured with, checked by SHA-256.
 
-pip itself can't be asked for a source distribution without running its build.
-Which indexes and folders to ask comes from ``pip config``, so that a mirror, a proxy or an
-air-gapped folder works as it does for pip.
+pip can't download a source distribution without running its build, so this module queries the index
+itself. The indexes and folders come from ``pip config``: mirrors, proxies and air-gapped folders
+work as they do for pip.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 
     from patchq.sources._partial import Partial
 
-#: Seconds without an answer, bytes a second on the whole, and bytes past which a download is given up.
+#: Limits of a download: seconds without data, average bytes per second, and total bytes.
 TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
-#: Answers of a server for one file, each of which brought something.
+#: Most responses per file; each but the last must have brought data.
 RESUMED = 8
 _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRelease:
-    """A release as its source distribution."""
+    """Release with its source distribution."""
 
     version: Version
     file: IndexFile
 
     @property
     def uploaded(self) -> float:
-        """As the file's."""
+        """Upload time of the source distribution."""
         return self.file.uploaded
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept for all projects of this user."""
+    """Return the folder of downloads, which all projects of this user share."""
     if override := os.environ.get("PATCHQ_CACHE"):
         return Path(override)
     if sys.platform == "darwin":
@@ -67,12 +67,15 @@ def cache_folder() -> Path:
 
 @functools.cache
 def pip_settings() -> dict[str, list[str]]:
-    """``index-url``, ``extra-index-url`` and ``find-links`` as ``pip config`` has them."""
+    """Return pip's settings, such as ``index-url``, as lists of words.
+
+    They come from ``pip config`` and pip's environment variables.
+    """
     found: dict[str, list[str]] = {}
     try:
         out = runner.run([sys.executable, "-m", "pip", "config", "list"]).stdout.decode()
     except runner.CommandError:
-        out = ""  # an environment without pip: the environment variables below still count
+        out = ""  # no pip: its environment variables below still count
     for line in out.splitlines():
         key, _, value = line.partition("=")
         name = key.rsplit(".", 1)[-1]
@@ -88,11 +91,12 @@ def pip_settings() -> dict[str, list[str]]:
 
 
 def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
-    """The files of a project that ``wanted`` takes by name, from every configured index.
+    """Return the files of a project whose names ``wanted`` accepts, from every configured index.
 
-    :raises SourceError: if no index answers.
+    :raises SourceError: if there are none and an index didn't answer, or if a remote index names a
+        local file.
     """
-    with ThreadPoolExecutor(1) as pool:  # pip takes as long to answer as these take to be read
+    with ThreadPoolExecutor(1) as pool:  # pip's answer takes as long as the imports below
         asked = pool.submit(pip_settings)
         from packaging.utils import canonicalize_name
         from requests import RequestException
@@ -126,10 +130,10 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
 
 
 def _files_on(index: str, project: str) -> list[IndexFile]:
-    """Return the files of a project on one index; none if it doesn't have the project.
+    """Return the files of a project on one index; none if the index doesn't have the project.
 
     :raises requests.RequestException: if the index doesn't answer.
-    :raises ValueError: if its answer can't be read.
+    :raises ValueError: if the page can't be parsed.
     """
     url, headers = simple.project_url(index, project), {"Accept": simple.ACCEPT}
     with session(index) as own, own.get(url, headers=headers, timeout=TIMEOUT) as answer:
@@ -140,7 +144,7 @@ def _files_on(index: str, project: str) -> list[IndexFile]:
 
 
 def _sdist_version(project: str, name: str) -> Version | None:
-    """Of which release of a project a file is the source distribution; None for any other file."""
+    """Return the version of a project's source distribution from its file name, else None."""
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 
     try:
@@ -151,9 +155,9 @@ def _sdist_version(project: str, name: str) -> Version | None:
 
 
 def find_releases(project: str) -> list[IndexRelease]:
-    """All releases that have a source distribution as a tar archive, oldest version first.
+    """Return all releases with a source distribution as a tar archive, oldest version first.
 
-    :raises SourceError: if no index answers.
+    :raises SourceError: as :func:`find_files`.
     """
     found: dict[Version, IndexRelease] = {}
     for file in find_files(project, lambda name: ".tar" in name and _sdist_version(project, name) is not None):
@@ -164,7 +168,7 @@ def find_releases(project: str) -> list[IndexRelease]:
 
 
 def find_sdist(project: str, version: str) -> IndexFile:
-    """The source distribution of one release.
+    """Return the source distribution of one release.
 
     :raises SourceError: if the index has none.
     """
@@ -180,7 +184,7 @@ def find_sdist(project: str, version: str) -> IndexFile:
 
 
 def find_wheels(project: str, version: str) -> list[IndexFile]:
-    """All wheels of one release, sorted by name."""
+    """Return all wheels of one release, sorted by name."""
     from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
     from packaging.version import Version
 
@@ -195,18 +199,21 @@ def find_wheels(project: str, version: str) -> list[IndexFile]:
 
 
 def cached(sha256: str) -> Path | None:
-    """A download with this hash, if the cache has it; the cache is not believed, but hashed again."""
+    """Return the cached file with this hash, or None.
+
+    The cache isn't trusted: the file is hashed again.
+    """
     folder = cache_folder() / "sha256" / sha256
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not path.name.startswith("."):
             if fsio.sha256_file(path) == sha256:
                 return path
-            path.unlink(missing_ok=True)  # it rotted, or somebody else wrote it
+            path.unlink(missing_ok=True)  # damaged, or written by another program
     return None
 
 
 def keep(path: Path, sha256: str) -> None:
-    """Put a file that has this hash into the cache: copied, since that may lie on another disk."""
+    """Copy a file with this hash into the cache, which may be on another disk."""
     root = cache_folder()
     root.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
@@ -223,15 +230,16 @@ def keep(path: Path, sha256: str) -> None:
 def download(
     file: IndexFile, sha256: str, progress: Progress | None = None, *, most: int = 0, allowance: Allowance | None = None
 ) -> Path:
-    """Bring a file into the cache, checked on the way; it gets its name only when it is right.
+    """Download a file into the cache. The file gets its name only after its hash was checked.
 
-    One that broke off, in this command or an earlier one, goes on where it ends, where the server can do so.
+    A download that was interrupted, in this command or an earlier one, resumes if the server
+    supports that.
 
-    :param sha256: what the lock says; empty to take what the index says.
-    :param most: bytes past which it is given up; :data:`MOST_BYTES` by default.
-    :param allowance: of what may be downloaded; a file of this machine isn't.
-    :raises Exhausted: if that isn't enough.
-    :raises SourceError: if the bytes are not those, or the transfer breaks off.
+    :param sha256: the hash in the lock; empty to use the index's hash.
+    :param most: size limit in bytes; default: :data:`MOST_BYTES`.
+    :param allowance: limit on downloaded bytes; local files don't count.
+    :raises Exhausted: if the allowance isn't enough.
+    :raises SourceError: if the hash differs, or if the transfer fails.
     """
     from patchq.sources import _partial
 
@@ -244,7 +252,7 @@ def download(
     with _partial.opened(root, expected) as part:
         _bring(file, part, progress, most or MOST_BYTES, allowance)
         if part.resumed and part.digest.hexdigest() != expected:
-            part.clear()  # what an earlier command left wasn't of this file
+            part.clear()  # the earlier bytes belong to another file
             _bring(file, part, progress, most or MOST_BYTES, allowance)
         found = part.digest.hexdigest()
         if expected and found != expected:
@@ -259,9 +267,11 @@ def download(
 
 
 def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:
-    """All of a file that isn't there yet, asked for again where an answer breaks off after it brought something.
+    """Download the missing bytes of a file.
 
-    :raises SourceError: if it can't be had.
+    Repeat the request if a response is interrupted after it brought data.
+
+    :raises SourceError: if the file can't be downloaded.
     """
     from urllib3.exceptions import HTTPError
 
@@ -272,9 +282,9 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
             if not part.total or part.size >= part.total:
                 return
             said = f"{file.name}: {part.size} of {part.total} bytes came"
-        except (OSError, HTTPError) as error:  # requests' own are the former
+        except (OSError, HTTPError) as error:  # requests raises OSErrors
             if isinstance(error, OSError) and error.filename:
-                raise  # of this machine's disk
+                raise  # an error of the local disk
             said = f"{file.name} could not be downloaded: {error}"
         if not left or part.size <= before or not part.validator:
             kept = f"; {part.size} bytes are kept, and it goes on there" if part.size and part.validator else ""
@@ -282,11 +292,11 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
 
 
 def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:
-    """One answer of the server's, as far as it comes."""
+    """Append the bytes of one response."""
     begun = time.monotonic()
     allowance.need()
     with session(file.url) as own, own.get(file.url, stream=True, timeout=TIMEOUT, headers=part.asking()) as response:
-        if response.status_code == 416 and part.size:  # it has no more than is there: it is whole, or another file
+        if response.status_code == 416 and part.size:  # complete, or another file
             part.resumed = True
             return
         response.raise_for_status()
@@ -306,7 +316,10 @@ def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: i
 
 
 def _chunks(response: Response) -> Iterator[bytes]:
-    """A response's content as it comes: `iter_content` would wait for a whole chunk, however slow it is."""
+    """Yield a response's content as it arrives.
+
+    ``iter_content`` would wait for a whole chunk, even on a slow connection.
+    """
     if urlsplit(response.url).scheme == "file":
         yield from response.iter_content(1 << 16)
         return
@@ -319,7 +332,10 @@ def _is_here(url: str) -> bool:
 
 
 def session(url: str) -> Any:
-    """A requests session; one that begins at a ``file:`` URL reads those, as pip does, and is led to no other one."""
+    """Return a requests session. It reads ``file:`` URLs, as pip does, only if ``url`` is local.
+
+    So no remote index can redirect to a local file.
+    """
     import io
 
     import requests
@@ -361,7 +377,7 @@ def session(url: str) -> Any:
 
 
 def _linked_files(links: list[str]) -> Iterator[Path]:
-    """The files of ``find-links`` folders; pages of links are left to the indexes."""
+    """Yield the files in ``find-links`` folders. Pages of links are ignored."""
     for link in links:
         folder = Path(unquote(urlsplit(link).path)) if link.startswith("file:") else Path(link).expanduser()
         if folder.is_dir():

@@ -1,8 +1,8 @@
-"""Pins into the store: from git by commit, or from a release archive as a deterministic commit.
+"""Fetch of pins into the store: from git by commit, or from a release archive.
 
-Whatever the source, a pin ends as one commit under ``refs/patchq/base/<upstream>/<ref>`` in
-``.patchq/store.git``. An archive's commit has a fixed author and date and a message made of the
-pin alone, so that its id is the same on every machine.
+Each pin becomes one commit under ``refs/patchq/base/<source>/<upstream>/<ref>`` in
+``.patchq/store.git``. The commit of an archive has a fixed author and date, and its message depends
+only on the pin, so its id is the same on every machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REACH_TIMEOUT = 20.0
 
 
 class Fetcher:
-    """Brings the pins of a lock into the store."""
+    """Fetcher of a lock's pins into the store."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class Fetcher:
         self._told: dict[str, Unreachable] = {}
 
     def fetch(self, pins: Iterable[Pin]) -> list[Base]:
-        """Bring every pin that isn't there yet.
+        """Fetch every pin that the store lacks, and return the bases of all pins.
 
-        :raises SourceError: if a pin can be had from none of its sources.
+        :raises SourceError: if no source provides a pin.
         """
         refs = self.store.refs("refs/patchq/base", "refs/patchq/archive")
         pins, bases = list(pins), []
@@ -72,7 +72,10 @@ class Fetcher:
         return bases
 
     def _keep_all(self, pins: Sequence[Pin], refs: Mapping[str, str]) -> dict[str, Base]:
-        """The bases of those whose commits are here, by their refs, where that takes less than one by one."""
+        """Create the bases of pins whose commits are already in the store, and return them by ref.
+
+        One check of several pins is faster than one check per pin.
+        """
         wanted = [p for p in pins if p.commit and p.url and (self.source or p.source) != "archive"]
         here = self.store.commits_here(p.commit for p in wanted if p.commit) if len(wanted) > 1 else set()
         whole = [p for p in wanted if p.commit in here]
@@ -85,14 +88,17 @@ class Fetcher:
         return kept
 
     def again(self, pin: Pin) -> Base:
-        """Bring a pin that the store has, since it lacks parts of it."""
+        """Fetch a pin again, because the store lacks parts of it."""
         have = have_base(self.store, pin, self.store.refs("refs/patchq/base", "refs/patchq/archive"))
         if (have and have.source == "archive") or not pin.commit:
             return self._from_archive(pin)
         return self._from_git(pin, again=True)
 
     def _together(self, pins: Sequence[Pin]) -> None:
-        """Bring the commits of one repository over one connection; what that doesn't bring is asked for one by one."""
+        """Fetch the commits of each repository over one connection.
+
+        Commits that the connection doesn't bring are fetched one by one later.
+        """
         by_url: dict[str, list[Pin]] = {}
         asked = pins if not self.offline and self.source != "archive" else ()
         here = self.store.commits_here(p.commit for p in asked if p.commit)
@@ -122,7 +128,7 @@ class Fetcher:
                 return self._keep_git(pin)
             if not self.offline:
                 try:
-                    # What a killed fetch has left is not all of it.
+                    # A killed fetch may have left an incomplete commit.
                     return self._from_git(pin, again=bool(begun))
                 except Unreachable as error:
                     if not pin.archive or source == "git":
@@ -172,13 +178,13 @@ class Fetcher:
             raise
         self.say(f"{pin.upstream}: fetching {pin.ref} from {url}")
         fetch_commit(self.store, url, pin.commit, pin.ref, again=again)
-        if not again:  # a store that is being mended may lack what its refs name
+        if not again:  # a store under repair may lack objects that its refs name
             self.store.join_packs()
         self._check_signature(pin)
         return self._keep_git(pin)
 
     def _check_signature(self, pin: Pin) -> None:
-        """Where a keyring is configured, nothing of git's is used before its signature was checked by that keyring."""
+        """Check the signature of a pin from git before it is used, if a keyring is configured."""
         upstream = self.lock.upstreams.get(pin.upstream)
         if not upstream or not upstream.keyring or not pin.commit:
             return
@@ -206,13 +212,13 @@ class Fetcher:
         return Base(pin, commit, "archive")
 
     def skip(self, pin: Pin) -> list[str]:
-        """Paths of the pin's archive that belong to upstreams nested in it."""
+        """Return the paths of the pin's archive that belong to nested upstreams."""
         return list(self.lock.nested_in(pin.upstream))
 
     def archive_file(self, pin: Pin) -> Path:
-        """The pin's archive on disk, its hash checked.
+        """Return the pin's archive on disk, after checking its hash.
 
-        :raises SourceError: if it can't be had or is another file.
+        :raises SourceError: if the archive can't be found, or if its hash differs.
         """
         return archive_file(self.layout, pin, offline=self.offline, progress=self.progress)
 
@@ -222,21 +228,21 @@ def _host(url: str) -> str:
 
 
 def tag_ref(pin: Pin) -> str:
-    """Where the store keeps the tag that a pin names, with its signature."""
+    """Return the store's ref for the tag that a pin names, with its signature."""
     return f"refs/patchq/tag/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def _signed_ref(root: Path, keys: Path, pin: Pin) -> str:
-    """Says that a pin's signature was checked, by a keyring with this content."""
+    """Return the ref that records that this keyring content verified a pin's signature."""
     digest = hashlib.sha256(project_files.read(root, keys) or b"").hexdigest()
     return f"refs/patchq/signed/{digest}/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline: bool = False) -> str:
-    """Who signed a pin's tag or commit, by its upstream's keyring; empty where none is configured.
+    """Return the signer of a pin's tag or commit; empty if no keyring is configured.
 
-    :param offline: nobody is asked: the store's tag is looked at.
-    :raises SourceError: if nobody whose key is in the keyring did.
+    :param offline: True to use only the tag in the store.
+    :raises SourceError: if no key in the keyring made the signature.
     """
     from patchq.sources import _keyring
 
@@ -260,12 +266,12 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
 
 
 def is_local_archive(archive: str) -> bool:
-    """Whether an archive is named by its path rather than as ``PROJECT==VERSION``."""
+    """Return True if an archive is a path, not ``PROJECT==VERSION``."""
     return "==" not in archive
 
 
 def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: Progress | None = None) -> Path:
-    """See :meth:`Fetcher.archive_file`."""
+    """Return a pin's archive on disk; see :meth:`Fetcher.archive_file`."""
     from patchq.sources import index
 
     if is_local_archive(pin.archive):
@@ -294,16 +300,16 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
 
 
 class Hosts:
-    """What git hosts name, each asked once for all threads of a command."""
+    """Refs of git hosts. Each URL is queried once for all threads of a command."""
 
     def __init__(self) -> None:
         self._told: dict[str, dict[str, CommitId] | Unreachable] = {}
         self._lock = threading.Lock()
 
     def refs(self, url: str) -> dict[str, CommitId]:
-        """All that a host names.
+        """Return all refs of the repository at ``url``.
 
-        :raises Unreachable: if it doesn't answer.
+        :raises Unreachable: if the host doesn't answer.
         """
         with self._lock:
             if url not in self._told:
@@ -320,11 +326,14 @@ class Hosts:
 def pin_git(
     layout: Layout, store: Git, pin: Pin, *, skip: Collection[str] = (), hosts: Hosts | None = None, keep: bool = False
 ) -> CommitId:
-    """The commit that ``pin.ref`` names at ``pin.url`` now; of a plain folder, its files' commit.
+    """Return the commit that ``pin.ref`` names at ``pin.url`` now.
 
-    :param hosts: what they have answered already.
-    :param keep: a plain folder's files are put into the store: it is a person who says that it is to be pinned.
-    :raises UserError: if there is no such ref.
+    For a plain folder, return the commit of its files.
+
+    :param hosts: responses of the hosts so far.
+    :param keep: True to import a plain folder's files into the store; only if the user requested
+        the pin.
+    :raises UserError: if the ref or the folder doesn't exist.
     :raises Unreachable: if the host doesn't answer.
     """
     folder = local_folder(layout, pin.url)
@@ -337,7 +346,7 @@ def pin_git(
     check_ref(pin.ref, "a ref")
     commit = commit_named((hosts or Hosts()).refs(url), pin.ref)
     if commit is None and pin.ref == pin.commit:
-        return pin.commit  # a ref that is a commit id: hosts don't list those
+        return pin.commit  # a commit id as the ref: hosts don't list those
     if commit is None and folder:
         commit = Foreign(folder).ref_or_none(pin.ref)
     if commit is None:

@@ -1,7 +1,7 @@
-"""What an upstream's tree says of contributions: its pull request template, its hooks, its rules for agents.
+"""Contribution rules in an upstream's tree: pull request template, hooks, rules for agents.
 
-A release archive may lack them. ``patches/<upstream>/contribute/`` may hold stand-ins at the same paths, written
-by those who carry the stack; the tree's own come first.
+A release archive may lack these files. ``patches/<upstream>/contribute/`` may contain substitutes
+at the same paths, written by the maintainers of the stack. The tree's own files take precedence.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from patchq.names import CommitId
 from patchq.system import project_files
 from patchq.system.paths import Layout
 
-#: Bytes of each: readers of YAML and Markdown are slow.
+#: Size limit of each file in bytes: YAML and Markdown parsers are slow.
 _MOST = 64 << 10
 HOOKS = ".pre-commit-config.yaml"
-#: List of upstream's open pull requests and issues; patchq's own file, no stand-in.
+#: List of upstream's open pull requests and issues; patchq's own file, no substitute.
 OPEN_ITEMS = "open-items.toml"
-#: Where a git host looks for a template, whatever its case.
+#: Paths at which git hosts expect a template, in any case.
 _TEMPLATES = tuple(f"{folder}pull_request_template{end}" for folder in (".github/", "", "docs/") for end in (".md", ""))
 _AGENTS = ("agents.md", "claude.md")
 _FORMS = ".github/issue_template/"
@@ -30,7 +30,7 @@ _FORMS = ".github/issue_template/"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file of the tree, or its stand-in."""
+    """File of the tree, or its substitute."""
 
     path: str
     text: str
@@ -39,11 +39,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """None where neither the tree nor a stand-in has such a file.
+    """Contribution rules; None for each file that neither the tree nor a substitute provides.
 
-    :ivar agents: rules for contributions that a machine helped with.
-    :ivar bug_form: the form, or the template, of a bug report.
-    :ivar stand_ins: what the tree lacks, by path.
+    :ivar agents: rules for contributions made with AI tools.
+    :ivar bug_form: form or template of a bug report.
+    :ivar stand_ins: content of the files that the tree lacks, by path.
     """
 
     template: Document | None
@@ -54,17 +54,17 @@ class Rules:
 
 
 def stand_in_folder(layout: Layout, upstream: str) -> Path:
-    """Where stand-ins of an upstream lie."""
+    """Return the folder with an upstream's substitutes."""
     return layout.root / "patches" / upstream / "contribute"
 
 
 def upstream_test(layout: Layout, upstream: str, path: str) -> Path:
-    """Where a test lies that is to be ``path`` in the upstream's tree."""
+    """Return the local path of a test that is intended as ``path`` in the upstream's tree."""
     return layout.root / "patches" / upstream / "upstream-tests" / path
 
 
 def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> Rules:
-    """What a commit's tree says, and what stands in for it."""
+    """Read the rules in a commit's tree, and the substitutes for missing files."""
     entries = {p.decode("utf-8", "replace"): e for p, e in store.list_tree(commit).items()}
     folder = stand_in_folder(layout, upstream)
     files = project_files.list_files(layout.root, folder)
@@ -107,5 +107,5 @@ def _find(
 
 
 def read_upstream_test(layout: Layout, upstream: str, path: str) -> bytes | None:
-    """The test that is to be ``path`` in the upstream's tree, or None where nobody has written it."""
+    """Return the test intended as ``path`` in the upstream's tree, or None if it doesn't exist."""
     return project_files.read(layout.root, upstream_test(layout, upstream, path))

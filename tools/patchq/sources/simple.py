@@ -16,13 +16,13 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 DEFAULT_INDEX = "https://pypi.org/simple/"
 _JSON = "application/vnd.pypi.simple.v1+json"
 ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html; q=0.2, text/html; q=0.01"
-#: Versions of the API that this module reads.
+#: Major version of the API that this module reads.
 _MAJOR = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFile:
-    """A file that an index offers.
+    """File on a package index.
 
     :ivar sha256: empty if the index gives none.
     :ivar uploaded: seconds since 1970; 0 if the index gives no time.
@@ -42,8 +42,8 @@ def project_url(index: str, project: str) -> str:
 def parse_page(data: bytes, content_type: str, url: str) -> list[IndexFile]:
     """Return the files on a project's page.
 
-    :param url: address of the page, after redirects: relative links start there.
-    :raises ValueError: if the page is not of a known type, version or structure.
+    :param url: address of the page after redirects; relative links start there.
+    :raises ValueError: if the page has an unknown type, version or structure.
     """
     if content_type.partition(";")[0].strip().lower() in (_JSON, "application/json"):
         return _parse_json(data, url)
@@ -72,7 +72,7 @@ def _parse_json(data: bytes, url: str) -> list[IndexFile]:
 def _json_files(files: Any, url: str) -> Iterator[IndexFile]:
     for file in files:
         when = file.get("upload-time")
-        # Python 3.10 reads no Z and no more than six digits of a second.
+        # Python 3.10 parses neither Z nor more than six digits of a second.
         uploaded = datetime.fromisoformat(f"{when[:19]}+00:00").timestamp() if when else 0.0
         sha256 = str(file["hashes"].get("sha256", ""))
         yield IndexFile(
@@ -81,7 +81,7 @@ def _json_files(files: Any, url: str) -> Iterator[IndexFile]:
 
 
 class _Page(HTMLParser):
-    """Collect the links of an HTML page, relative to its ``base``."""
+    """Parser that collects the links of an HTML page, relative to its ``base``."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

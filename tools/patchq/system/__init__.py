@@ -1,3 +1,3 @@
-"""The only doors to processes and files: commands run, files written so that a kill can't halve them, locks."""
+"""Processes and files: subprocesses, file writes that survive a kill, and locks."""
 
 __all__ = ["allowance", "fsio", "leftovers", "paths", "progress", "project_files", "runner", "sandbox"]

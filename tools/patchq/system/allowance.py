@@ -1,4 +1,4 @@
-"""How much may be downloaded, for work that could go on for long."""
+"""Download limit for work that may run for a long time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from patchq.errors import SourceError
 
 
 class Exhausted(SourceError):
-    """What is asked for is more than may still be downloaded."""
+    """Download that exceeds the remaining allowance."""
 
 
 class Allowance:
-    """Bytes that may come from elsewhere.
+    """Limit on downloaded bytes.
 
-    :ivar most: all of them.
-    :ivar used: those that came.
+    :ivar most: the limit.
+    :ivar used: bytes downloaded so far.
 
     >>> allowance = Allowance(10)
     >>> allowance.take(4)
@@ -22,6 +22,7 @@ class Allowance:
     >>> allowance.need(7)
     Traceback (most recent call last):
     patchq.system.allowance.Exhausted: 7 more bytes to download, and 6 of 10 are left
+
     """
 
     def __init__(self, most: int) -> None:
@@ -29,13 +30,13 @@ class Allowance:
 
     @property
     def left(self) -> int:
-        """How many may still come."""
+        """Number of bytes that may still be downloaded."""
         return max(0, self.most - self.used)
 
     def need(self, size: int = 1) -> None:
-        """Ask for some before they come.
+        """Check before a download that ``size`` bytes remain.
 
-        :raises Exhausted: if these are too many.
+        :raises Exhausted: if fewer bytes remain.
         """
         if size > self.left:
             raise Exhausted(
@@ -43,9 +44,9 @@ class Allowance:
             )
 
     def take(self, size: int) -> None:
-        """Count some that came.
+        """Count downloaded bytes.
 
-        :raises Exhausted: if these were too many.
+        :raises Exhausted: if the total exceeds the limit.
         """
         self.used += size
         if self.used > self.most:

@@ -1,4 +1,4 @@
-"""Files that are either as before or as after, and the lock that keeps two commands apart."""
+"""Atomic file writes, and the lock that keeps two commands apart."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ except ImportError:
         "patchq needs file locks that this system doesn't have (no fcntl)", hint="use Linux, macOS or WSL"
     ) from None
 
-#: How the name of a file ends while it is being written.
+#: Suffix of a file that is still being written.
 UNFINISHED = ".unfinished"
-#: Bytes of a file that is read as a whole and has no limit of its own. One with a hole can say it has more than a disk.
+#: Size limit of files that are read whole and have no limit of their own. A sparse file may claim
+#: more bytes than the disk has.
 MOST = 256 << 20
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the renames in ``folder`` last through a power cut."""
+    """Make the renames in ``folder`` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -41,13 +42,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what another program wrote to ``path`` last; nothing where there is no such file."""
+    """Make ``path`` durable after another program wrote it. Do nothing if the file doesn't exist."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_file_system(folder: Path) -> None:
-    """Make everything last that was written on the file system of ``folder``: of many files, one call."""
+    """Make all writes on the file system of ``folder`` durable: one call for many files."""
     import ctypes
 
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -62,32 +63,32 @@ def sync_file_system(folder: Path) -> None:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``: written beside it, fsynced, renamed."""
+    """Replace ``path`` with ``data``: write a temporary file next to it, fsync, rename."""
     write_all({path: data})
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Replace a file that lies anywhere, and remove what killed commands left next to it."""
+    """Replace a file in any folder, and remove what killed commands left next to it."""
     remove_unfinished(path)
     write_atomic(path, data)
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what killed commands left next to `path` when they were replacing it."""
+    """Remove the files that killed commands left next to ``path`` while replacing it."""
     for left in path.parent.glob(glob.escape(f".{path.name[:40]}.") + "*" + UNFINISHED):
         with contextlib.suppress(OSError, FormatError):
             if file := _open_regular(left):
                 with file:
-                    lock_now(file.fileno())  # a command that is still writing holds it
+                    lock_now(file.fileno())  # fails if a running command is still writing this file
                     left.unlink()
 
 
-#: Files from which on one sync of the whole file system takes less time than one of each file.
+#: Number of files from which one sync of the whole file system is faster than one per file.
 _MANY = 64
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """Replace several files, each by one step of its own; when this returns, all of them last."""
+    """Replace several files, each atomically. All are durable when this function returns."""
     folders = {path.parent for path in files}
     for folder in folders:
         make_folder(folder)
@@ -101,7 +102,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that aren't there; each lasts when this returns."""
+    """Create a folder and its missing parents. Each is durable when this function returns."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -124,7 +125,10 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _replace_many(files: Mapping[Path, bytes]) -> None:
-    """Replace files of patchq's own: the project's lock keeps other commands away from what isn't renamed yet."""
+    """Replace many of patchq's own files with one sync.
+
+    The project's lock protects the temporary files until they are renamed.
+    """
     beside: dict[Path, Path] = {}
     try:
         for path, data in files.items():
@@ -143,7 +147,10 @@ def _replace_many(files: Mapping[Path, bytes]) -> None:
 
 
 def _write(file: BinaryIO, data: bytes, path: Path) -> None:
-    """Write what is to replace `path`, with its permissions where it exists."""
+    """Write the new content of ``path`` to a temporary file.
+
+    The temporary file gets the permissions of an existing ``path``.
+    """
     with contextlib.suppress(FileNotFoundError):
         os.fchmod(file.fileno(), stat.S_IMODE(path.lstat().st_mode) & 0o666)
     file.write(data)
@@ -151,10 +158,13 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
 
 
 def _begin(path: Path) -> tuple[Path, int]:
-    """Make the file that is to replace `path`, and lock it: what is locked isn't a killed command's."""
+    """Create and lock the temporary file that will replace ``path``.
+
+    The lock shows other commands that the writer of this file is alive.
+    """
     while True:
         beside = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
-        # As the user's umask has it, or as the file is that this one replaces.
+        # The umask applies here; _write copies the mode of an existing file.
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -165,8 +175,8 @@ def _begin(path: Path) -> tuple[Path, int]:
 
 @contextmanager
 def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Iterator[Path]:
-    """A folder that is gone afterwards, in the system's for such or ``inside`` another."""
-    import tempfile  # brings much, and most commands make none
+    """Create a temporary folder, in ``inside`` or the system's default, and remove it afterwards."""
+    import tempfile  # slow to import, and most commands don't need it
 
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=inside)
     try:
@@ -174,49 +184,50 @@ def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Ite
     finally:
         try:
             made.cleanup()
-        except (RecursionError, OSError):  # folders so deep that Python has no stack or no descriptors for them
+        except (RecursionError, OSError):  # folders too deep for Python's stack or descriptors
             runner.run(["rm", "-rf", "--", made.name], cwd=Path("/"))
 
 
 def remove(path: Path) -> None:
-    """Remove the file ``path`` if it is there."""
+    """Remove the file ``path`` if it exists."""
     path.unlink(missing_ok=True)
 
 
 def remove_folder(path: Path) -> None:
-    """Remove the folder ``path`` and all that is in it."""
-    import shutil  # brings much, and most commands remove none
+    """Remove the folder ``path`` and everything in it."""
+    import shutil  # slow to import, and most commands don't need it
 
     shutil.rmtree(path)
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename within one file system, replacing ``new``."""
+    """Rename a file within one file system, replacing ``new``, and make the rename durable."""
     os.replace(old, new)
     sync_folder(new.parent)
 
 
 def read_or_none(path: Path) -> bytes | None:
-    """The bytes of ``path``, or None where there is no such file.
+    """Return the content of ``path``, or None if the file doesn't exist.
 
-    :raises FormatError: if it is something else than a file, or has more than :data:`MOST` bytes.
+    :raises FormatError: if ``path`` isn't a regular file, or has more than :data:`MOST` bytes.
     """
     return read_limited(path, MOST)
 
 
 def read_limited(path: Path, most: int) -> bytes | None:
-    """The bytes of a file that somebody else may have written; None where there is none.
+    """Return the content of a file that others may have written, or None if it doesn't exist.
 
-    :raises FormatError: if it has more than ``most`` bytes, or is a pipe, a device or a folder; then it isn't read.
+    :raises FormatError: if the file has more than ``most`` bytes, or is a pipe, a device or a
+        folder. Such a file isn't read.
     """
     file = _open_regular(path)
     return read_all(file, path, most) if file else None
 
 
 def read_all(file: BinaryIO, path: Path, most: int) -> bytes:
-    """Return the bytes of an open file, which is closed.
+    """Return the content of an open file, and close the file.
 
-    :raises FormatError: if it has more than ``most`` bytes.
+    :raises FormatError: if the file has more than ``most`` bytes.
     """
     with file:
         check_size(file, path, most)
@@ -224,12 +235,12 @@ def read_all(file: BinaryIO, path: Path, most: int) -> bytes:
 
 
 def check_size(file: BinaryIO, path: Path, most: int) -> None:
-    """:raises FormatError: if an open file has more than ``most`` bytes."""
+    """Raise FormatError if an open file has more than ``most`` bytes."""
     refuse_larger(path, os.fstat(file.fileno()).st_size, most)
 
 
 def refuse_larger(path: Path, size: int, most: int) -> None:
-    """:raises FormatError: if the size of a file is more than ``most`` bytes."""
+    """Raise FormatError if ``size``, the size of a file, is more than ``most`` bytes."""
     if size > most:
         raise FormatError(
             f"{path} has {size} bytes; {most} are the most",
@@ -239,7 +250,7 @@ def refuse_larger(path: Path, size: int, most: int) -> None:
 
 def _open_regular(path: Path) -> BinaryIO | None:
     try:
-        # A pipe is not waited for.
+        # O_NONBLOCK: opening a pipe must not block.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -254,12 +265,12 @@ def _open_regular(path: Path) -> BinaryIO | None:
 
 
 def not_regular(path: Path) -> FormatError:
-    """Return the error for a pipe, a socket, a device or a folder in the place of a file."""
+    """Return the error for a pipe, socket, device or folder in place of a file."""
     return FormatError(f"{path} is no file", hint="put the file back, or take its name out of what names it")
 
 
 def folds_case(path: Path) -> bool:
-    """Whether the file system takes another name, in capitals or small letters, for ``path``, which exists."""
+    """Return True if the file system ignores the case of the name ``path``, which must exist."""
     try:
         return path.with_name(path.name.swapcase()).samefile(path)
     except FileNotFoundError:
@@ -267,19 +278,19 @@ def folds_case(path: Path) -> bool:
 
 
 def stat_key(path: Path) -> tuple[int, int, int]:
-    """What changes when a file's content does: modification time in ns, size, inode.
+    """Return values that change with a file's content: modification time in ns, size, inode.
 
-    :raises FileNotFoundError: if there is no such file.
+    :raises FileNotFoundError: if the file doesn't exist.
     """
     st = path.lstat()
     return st.st_mtime_ns, st.st_size, st.st_ino
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file, as hexadecimal digits.
+    """Return the SHA-256 of a file in hexadecimal.
 
-    :raises FileNotFoundError: if there is no such file.
-    :raises FormatError: if it is something else than a file.
+    :raises FileNotFoundError: if the file doesn't exist.
+    :raises FormatError: if ``path`` isn't a regular file.
     """
     file = _open_regular(path)
     if file is None:
@@ -288,7 +299,7 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_open(file: BinaryIO) -> str:
-    """Return the SHA-256 of an open file, which is closed."""
+    """Return the SHA-256 of an open file in hexadecimal, and close the file."""
     with file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
@@ -297,21 +308,21 @@ def sha256_open(file: BinaryIO) -> str:
 
 
 def dump_json(value: object) -> bytes:
-    """JSON for files: sorted keys, indented, one newline at the end, UTF-8."""
+    """Return JSON for files: sorted keys, indented, one newline at the end, UTF-8."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
 
 def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
     """Parse a versioned state file.
 
-    :raises StateTooNew, StateTooOld: if it was written for another version.
-    :raises StateError: if it isn't a JSON object with a version.
+    :raises StateTooNew, StateTooOld: if the file has another format version.
+    :raises StateError: if the file isn't a JSON object with a version.
     """
     hint = f"move {path} away and run `patchq apply`: state under .patchq is rebuilt from the lock"
     try:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
         found = value["version"]
-        if type(found) is not int:  # true is 1 elsewhere
+        if type(found) is not int:  # isinstance would accept true
             raise TypeError(found)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise StateError(f"{path} is not a patchq state file", hint=hint) from None
@@ -326,23 +337,23 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
 
 
 def lock_now(fd: int) -> None:
-    """Lock an open file until it is closed.
+    """Lock an open file until it is closed, without waiting.
 
-    :raises OSError: if another process holds the lock, or the file system has none.
+    :raises OSError: if another process holds the lock, or the file system has no locks.
     """
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
 def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
-    """Hold the project's lock.
+    """Hold the project's lock. Yield True if the previous holder was killed.
 
-    It is a flock, so the kernel drops it when its holder dies, and the children inherit it, so
-    that one that outlives a killed patchq still holds it (no library's lock does that). Beside
-    it a file says who holds it. Yields whether the holder before was killed.
+    The lock is a flock, so the kernel releases it when its holder dies. Child processes inherit the
+    lock: one that outlives a killed patchq still holds it (no library's lock does that). A file
+    next to the lock names the holder.
 
     :param wait: seconds to wait for another holder.
-    :raises BusyError: naming the holder, when it hasn't let go by then.
+    :raises BusyError: with the holder's name, if the lock is still held after that time.
     """
     make_folder(path.parent)
     owner = path.with_suffix(".owner")
@@ -384,9 +395,10 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
 
 
 def _open_own(path: Path, flags: int) -> int:
-    """Open a file of patchq's own: no link is followed, and no pipe is waited for.
+    """Open one of patchq's own files without following links or waiting for pipes.
 
-    :raises StateError: if it is a link; FormatError: if it is something else than a file.
+    :raises StateError: if ``path`` is a link.
+    :raises FormatError: if ``path`` isn't a regular file.
     """
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)

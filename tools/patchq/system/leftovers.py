@@ -1,9 +1,9 @@
-"""What a killed command, or a killed git, leaves behind: locks, half-written files and packs.
+"""Cleanup after a killed patchq or git: locks, and partial files and packs.
 
-None of it holds anything: git writes beside a file and renames, as patchq does. But a lock that is
-left keeps git from ever writing that file again, and a temporary file is somebody's to wonder
-about. Whoever holds the project's lock next clears it, whatever the clock says; the locks that a
-person's own git held when the dead command began are not its own, and stay.
+These files hold nothing of value: git and patchq write to a temporary file and rename it. But git
+never writes a file again while its lock exists, and a temporary file puzzles users. The next
+process that holds the project's lock removes all of them, whatever their age. Git locks that
+existed when the killed command began belong to the user's own git, and stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from patchq.system.paths import Layout
 
 @contextmanager
 def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
-    """A command's work under the project's lock: what the one before left is cleared, and its own if it fails."""
+    """Clean up around a command that holds the project's lock.
+
+    If the previous command was killed, remove what it left. If this command fails, remove what it
+    left.
+    """
     note = layout.private / "locks-of-others"
     if after_a_kill:
         noted = (fsio.read_or_none(note) or b"").split(b"\0")
@@ -42,19 +46,19 @@ def _clear(layout: Layout, keep: set[str]) -> None:
             try:
                 path.unlink()
             except OSError:
-                continue  # gone by itself, or in a folder that can't be written: told by what needs it
+                continue  # already gone, or read-only: the code that needs the file reports it
     import shutil
 
     shutil.rmtree(layout.private / "tmp", ignore_errors=True)
 
 
 def _histories(layout: Layout) -> Iterator[Path]:
-    """Repositories that are written under the lock as the store is."""
+    """Return the history repositories; like the store, they are written under the lock."""
     return (layout.private / "history").glob("*.git")
 
 
 def _locks(layout: Layout) -> Iterator[Path]:
-    """Git's locks: of refs, of worktrees' HEADs and indexes, of the repositories themselves. Objects have none."""
+    """Yield git's locks of refs, worktree HEADs, indexes and repositories. Objects have no locks."""
     for repository in (layout.store, *_histories(layout)):
         for folder, folders, files in os.walk(repository):
             if Path(folder) == repository and "objects" in folders:
@@ -63,7 +67,7 @@ def _locks(layout: Layout) -> Iterator[Path]:
 
 
 def _unfinished(layout: Layout) -> Iterator[Path]:
-    """Files that were being written: by git into the store, by patchq beside what they were to replace."""
+    """Yield partial files: git's in the store, and patchq's next to the files being replaced."""
     store = layout.store
     packs = store / "objects" / "pack"
     for repository in (store, *_histories(layout)):
@@ -71,7 +75,8 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
     yield from (mark for mark in packs.glob("pack-*.keep") if _of_fast_import(mark))
     yield from store.glob("objects/??/tmp_obj_*")
     yield from store.glob("fast_import_crash_*")
-    # Only where nobody writes without the lock: a result, or a report, may be another process's just now.
+    # Only folders that are written under the lock: elsewhere, another process may be writing a
+    # result or a report now.
     pattern = f".*{fsio.UNFINISHED}"
     yield from layout.root.glob(f".{layout.lock.name}{pattern[1:]}")
     for folder in (layout.root / "patches", layout.root / "measurements", layout.dist):
@@ -81,8 +86,9 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
 
 
 def _of_fast_import(mark: Path) -> bool:
-    """Whether the mark that keeps a pack is fast-import's: it refuses to write that pack again beside it.
+    """Return True if fast-import wrote the mark that keeps a pack.
 
-    After a power cut the mark may hold a part of what was written, or zeros in its place.
+    fast-import refuses to write a pack again if its mark exists. After a power cut, the mark may be
+    truncated or filled with zeros.
     """
     return b"fast-import".startswith((fsio.read_or_none(mark) or b"").strip(b"\0\n"))

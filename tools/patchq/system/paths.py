@@ -1,4 +1,4 @@
-"""Where things lie in a project, and which names may become paths."""
+"""Paths of a project's files, and checks of names that become paths."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from urllib.parse import quote, unquote
 from patchq.errors import FormatError, UserError
 
 LOCK_NAME = "upstream.lock"
-#: The folder of what is to be compiled ahead, a file an upstream.
+#: Folder of the kernels to compile ahead of time, one file per upstream.
 KERNELS = "kernels"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 def check_name(value: str, what: str) -> str:
-    """Return ``value`` if it can be a file or folder name of ours.
+    """Return ``value`` if it is valid as a file or folder name in a project.
 
-    Letters, digits, ``.``, ``_``, ``+`` and ``-``, not starting with a dot or a dash, at most
-    100 characters: nothing that a file system, a ref or a shell reads in its own way.
+    A valid name has at most 100 letters, digits, ``.``, ``_``, ``+`` and ``-``, and starts with a
+    letter or a digit. It doesn't contain ``..`` or end with ``.`` or ``.lock``. No file system, ref
+    or shell gives such a name a special meaning.
 
-    :raises FormatError: otherwise.
+    :raises FormatError: if the name is invalid.
     """
     bad = not _NAME.fullmatch(value) or ".." in value or value.endswith((".lock", "."))
     if bad:
@@ -37,16 +38,17 @@ def check_name(value: str, what: str) -> str:
 
 
 def fold_name(name: str) -> str:
-    """Return what a case-insensitive file system (macOS, Windows) compares of a name.
+    """Return the form of a name that a case-insensitive file system (macOS, Windows) compares.
 
     >>> fold_name("P4") == fold_name("p4"), fold_name("e\u0301") == fold_name("\u00c9")
     (True, True)
+
     """
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
 
 
 def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two different names that are one file on a case-insensitive file system."""
+    """Return the first two names that are one file on a case-insensitive file system, or None."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(fold_name(name), name)
@@ -56,9 +58,10 @@ def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def check_inside(value: str, what: str) -> PurePosixPath:
-    """Return ``value`` as a path that stays inside the folder it is relative to.
+    """Return ``value`` as a path that stays inside the folder that it is relative to.
 
-    :raises FormatError: for an absolute path, ``..``, ``.git``, a backslash or a control character.
+    :raises FormatError: for an empty or absolute path, ``..``, ``.git``, a backslash or a control
+        character.
     """
     path = PurePosixPath(value)
     parts = path.parts
@@ -79,11 +82,11 @@ _IN_NO_REF = re.compile(r"[\0-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 
 
 def check_ref(value: str, what: str) -> str:
-    """Return ``value`` if it can be the name of a tag or a branch, by git's own rules (``git check-ref-format``).
+    """Return ``value`` if it is valid as a tag or branch name (``git check-ref-format``).
 
-    A full name (``refs/pull/1/head``) is one as well, but not below ``refs/replace`` and ``refs/patchq``.
+    Full names (``refs/pull/1/head``) are valid, except below ``refs/replace`` and ``refs/patchq``.
 
-    :raises FormatError: otherwise.
+    :raises FormatError: if the name is invalid.
     """
     bad = (
         not value
@@ -100,16 +103,17 @@ def check_ref(value: str, what: str) -> str:
 
 
 def ref_component(ref: str) -> str:
-    """A ref as one component of another ref's name, in which nothing of it means anything to git.
+    """Encode a ref as one component of another ref's name, without characters special to git.
 
     >>> ref_component("release/1.0"), ref_component("a:b")
     ('release%2F1.0', 'a%3Ab')
+
     """
     return ref_to_folder(ref).replace("..", "%2E%2E")
 
 
 def ref_to_folder(ref: str) -> str:
-    """The folder name of a ref: itself, with what a folder name can't hold percent-encoded.
+    """Return the folder name of a ref. Characters invalid in a name are percent-encoded.
 
     >>> ref_to_folder("v0.13.0"), ref_to_folder("release/1.0")
     ('v0.13.0', 'release%2F1.0')
@@ -119,15 +123,16 @@ def ref_to_folder(ref: str) -> str:
 
 
 def folder_to_ref(name: str) -> str:
-    """The reverse of :func:`ref_to_folder`."""
+    """Reverse :func:`ref_to_folder`."""
     return unquote(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files and folders of the project at ``root`` (an absolute path).
+    """Files and folders of the project at ``root`` (an absolute path).
 
-    :ivar shared_store: another project's store, for one that is an older version of that project.
+    :ivar shared_store: store of another project; set if this project is an older version of that
+        one.
     """
 
     root: Path
@@ -150,22 +155,23 @@ class Layout:
         return self.root / "dist"
 
     def stack(self, upstream: str, ref: str) -> Path:
-        """The folder of a stack."""
+        """Return the folder of a stack."""
         return self.root / "patches" / upstream / ref_to_folder(ref)
 
     def tree(self, upstream: str) -> Path:
-        """The worktree of an upstream."""
+        """Return the worktree of an upstream."""
         return self.private / "trees" / upstream
 
     def state(self, upstream: str) -> Path:
-        """What ``apply`` remembers of an upstream."""
+        """Return the file in which ``apply`` stores the state of an upstream."""
         return self.private / "state" / f"{upstream}.json"
 
 
 def find_project(start: Path) -> Layout:
-    """The project that ``start`` lies in.
+    """Find the project that contains ``start``.
 
-    :raises UserError: if neither it nor a folder above holds an ``upstream.lock``.
+    :raises UserError: if neither ``start`` nor a folder above it has an ``upstream.lock``, or if
+        the current folder no longer exists.
     """
     try:
         start = start.resolve()

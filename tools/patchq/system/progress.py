@@ -1,4 +1,4 @@
-"""How far long work has come, for whoever shows it."""
+"""Callback type for the progress of long work."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ BYTES = "bytes"
 
 
 class Progress(Protocol):
-    """Gets what is at work, how much of it is done, of how much (0: unknown), and in what that is counted."""
+    """Progress callback: the current work, the amount done, the total (0: unknown), and the unit."""
 
     def __call__(self, what: str, done: int, total: int, unit: str = BYTES, /) -> None: ...

@@ -1,8 +1,8 @@
 """Reader for the files of a project. No other module opens them.
 
-What is read here leaves this machine: in mails, branches, bundles, pull requests and pages. The project may be
-somebody else's, so a symbolic link below its root is never followed, wherever it leads, and only regular files
-are read.
+These files leave this machine in mails, branches, bundles, pull requests and pages, and the project
+may be a foreign one. So symbolic links below its root are never followed, wherever they lead, and
+only regular files are read.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from patchq.errors import FormatError
 from patchq.system import fsio
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-#: A pipe is not waited for.
+#: O_NONBLOCK: opening a pipe must not block.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_file(root: Path, path: Path) -> BinaryIO | None:
-    """Open a regular file below ``root``; None where there is no such file.
+    """Open a regular file below ``root``. Return None if the file doesn't exist.
 
-    Each folder is opened from the one above it, so that none can become a link in between.
+    Each folder is opened relative to its parent, so that no folder can become a link in between.
 
-    :raises FormatError: if a part of the path below ``root`` is a symbolic link, or the file isn't regular.
+    :raises FormatError: if a part of the path below ``root`` is a symbolic link or ``..``, or if
+        the file isn't regular.
     """
     *folders, name = path.relative_to(root).parts
     if ".." in (*folders, name):
@@ -57,18 +58,18 @@ def open_file(root: Path, path: Path) -> BinaryIO | None:
 
 
 def read(root: Path, path: Path, most: int = fsio.MOST) -> bytes | None:
-    """Return the bytes of a project's file; None where there is no such file.
+    """Return the content of a project's file, or None if the file doesn't exist.
 
-    :raises FormatError: as :func:`open_file`, or if it has more than ``most`` bytes.
+    :raises FormatError: as :func:`open_file`, or if the file has more than ``most`` bytes.
     """
     file = open_file(root, path)
     return fsio.read_all(file, path, most) if file else None
 
 
 def read_lines(root: Path, path: Path) -> Iterator[bytes]:
-    """Yield the lines of a project's file, ends included; none where there is no file.
+    """Yield the lines of a project's file, with line ends; none if the file doesn't exist.
 
-    :raises FormatError: as :func:`open_file`, or if it has more than :data:`fsio.MOST` bytes.
+    :raises FormatError: as :func:`open_file`, or if the file has more than :data:`fsio.MOST` bytes.
     """
     if file := open_file(root, path):
         with file:
@@ -77,7 +78,7 @@ def read_lines(root: Path, path: Path) -> Iterator[bytes]:
 
 
 def exists(root: Path, path: Path) -> bool:
-    """Return whether a project has a file.
+    """Return True if the file exists in the project.
 
     :raises FormatError: as :func:`open_file`.
     """
@@ -88,7 +89,7 @@ def exists(root: Path, path: Path) -> bool:
 
 
 def hash_file(root: Path, path: Path) -> str:
-    """Return the SHA-256 of a project's file, as hexadecimal digits; empty where there is no such file.
+    """Return the SHA-256 of a project's file in hexadecimal; empty if the file doesn't exist.
 
     :raises FormatError: as :func:`open_file`.
     """
@@ -97,11 +98,11 @@ def hash_file(root: Path, path: Path) -> str:
 
 
 def list_files(root: Path, folder: Path) -> list[Path]:
-    """Return the files below a folder of a project, sorted; none where there is no such folder.
+    """Return the files below a folder of a project, sorted; none if the folder doesn't exist.
 
-    Python's caches are passed over.
+    ``__pycache__`` folders are skipped.
 
-    :raises FormatError: if anything there is a symbolic link, a pipe, a socket or a device, or has more than
+    :raises FormatError: for a symbolic link, pipe, socket or device, and for a file of more than
         :data:`fsio.MOST` bytes.
     """
     refuse_links(root, folder)
@@ -123,7 +124,7 @@ def list_files(root: Path, folder: Path) -> list[Path]:
 
 
 def refuse_links(root: Path, path: Path) -> None:
-    """:raises FormatError: if ``path``, or a folder between ``root`` and it, is a symbolic link."""
+    """Raise FormatError if ``path``, or a folder between ``root`` and it, is a symbolic link."""
     at = root
     for part in path.relative_to(root).parts:
         at = at / part

@@ -1,8 +1,8 @@
-"""The only door to subprocesses.
+"""Subprocesses. No other module starts one, except the pytest plugin.
 
-Arguments are lists, data is bytes, the working folder is passed and never changed. Git's
-variables are scrubbed from the environment: an inherited ``GIT_DIR`` or ``GIT_INDEX_FILE`` (as
-hooks and ``git rebase --exec`` set them) would send a command to somebody else's repository.
+Arguments are lists, data is bytes, and the working folder is a parameter that is never changed.
+Git's variables are removed from the environment: an inherited ``GIT_DIR`` or ``GIT_INDEX_FILE`` (as
+set by hooks and ``git rebase --exec``) would direct a command to another repository.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pathlib import Path
 
 from patchq.errors import PatchqError
 
-#: File descriptors that children inherit. The project lock is one: a child that outlives a
-#: killed patchq keeps the lock until it has ended, so that nobody starts beside it.
+#: File descriptors that child processes inherit, such as the project's lock. A child that outlives
+#: a killed patchq holds the lock until it ends, so that no other patchq starts next to it.
 inherited_fds: set[int] = set()
 #: Exit code of a command that was killed because it took too long.
 TIMED_OUT = 124
 
-#: A command that has ended, and one that runs.
+#: Types of an ended and of a running command.
 Done = subprocess.CompletedProcess[bytes]
 Running = subprocess.Popen[bytes]
-#: What other libraries raise when a command of theirs fails, and what waiting for one raises.
+#: Exceptions: a command of another library failed, and waiting for a command took too long.
 ProcessFailed = subprocess.CalledProcessError
 TookTooLong = subprocess.TimeoutExpired
 
 
 class CommandError(PatchqError):
-    """A command failed; shows what was run, its code and what it said."""
+    """Failed command, with its arguments, exit code and output."""
 
     def __init__(self, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> None:
         self.argv, self.code, self.stdout, self.stderr = tuple(argv), code, stdout, stderr
@@ -47,12 +47,12 @@ class CommandError(PatchqError):
 
     @property
     def said(self) -> str:
-        """What it wrote to standard error, for people."""
+        """Standard error, decoded for display."""
         return self.stderr.decode("utf-8", "replace").strip()
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without git's variables, plus ``extra``."""
+    """Return the environment without git's variables (``GIT_SSL_*`` are kept), plus ``extra``."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith("GIT_SSL_")}
     env.update(LC_ALL="C.UTF-8", GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0")
     env.update(extra or {})
@@ -72,11 +72,12 @@ def run(
 ) -> Done:
     """Run ``argv`` and return its output as bytes.
 
-    :param timeout: seconds; past it the command is killed and counts as failed with code 124.
-    :param ok_codes: exit codes that are answers, not failures.
-    :param inherit: False for a command that isn't to hold the project's lock.
-    :param most_said: bytes of the beginning and of the end of its standard error that are kept; else all.
-    :raises CommandError: for any other exit code, or a program that isn't there (127) or can't be run (126).
+    :param timeout: seconds after which the command is killed and fails with code 124.
+    :param ok_codes: exit codes that don't count as failures.
+    :param inherit: False for a command that must not hold the project's lock.
+    :param most_said: bytes to keep of the beginning and of the end of standard error; default: all.
+    :raises CommandError: for any other exit code, a missing program (127), or a program that can't
+        be run (126).
     """
     ends = _Ends(most_said) if most_said is not None else None
     try:
@@ -107,7 +108,7 @@ def run(
 
 
 class _Ends:
-    """The beginning and the end of what is said, each ``most`` bytes, however much that is."""
+    """Buffer for the first and the last ``most`` bytes of an output of any length."""
 
     def __init__(self, most: int) -> None:
         self._most, self._begin, self._end = most, bytearray(), bytearray()
@@ -123,7 +124,7 @@ class _Ends:
 
     @contextmanager
     def reading(self) -> Iterator[int]:
-        """A file descriptor for a child to write to; what comes there is kept so, by the end of the block."""
+        """Yield a file descriptor for a child to write to. ``kept`` is filled when the block ends."""
         source, target = os.pipe()
 
         def read() -> None:
@@ -137,11 +138,11 @@ class _Ends:
             yield target
         finally:
             os.close(target)
-            # A child of the child may hold it open, and say nothing: it isn't waited for.
+            # A grandchild may keep the descriptor open without writing: don't wait for that.
             reader.join(1)
 
 
-#: Seconds between two looks at a command that is watched, and its exit code if it was ended for what was seen.
+#: Seconds between two checks of a watched command, and the exit code of one that a check stopped.
 _LOOK, STOPPED = 0.05, 125
 
 
@@ -155,15 +156,16 @@ def overhear(
     watch: Callable[[int, int], bool] = lambda pid, said: False,
     end: Callable[[Running], None] = Running.kill,
 ) -> tuple[int, bytes]:
-    """Run somebody else's command, which doesn't hold the project's lock; returns its code and what it complained of.
+    """Run an untrusted command without the project's lock. Return its code and standard error.
 
-    However much it says: of its standard error the beginning and the end are kept, each ``most`` bytes; of its
-    standard output nothing.
+    Only the first and the last ``most`` bytes of standard error are kept. Standard output is
+    discarded.
 
-    :param timeout: seconds; past it the command is killed and counts as failed with code 124.
-    :param watch: called again and again with its process id and the bytes that it wrote to both outputs; if it returns
-        True, the command is killed and counts as failed with :data:`STOPPED`.
-    :param end: how to kill it.
+    :param timeout: seconds after which the command is killed and fails with code 124.
+    :param watch: function that is called repeatedly with the process id and the number of bytes
+        written to both outputs. If it returns True, the command is killed and fails with
+        :data:`STOPPED`.
+    :param end: function that kills the command.
     """
     import tempfile
 
@@ -213,10 +215,11 @@ def overhear(
 def feed(
     argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A running command whose standard input is open for writing.
+    """Start a command and yield it with its standard input open for writing.
 
-    It is killed when the block raises; when the block ends, its input is closed and a failure
-    raises :class:`CommandError`.
+    The command is killed if the block raises. When the block ends, its input is closed.
+
+    :raises CommandError: if the command fails.
     """
     with subprocess.Popen(
         list(argv),
@@ -230,10 +233,10 @@ def feed(
         try:
             yield process
         except BrokenPipeError:
-            pass  # the command died; its own words are told below
+            pass  # the command died; its own message is raised below
         except BaseException:
             process.kill()
-            # What is still in the buffer has no reader: its BrokenPipeError would hide the real error.
+            # Flushing the buffer would raise a BrokenPipeError, which would hide the real error.
             with contextlib.suppress(OSError):
                 process.stdin.close()  # type: ignore[union-attr]
             raise
@@ -246,9 +249,12 @@ def feed(
 def answering(
     argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, buffered: bool = True
 ) -> Iterator[Running]:
-    """A command that answers on its standard output what it is asked on its standard input, until the block ends.
+    """Start a command that answers requests until the block ends, and yield it.
 
-    :param buffered: both are; a buffer has a lock, which a fork could find held for ever.
+    It reads requests from its standard input and writes answers to its standard output.
+
+    :param buffered: buffer both streams. A buffer has a lock, which a fork could copy while it is
+        held.
     """
     with subprocess.Popen(
         list(argv),
@@ -258,7 +264,8 @@ def answering(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=clean_environment(env),
-        # No lock is inherited: it outlives what is done under one, and ends with its standard input.
+        # The project's lock isn't inherited: this process outlives the locked work, and ends with
+        # its standard input.
     ) as process:
         try:
             yield process

@@ -1,14 +1,15 @@
-"""Somebody's command in a copy of files, cut off from all else: no network, no other file that it could write.
+"""Sandbox for foreign commands: a copy of files, no network and no other writable files.
 
-It can't take the machine either: time, processes, memory, disk and output are limited. They are watched from outside,
-since control groups are not everywhere for users to make. What grows too fast for that, the kernel stops: the size of a
-file, the memory of one process, and the number of processes, for root only since Linux 6.14 (for which
-``RLIMIT_NPROC`` doesn't count).
+Time, processes, memory, disk and output are limited. patchq checks them from outside, because users
+can't create control groups everywhere. The kernel limits what grows too fast for these checks: the
+size of a file, the memory of one process and the number of processes (for root only since Linux
+6.14, because ``RLIMIT_NPROC`` doesn't apply to root).
 
-By Linux namespaces (``unshare``, of util-linux), which need no rights where unprivileged users may have them. What the
-command sees: programs and libraries (``/usr``, ``/bin``, ``/lib``), read-only, a ``/tmp`` of its own, and the copy at
-``/src``. It runs without capabilities, in a process namespace that ends with it, and with an environment that names
-nothing of the person's. Where that can't be had, nothing is run.
+The sandbox uses Linux namespaces (``unshare`` of util-linux), which need no privileges where
+unprivileged user namespaces are enabled. The command sees programs and libraries (``/usr``,
+``/bin``, ``/lib``) read-only, its own ``/tmp``, and the copy at ``/src``. It runs without
+capabilities, in a process namespace that ends with it, and its environment names nothing of the
+user's. If the sandbox can't be set up, nothing is run.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from pathlib import Path
 from patchq.errors import UserError
 from patchq.system import runner
 
-#: Where the copy is for the command, and where files beside it are.
+#: Paths inside the sandbox of the copy and of the read-only folder.
 SOURCE, BESIDE = "/src", "/context"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: $1 an empty folder, $2 the copy, $3 a folder to read or nothing, $4 a Python's folder or nothing, $5 the most blocks
-#: of a file, $6 the most processes of the user, $7 the highest process id and $8 the most memory of one process; then
-#: the command.
+#: $1 an empty folder, $2 the copy, $3 a read-only folder or empty, $4 the folder of a Python or
+#: empty, $5 the largest file in blocks, $6 the most processes of the user, $7 the highest process
+#: id, $8 the most memory of one process; then the command.
 _SETUP = r"""
 root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7 memory=$8; shift 8
 read_only() {
@@ -87,7 +88,7 @@ exec nice -n 19 prlimit --nproc="$processes" --data="$memory" -- \
 
 
 class Limit(Enum):
-    """What a command may not take more of."""
+    """Resource that is limited for a sandboxed command."""
 
     TIME = "time"
     PROCESSES = "processes"
@@ -98,13 +99,13 @@ class Limit(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The most that a command may take.
+    """Limits of a sandboxed command.
 
     :ivar seconds: from its start to its end.
-    :ivar processes: at once, threads included.
-    :ivar memory: bytes of all its processes together, without files that they map.
-    :ivar disk: bytes that the copy grows by; a file or a folder counts as a block of 4 KiB at least.
-    :ivar output: bytes that it writes to its standard output and error.
+    :ivar processes: at the same time, threads included.
+    :ivar memory: bytes of all its processes together, without mapped files.
+    :ivar disk: bytes by which the copy may grow; each file or folder counts for at least 4 KiB.
+    :ivar output: bytes written to standard output and standard error.
     """
 
     seconds: float = 300
@@ -114,7 +115,7 @@ class Limits:
     output: int = 64 << 20
 
     def of(self, limit: Limit) -> str:
-        """Return a limit in words."""
+        """Return the description of a limit."""
         return {
             Limit.TIME: f"{self.seconds:g} seconds",
             Limit.PROCESSES: f"{self.processes} processes at once",
@@ -126,7 +127,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended, the end of what it said, and the limit for which it was ended."""
+    """Result of a command: its exit code, the end of its standard error, and the limit it exceeded."""
 
     code: int
     said: str
@@ -142,19 +143,20 @@ def run_isolated(
     data: bytes = b"",
     limits: Limits | None = None,
 ) -> Ran:
-    """Run a command that may change the files in ``copy``, which it has as :data:`SOURCE`, and nothing else.
+    """Run a sandboxed command that may change only the files in the folder ``copy``.
 
-    A command that takes more than its limits is killed, with all that it started.
+    The command sees ``copy`` as :data:`SOURCE`. If the command exceeds a limit, it is killed with
+    all its child processes.
 
-    :param beside: a folder that it may read, as :data:`BESIDE`.
-    :raises UserError: where this machine can't keep it from all else; nothing was run then.
+    :param beside: folder that the command may read, as :data:`BESIDE`.
+    :raises UserError: if this machine can't sandbox the command; nothing was run then.
     """
     limits = limits or Limits()
     watch = _Watch(limits, copy)
     python = _python_outside()
     path = f"{python}/bin:{_PATH}" if python else _PATH
     own = {"PATH": path, "HOME": "/tmp", "LC_ALL": "C.UTF-8", "TMPDIR": "/tmp", **(env or {})}
-    # A line of its own tells a command that failed from walls that couldn't be put up.
+    # This line separates a failure of the command from a failure to set up the sandbox.
     command = [
         "env",
         "-i",
@@ -179,12 +181,12 @@ def run_isolated(
             str(copy),
             str(beside or ""),
             python,
-            # More than the limit, so that a file that reaches it is seen to be over it.
+            # Above the limit, so that the check sees a file that exceeds the limit.
             str((limits.disk + _BLOCK) // 512),
-            # Before Linux 5.14 it counts what the user runs elsewhere, too.
+            # Before Linux 5.14, this limit also counts the user's processes outside the sandbox.
             str(limits.processes + _FEW + _threads_now()),
             str(max(_LEAST_LAST, limits.processes + _FEW)),
-            # Twice the limit, so that a process that grows is seen to be over it.
+            # Twice the limit, so that the check sees a process that exceeds the limit.
             str(2 * limits.memory),
         ]
         code, said = runner.overhear(
@@ -205,17 +207,17 @@ def run_isolated(
 
 
 _BLOCK = 4096
-#: Processes beyond the limit, for as long as it takes to see them; and the lowest limit of process ids.
+#: Processes above the limit until the check sees them, and the lowest limit of process ids.
 _FEW, _LEAST_LAST = 64, 400
 
 
 def _threads_now() -> int:
-    """Return how many threads there are on this machine."""
+    """Return the number of threads on this machine."""
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
 class _Watch:
-    """What a command takes, looked at from outside; ``over`` is the first limit that it passed."""
+    """Outside check of a command's resources. ``over`` is the first exceeded limit."""
 
     def __init__(self, limits: Limits, copy: Path) -> None:
         self.limits, self.copy = limits, copy
@@ -232,7 +234,7 @@ class _Watch:
         threads = memory = 0
         processes = list(_below(pid))
         if _stand_still([process for process, _ in processes]):
-            return Limit.TIME  # which it would take, as nothing is left to continue it
+            return Limit.TIME  # nothing is left to continue it, so it would run until the timeout
         for process, count in processes:
             threads += count
             memory += _own_memory(process)
@@ -245,7 +247,10 @@ class _Watch:
         return None
 
     def _measured(self) -> int:
-        """Measure the copy, and don't spend more than a tenth of the time on it."""
+        """Return the size of the copy, and schedule the next measurement.
+
+        Measurements take at most a tenth of the time.
+        """
         start = time.monotonic()
         size = _size(self.copy)
         self._next = time.monotonic() + 10 * (time.monotonic() - start)
@@ -253,11 +258,11 @@ class _Watch:
 
 
 def _below(pid: int) -> Iterator[tuple[int, int]]:
-    """The processes that a process started, theirs included, each with its number of threads."""
+    """Yield the descendants of a process, each with its number of threads."""
     children: dict[int, list[tuple[int, int]]] = {}
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # Behind the name, which may hold blanks and brackets: see proc(5).
+            # Split after the name, which may contain blanks and brackets: see proc(5).
             fields = Path("/proc", str(int(name)), "stat").read_bytes().rpartition(b")")[2].split()
             children.setdefault(int(fields[1]), []).append((int(name), max(1, int(fields[17]))))
     todo = [pid]
@@ -268,13 +273,13 @@ def _below(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _stand_still(processes: list[int]) -> bool:
-    """Return whether each process that waits for no child is stopped: by a signal, or by one that traced it."""
+    """Return True if each process that waits for no child is stopped, by a signal or by a tracer."""
     states: dict[int, bytes] = {}
     parents: set[int] = set()
     for process in processes:
         with contextlib.suppress(OSError):
             state, parent = Path("/proc", str(process), "stat").read_bytes().rpartition(b")")[2].split()[:2]
-            if state != b"Z":  # one that ended, and that a stopped parent doesn't ask about
+            if state != b"Z":  # ended, but its stopped parent doesn't reap it
                 states[process] = state
                 parents.add(int(parent))
     last = states.keys() - parents
@@ -282,7 +287,7 @@ def _stand_still(processes: list[int]) -> bool:
 
 
 def _own_memory(pid: int) -> int:
-    """The bytes of memory that hold no file's content."""
+    """Return the bytes of a process's memory that don't map a file's content."""
     with contextlib.suppress(OSError):
         lines = Path("/proc", str(pid), "status").read_bytes().split(b"\n")
         return sum(int(x.split()[1]) << 10 for x in lines if x.startswith((b"RssAnon:", b"RssShmem:")))
@@ -290,7 +295,7 @@ def _own_memory(pid: int) -> int:
 
 
 def _size(folder: Path) -> int:
-    """The bytes that a folder takes on disk; a file with several names counts for each."""
+    """Return the bytes that a folder takes on disk; a file with several names counts for each."""
     size, todo = 0, [str(folder)]
     while todo:
         with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
@@ -304,7 +309,7 @@ def _size(folder: Path) -> int:
 
 
 def _end(process: runner.Running) -> None:
-    """Kill the first process of the command's namespace, and with it all others; wait until they are gone."""
+    """Kill the first process of the command's namespace. All others die with it; wait for that."""
     for child, _ in list(_below(process.pid))[:1]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -314,6 +319,6 @@ def _end(process: runner.Running) -> None:
 
 
 def _python_outside() -> str:
-    """Where the Python that runs this lies, if that isn't among what a command sees anyway."""
+    """Return the folder of the running Python, or an empty string if the command sees it anyway."""
     prefix = str(Path(sys.base_prefix).resolve())
     return "" if prefix.startswith("/usr") else prefix
