@@ -38,6 +38,32 @@ settings.load_profile("patchq")
 #: Folders whose tests are fast unless a marker of SLOW is on them.
 FAST_FOLDERS = ("unit", "git", "cli", "scenarios", "benchmarks")
 SLOW = ("slow", "index", "nvcc", "chromium", "mutants")
+#: Files of these folders that take long: they build wheels, environments or images, or run proofs.
+SLOW_FILES = {
+    "test_adopt_scripts.py",
+    "test_build.py",
+    "test_build_sets.py",
+    "test_compose.py",
+    "test_configured.py",
+    "test_doctor_arch.py",
+    "test_environment_errors.py",
+    "test_extras.py",
+    "test_follow.py",
+    "test_gb10_serve.py",
+    "test_hostile_words.py",
+    "test_image.py",
+    "test_kernels.py",
+    "test_mutate.py",
+    "test_pinned_git.py",
+    "test_pr.py",
+    "test_proofs.py",
+    "test_release.py",
+    "test_same_bytes.py",
+    "test_signed_image.py",
+    "test_site.py",
+    "test_tutorial.py",
+    "test_verify_installed.py",
+}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,7 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
-        if folder in FAST_FOLDERS and not any(item.get_closest_marker(name) for name in SLOW):
+        slow = item.path.name in SLOW_FILES or any(item.get_closest_marker(name) for name in SLOW)
+        if folder in FAST_FOLDERS and not slow:
             item.add_marker("fast")
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr:
         slow = [item for item in items if not item.get_closest_marker("fast")]

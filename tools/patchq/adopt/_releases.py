@@ -41,7 +41,7 @@ _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff 
 class ReleaseSearch:
     """Choose the next release to try, for several patches; without side effects.
 
-    >>> search = Search(9, 4, [None])
+    >>> search = ReleaseSearch(9, 4, [None])
     >>> while (at := search.next()) is not None:
     ...     search.take(at, ["applies" if 1 <= at <= 2 else "conflict"], [1 - abs(at - 2) / 9])
     >>> search.fits(0), sorted(search.tried)
