@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Rules that can be switched off or made warnings. The rule that a patch must apply is not one of
-#: them.
+#: Rules that can be off or only warn. The rule that a patch must apply is not one of them.
 RULES = (
     "upstream-status",
     "topic",

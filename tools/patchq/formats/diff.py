@@ -299,10 +299,11 @@ def split_lines(content: bytes) -> list[bytes]:
 def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tuple[Hunk, int]]]:
     """Apply the hunks of one file to its content.
 
-    :returns: the new content, and the hunks that were found at another line than their header says,
+    :returns: the new content, and the hunks that were found at another line than in their header,
         each with the offset in lines.
-    :raises Mismatch: for the first hunk whose lines don't occur exactly; or occur several times,
-        but not where its header says (git would apply it at the nearest place).
+    :raises Mismatch: for the first hunk whose lines don't occur exactly. Also for one whose lines
+        occur several times, but not at the line in its header: git would apply it at the nearest
+        place.
     """
     image = split_lines(content)
     # A later hunk can't match lines that an earlier hunk wrote (git: LINE_PATCHED).

@@ -96,7 +96,7 @@ def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry 
     """Return the entry or the problem of a line. Positions in messages are those of ``json``."""
     try:
         raw = json.loads(line.rstrip(b"\n").decode())
-        json.dumps(raw, ensure_ascii=False).encode()  # an escape may be an unencodable half character
+        json.dumps(raw, ensure_ascii=False).encode()  # lone surrogates fail
         return entry(raw)
     except (ValueError, FormatError) as error:
         return Problem(number, str(error) or type(error).__name__)

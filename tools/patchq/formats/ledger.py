@@ -25,8 +25,7 @@ CARRIED = OUTCOMES[:5]
 #: State of a patch that was written for a ref, not carried to it.
 WRITTEN = "carried"
 GRADES = ("", "identical", "contained", "edited")
-#: Start of ``how`` for a patch that was left for a later rebase: the user hasn't decided to drop
-#: it.
+#: Start of ``how`` for a patch that was left for a later rebase: dropping it wasn't decided.
 NOT_CARRIED_YET = "not carried yet"
 #: Reasons to drop a patch.
 UPSTREAM_HAS_IT, NOT_NEEDED, SKIPPED = "upstream has it", "no longer needed", "skipped"
@@ -185,7 +184,10 @@ class Drop:
 
 
 def drop_reason(outcome: str, how: str) -> str:
-    """Return why an outcome drops a patch; empty if it doesn't, or if the user hasn't decided yet."""
+    """Return why an outcome drops a patch.
+
+    Return an empty string if it doesn't, or if the user hasn't decided yet.
+    """
     undecided = how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
     return "" if undecided else _REASONS.get(outcome, "")
 
@@ -312,7 +314,7 @@ class Tally:
         return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
 
     def hot_files(self) -> list[tuple[str, int, int]]:
-        """Return the files with conflicts, how often, and in how many patches; most frequent first."""
+        """Return the files with conflicts: path, attempts, patches; most attempts first."""
         times: Counter[str] = Counter()
         patches: Counter[str] = Counter()
         for hot in self._hot.values():
@@ -335,7 +337,7 @@ def costs(ledger: Ledger) -> list[Cost]:
 
 
 def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
-    """Return the files with conflicts, how often, and in how many patches; most frequent first."""
+    """Return the files with conflicts: path, attempts, patches; most attempts first."""
     return tally(ledger.attempts).hot_files()
 
 

@@ -140,7 +140,7 @@ class Lock:
     :ivar mismatches: for each set, the distributions that an upstream requires in another version
         than the set's, with the reason to accept that.
     :ivar mergers: programs by name, for ``resolve --merger``.
-    :ivar patchq: version of patchq that the project requires; empty for any.
+    :ivar patchq: version of patchq that the project was made with; empty for any.
     :ivar signing: required signer of attestations; None if no signature is required.
     :ivar verify: additional items that ``verify-installed`` and ``verify-image`` accept.
     """
@@ -361,8 +361,7 @@ class _LockReader:
         env = self.table(raw, "empty-env", f"{at}.")
         prefix = package.upper() + "_"
         for key, value in env.items():
-            # Data only: PATH, LD_PRELOAD and PYTHON* would run code, whatever the package's name
-            # is.
+            # Data only: PATH, LD_PRELOAD and PYTHON* would run code, whatever the package's name.
             named = re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) and not _STEERING.match(key)
             if not named or not isinstance(value, str):
                 raise self.bad(f"{at}.empty-env", f"{key}: only texts named {prefix}… are set")

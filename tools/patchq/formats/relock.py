@@ -1,4 +1,4 @@
-"""Changes to ``upstream.lock``: remove and rename tables line by line, keeping comments and order."""
+"""Changes to ``upstream.lock`` that remove or rename tables and keep comments and order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def renamed(data: bytes, table: Path, name: str) -> bytes:
 
 
 def _sections(data: bytes) -> list[tuple[Path, list[bytes]]]:
-    """Return the path and the lines of each table. The lines before the first header have no path."""
+    """Return the path and the lines of each table. Lines before the first header have no path."""
     found: list[tuple[Path, list[bytes]]] = [((), [])]
     for line in data.split(b"\n"):
         if _HEADER.match(line):

@@ -1,4 +1,4 @@
-"""Templates to text: the only importer of jinja2. HTML is escaped; an undefined name is an error."""
+"""Templates to text: the only importer of jinja2. HTML is escaped; undefined names are errors."""
 
 from __future__ import annotations
 

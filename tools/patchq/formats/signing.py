@@ -12,7 +12,7 @@ from patchq.system.paths import check_inside
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """Signer: ``key``, a public key file in the project; or sigstore's ``identity`` and ``issuer``."""
+    """Signer: ``key`` (public key file in the project), or sigstore's ``identity`` and ``issuer``."""
 
     key: str = ""
     identity: str = ""

@@ -26,7 +26,7 @@ def _visible(name: bytes) -> bytes:
 
 
 def is_tree_path(path: bytes) -> bool:
-    """Return True if ``path`` stays inside a tree and outside ``.git`` on every file system."""
+    """Return True if every file system can store ``path``, inside the tree and outside ``.git``."""
     parts = path.split(b"/")
     if b"" in parts or b"." in parts or b".." in parts or b"\0" in path:
         return False
