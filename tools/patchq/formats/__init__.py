@@ -1,4 +1,4 @@
-"""Text to frozen data and back, and nothing else: series, patches, diffs, lock, ledger, measurements, templates."""
+"""Text to dataclasses and back: series, patches, diffs, lock, ledger, measurements, templates."""
 
 __all__ = [
     "diff",

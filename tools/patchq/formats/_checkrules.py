@@ -1,10 +1,10 @@
-"""Which rules of ``check`` hold for an upstream's patches: ``[upstreams.NAME.check]`` of the lock."""
+"""Rules of ``check`` for an upstream's patches: ``[upstreams.NAME.check]`` of the lock."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Rules that can be switched off, or made warnings; that a patch applies is none of them.
+#: Rules that can be off or only warn. The rule that a patch must apply is not one of them.
 RULES = (
     "upstream-status",
     "topic",
@@ -21,13 +21,16 @@ RULES = (
     "requires",
     "empty",
 )
-#: Whose ``Signed-off-by:`` is asked for: each patch's author's, or that of whoever has adopted it.
+#: Required ``Signed-off-by:``: each patch's author's, or that of the user who imported the patch.
 SIGNERS = ("author", "importer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRules:
-    """What is asked of patches: rules that are ``off``, rules that only ``warn``, who signs, and why it is so."""
+    """Check settings of an upstream: rules that are ``off`` or only ``warn``, and who signs.
+
+    :ivar reason: why this upstream's patches are checked differently.
+    """
 
     off: tuple[str, ...] = ()
     warn: tuple[str, ...] = ()

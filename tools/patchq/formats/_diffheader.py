@@ -1,7 +1,7 @@
-"""The header of one file's diff, where it is as ``git diff`` writes it.
+"""Header of one file's diff, as ``git diff`` writes it.
 
-Git reads far more than it writes, and of headers that disagree it believes now one, now the other. Which, is for git
-to say: here a header is read only if each of its lines says what the others do.
+git reads far more than it writes, and picks one of several header lines that disagree. This module
+reads a header only if all its lines agree, and leaves the others to git.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 @dataclass(slots=True, kw_only=True)
 class FileHeader:
-    """What stands above the hunks of one file. Paths are without ``a/`` and ``b/``; None for no file.
+    """Header above the hunks of one file. Paths are without ``a/`` and ``b/``; None means no file.
 
-    ``old_mode`` is None where the header doesn't state it, ``new_mode`` where it stays what it was.
+    ``old_mode`` is None if the header doesn't state it, ``new_mode`` if the mode doesn't change.
     """
 
     old_path: bytes | None
@@ -39,7 +39,8 @@ class FileHeader:
 def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | None:
     """Read the header that begins with the ``diff --git`` at ``lines[at]``.
 
-    :returns: it, and where its hunks (or what comes next) begin; None for one that git may read otherwise.
+    :returns: the header, and the index of the first line after it; None if git may read the header
+        differently.
     """
     try:
         return _read(lines, at)
@@ -48,7 +49,7 @@ def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | Non
 
 
 class _OddError(Exception):
-    """A line that isn't what git would have written there."""
+    """Line that git wouldn't have written at its position."""
 
 
 def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
@@ -114,11 +115,14 @@ def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
 
 
 def _sides(header: FileHeader, lines: Sequence[bytes], at: int, old: bytes, new: bytes) -> int:
-    """Read the ``---`` and ``+++`` above the hunks; or see that the file is binary, or has no hunks."""
+    """Read the ``---`` and ``+++`` above the hunks, or detect a binary file or missing hunks.
+
+    :returns: the index of the next line.
+    """
     if at >= len(lines):
         return at
     if lines[at].startswith(b"--- "):
-        # Behind a path with a blank git puts a tab.
+        # git adds a tab after a path with a blank.
         if lines[at].removesuffix(b"\t") != b"--- " + old or lines[at + 1].removesuffix(b"\t") != b"+++ " + new:
             raise _OddError
         if not lines[at + 2].startswith(b"@@ -"):
@@ -136,7 +140,7 @@ def _value(line: bytes, key: bytes) -> bytes:
 
 
 def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """The path of a ``diff --git`` line as it is written there, if both sides have the same; else Nones."""
+    """Return the paths of a ``diff --git`` line as written, if both are the same; else Nones."""
     text = line[11:]
     half = len(text) // 2
     first = text[:half]
@@ -148,12 +152,12 @@ def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _label(prefix: bytes, path: bytes) -> bytes:
-    """A path as it is written, quoted or not, with ``a/`` or ``b/`` before it."""
+    """Return a path as written, quoted or not, with the prefix ``a/`` or ``b/``."""
     return b'"' + prefix + path[1:] if path.startswith(b'"') else prefix + path
 
 
 def _plain(path: bytes) -> bytes:
-    """A path as it is, of one as it is written."""
+    """Unquote a path as written in a header."""
     if not path.startswith(b'"'):
         if not _BARE.fullmatch(path):
             raise _OddError

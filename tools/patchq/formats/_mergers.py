@@ -1,7 +1,7 @@
-"""The ``mergers`` of a lock: programs that may be tried on a conflict, when a person asks for one by its name.
+"""``mergers`` table of a lock: programs that a user may run on a conflict by name.
 
-What they are called with is fixed (mergiraf's interface); the lock names the program only, by the name that it is
-installed under. So nothing in a lock is a command.
+Their arguments are fixed (mergiraf's interface). The lock contains only the name of the installed
+program, so nothing in a lock is a command.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 
 
 def read(raw: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Of a lock's data, the program of each merger, by its name.
+    """Return the program of each merger in a lock, by the merger's name.
 
-    :raises FormatError: for one that isn't a table with the bare name of a program.
+    :raises FormatError: for a merger that isn't a table with the bare name of a program.
     """
     table = raw.get("mergers", {})
     found: dict[str, str] = {}

@@ -1,12 +1,12 @@
-"""Git diffs, parsed and applied in process, with the exact semantics of ``git apply``.
+"""Git diffs, parsed and applied in process with the exact semantics of ``git apply``.
 
-Why not git for each patch: a process or three a patch is what makes the peers slow. Why it is
-safe: only what is written as ``git diff`` writes it is read here; all else (headers that disagree,
-binary patches, submodules, a path twice in one patch, anything that stands where git would put
-nothing) raises :class:`Unsupported`, upon which the caller hands that one patch to git. The rules
-for hunks are those of git's ``apply.c`` (search order, anchoring, no overlap, no fuzz), and
-``tests/reliability/differential.py`` compares both appliers on damaged diffs.
-What is refused here that git takes is in docs/reference/formats.md, with the reasons.
+A git process or three per patch would make patchq slow. Applying in process is safe because this
+module reads only what ``git diff`` writes. For everything else (headers that disagree, binary
+patches, submodules, a path twice in one patch, lines where git writes none), it raises
+:class:`Unsupported`, and the caller runs git for that patch. The rules for hunks are those of git's
+``apply.c`` (search order, anchoring, no overlap, no fuzz). ``tests/reliability/differential.py``
+compares both appliers on damaged diffs. docs/reference/formats.md lists what this module refuses
+although git accepts it, with the reasons.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ REGULAR, EXECUTABLE, SYMLINK, GITLINK = b"100644", b"100755", b"120000", b"16000
 
 
 class Unsupported(Exception):
-    """A diff that is for git itself to apply.
+    """Diff that only git itself can apply.
 
-    ``files`` are its text files where all of them could be read, and only what else it holds is for git.
+    ``files`` are set if all files could be read and only binary patches need git.
     """
 
     def __init__(self, reason: str, files: Sequence[FilePatch] | None = None) -> None:
@@ -36,9 +36,9 @@ class Unsupported(Exception):
 
 
 class Mismatch(Exception):
-    """A file patch that doesn't fit. ``hunk`` is None where the file as a whole doesn't.
+    """File patch that doesn't apply. ``hunk`` is None if the file as a whole doesn't match.
 
-    ``places`` are the lines, from 1, where the hunk would fit as well as anywhere else.
+    ``places`` are the line numbers, from 1, at which the hunk would fit equally well.
     """
 
     def __init__(self, reason: str, hunk: Hunk | None = None, places: Sequence[int] = ()) -> None:
@@ -48,9 +48,10 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """``old`` and ``new`` are the lines with their ends, context included.
+    """Hunk of a diff. ``old`` and ``new`` are the lines with their ends, context included.
 
-    ``context`` counts the lines that are in both, ``trailing`` those of them at the end.
+    ``context`` is the number of lines that both have; ``trailing`` is how many of them are at the
+    end.
     """
 
     header: bytes
@@ -64,7 +65,7 @@ class Hunk:
 
 @dataclass(slots=True, kw_only=True)
 class FilePatch:
-    """One ``diff --git`` of a patch. Paths are without ``a/`` and ``b/``; None for no file."""
+    """Changes of one ``diff --git``. Paths are without ``a/`` and ``b/``; None means no file."""
 
     old_path: bytes | None
     new_path: bytes | None
@@ -76,27 +77,27 @@ class FilePatch:
 
     @property
     def paths(self) -> set[bytes]:
-        """The paths on both sides."""
+        """Paths on both sides."""
         return {p for p in (self.old_path, self.new_path) if p is not None}
 
     @property
     def path(self) -> bytes:
-        """The path to name in messages."""
+        """Path for messages."""
         return self.new_path or self.old_path or b""
 
 
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@(?: .*)?")
 _NO_NEWLINE = b"\\ No newline at end of file"
-#: Where git would begin to read, whatever stands above.
+#: Line beginnings at which git starts to read, whatever precedes them.
 _STARTS = (b"diff ", b"--- ", b"+++ ", b"@@ -")
 
 
 def parse(data: bytes, where: str) -> list[FilePatch]:
     """Parse the diff of a patch file.
 
-    :param where: what to call it in an error.
-    :raises FormatError: for a path that leaves the tree, or a hunk with lines that git would leave out.
-    :raises Unsupported: for what git alone can say the meaning of; its paths may not have been looked at.
+    :param where: name of the file for errors.
+    :raises FormatError: for a path that leaves the tree, or a line of the diff that git would skip.
+    :raises Unsupported: for a diff that only git can interpret; its paths may be unchecked.
     """
     lines = data.split(b"\n")
     if lines.pop():
@@ -148,12 +149,12 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
     return found
 
 
-#: A diff's own line behind blanks or marks of quotation: a mail program has damaged it, and git skips it.
+#: Line of a diff after blanks or quotation marks: damaged by a mail program, and skipped by git.
 _DAMAGED = re.compile(rb"[ \t>]+(?:diff --git \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|GIT binary patch)")
 
 
 def _refuse_damaged(line: bytes, at: int, where: str) -> None:
-    """:raises FormatError: for a line of a diff that git would skip as text."""
+    """Raise FormatError for a line of a diff that git would skip as text."""
     if _DAMAGED.match(line):
         raise FormatError(
             f"{where}: line {at + 1} of its diff is indented or quoted, and git would skip it: {show_path(line[:60])}",
@@ -162,9 +163,10 @@ def _refuse_damaged(line: bytes, at: int, where: str) -> None:
 
 
 def refuse_damaged(diff: bytes, where: str) -> None:
-    """Refuse a diff that only git can read, where git would skip a part of it.
+    """Refuse a diff that only git can read, if git would skip a part of the diff.
 
-    :raises FormatError: for a line of a diff, outside of hunks, that is indented or quoted.
+    :raises FormatError: for a line of a diff, outside hunks, that is indented or quoted, and for a
+        file header without its change.
     """
     for number, line in leftovers(diff):
         _refuse_damaged(line, number - 1, where)
@@ -180,7 +182,7 @@ _BINARY = "a binary patch"
 
 
 def _for_git(file: FilePatch, seen: set[bytes]) -> str:
-    """Why a file is for git to patch, or an empty string."""
+    """Return why only git can apply a file patch; empty if this module can."""
     if not file.paths.isdisjoint(seen):
         return "a path twice in one patch"
     if GITLINK in (file.old_mode, file.new_mode):
@@ -196,7 +198,7 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
 
 
 def _is_signature(lines: Sequence[bytes], at: int) -> bool:
-    """Whether what is left is blank, or what mail programs put at the end; not the beginning of a diff."""
+    """Return True if the rest is blank or a mail signature, and not the start of a diff."""
     rest = [line for line in lines[at:] if line.strip()]
     return not rest or (
         rest[0] in (b"-- ", b"---") and not any(line.startswith(_STARTS) for line in rest[1:]) and len(rest) < 9
@@ -274,7 +276,7 @@ def _show(header: bytes) -> str:
 
 
 def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: int, new_left: int) -> None:
-    """Take the newline from the line above; it must be the last of its sides."""
+    """Remove the newline of the line above, which must be the last line of its sides."""
     kind = above[:1]
     if kind not in (b" ", b"-", b"+") or (kind != b"+" and old_left) or (kind != b"-" and new_left):
         raise Unsupported("a line without a newline that isn't the last")
@@ -285,7 +287,7 @@ def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: in
 
 
 def split_lines(content: bytes) -> list[bytes]:
-    """The lines of a file with their ends; only LF ends a line, as for git."""
+    """Return the lines of a file with their ends. Only LF ends a line, as in git."""
     lines = content.split(b"\n")
     last = lines.pop()
     found = [line + b"\n" for line in lines]
@@ -297,13 +299,14 @@ def split_lines(content: bytes) -> list[bytes]:
 def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tuple[Hunk, int]]]:
     """Apply the hunks of one file to its content.
 
-    :returns: the new content, and for each hunk that was found elsewhere than its header says,
-        by how many lines.
-    :raises Mismatch: naming the first hunk whose lines are not there exactly, or in more than one place and
-        not where its header says: git would take the nearest.
+    :returns: the new content, and the hunks that were found at another line than in their header,
+        each with the offset in lines.
+    :raises Mismatch: for the first hunk whose lines don't occur exactly. Also for one whose lines
+        occur several times, but not at the line in its header: git would apply it at the nearest
+        place.
     """
     image = split_lines(content)
-    # Lines that an earlier hunk wrote can't be matched by a later one (git: LINE_PATCHED).
+    # A later hunk can't match lines that an earlier hunk wrote (git: LINE_PATCHED).
     done: list[tuple[int, int]] = []
     moved: list[tuple[Hunk, int]] = []
     for hunk in hunks:
@@ -336,7 +339,7 @@ def _and(places: Sequence[int]) -> str:
 
 
 def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int]]) -> bool:
-    """Whether the hunk's old lines are there, as they are."""
+    """Return True if the hunk's old lines occur exactly at line ``at``."""
     size, total = len(hunk.old), len(image)
     if at + size > total or (hunk.trailing == 0 and at + size != total) or (hunk.old_start <= 1 and at):
         return False
@@ -348,9 +351,12 @@ def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int
 
 
 def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
-    """False; but where git would take a last context line without a newline for one that has one, it is told.
+    """Refuse a last context line without a newline if the file's line has one.
 
-    :raises Mismatch: there; git would go on behind it in the same line.
+    git would accept the line, and continue after it in the same line.
+
+    :returns: False in all other cases.
+    :raises Mismatch: in this case.
     """
     if hunk.trailing == 0 or hunk.old[-1].endswith(b"\n"):
         return False
@@ -362,7 +368,7 @@ def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
 
 
 def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, int]]) -> int:
-    """Where the hunk's old lines are, searched in git's order around ``want``, or -1."""
+    """Return the index of the hunk's old lines, or -1. Search in git's order around ``want``."""
     total = len(image)
     if hunk.old_start <= 1:
         line = 0
@@ -378,12 +384,12 @@ def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, i
 
 
 def _places(hunk: Hunk, image: list[bytes], done: Sequence[tuple[int, int]]) -> list[int]:
-    """Every line, from 1, where the hunk's old lines begin."""
+    """Return every line number, from 1, at which the hunk's old lines begin."""
     return [at + 1 for at in range(len(image) - len(hunk.old) + 1) if _fits(hunk, image, at, done)]
 
 
 def _around(line: int, total: int) -> Iterator[int]:
-    """Lines ever farther from ``line``, one behind it before one before it."""
+    """Yield line numbers ever farther from ``line``, the one after it before the one before it."""
     back, forward = line, line
     while back > 0 or forward < total:
         if forward < total:

@@ -1,4 +1,4 @@
-"""The files of an installed distribution's metadata folder: RECORD, METADATA and entry_points.txt.
+"""Files of an installed distribution's metadata folder: RECORD, METADATA and entry_points.txt.
 
 https://packaging.python.org/en/latest/specifications/recording-installed-packages/
 """
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: Hashes that RECORD may use, and the bytes of each.
+#: Hashes that RECORD may use, with their sizes in bytes.
 HASHES = {"sha256": 32, "sha384": 48, "sha512": 64}
 
 
 class RecordRow(NamedTuple):
-    """One row of RECORD: the path as written, the hash's name, its hexadecimal digest, and the size (-1: none)."""
+    """Row of RECORD: path as written, name of the hash, hexadecimal digest, and size (-1: none)."""
 
     path: str
     kind: str
@@ -27,7 +27,7 @@ class RecordRow(NamedTuple):
 
 
 class EntryPoint(NamedTuple):
-    """One entry point. ``value`` is ``module:attribute``, without extras."""
+    """Entry point. ``value`` is ``module:attribute``, without extras."""
 
     group: str
     name: str
@@ -36,7 +36,7 @@ class EntryPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """The fields of METADATA that are used. ``name`` and ``version`` are empty if they are missing."""
+    """Fields of METADATA that patchq uses. ``name`` and ``version`` are empty if missing."""
 
     name: str
     version: str
@@ -51,7 +51,7 @@ def canonical(name: str) -> str:
 def read_record(text: str) -> Iterator[RecordRow]:
     """Yield the rows of RECORD.
 
-    :raises ValueError: for a row that isn't one; its message names the line.
+    :raises ValueError: for an invalid row; the message contains the line number.
     """
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
@@ -69,7 +69,7 @@ def read_record(text: str) -> Iterator[RecordRow]:
 
 
 def read_entry_points(text: str) -> list[EntryPoint]:
-    """Return the entry points of a file, as :mod:`importlib.metadata` reads them; lines that are none are skipped."""
+    """Return a file's entry points, as :mod:`importlib.metadata` reads them. Skip other lines."""
     found = []
     group = ""
     for line in map(str.strip, text.splitlines()):

@@ -1,8 +1,8 @@
-"""The mail header of a patch file: author, date, subject, message and trailers.
+"""Mail header of a patch file: author, date, subject, message and trailers.
 
-A patch file is what ``git format-patch`` writes, so that ``git am``, quilt and gbp pq can use
-it. ``git am`` cuts a message at the first line that looks like the start of a diff; therefore
-:func:`mail_safe` indents such lines before a patch is written, and the two always agree.
+A patch file has the format of ``git format-patch``, so ``git am``, quilt and gbp pq can use it.
+``git am`` cuts a message at the first line that looks like the start of a diff. So
+:func:`mail_safe` indents such lines before a patch is written, and git and patchq always agree.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate",
 NEEDS = ("nvcc", "sm90", "sm121")
 
 _IMPORT = "adopt it with `patchq import`, which rewrites it"
-#: Bytes of a patch's header block, and of its message.
+#: Size limits in bytes of a patch's header block and of its message.
 MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
-#: Trailers that are for those who carry a patch; upstream has no use for them.
+#: Trailers for the maintainers of the stack; upstream has no use for them.
 OURS = ("Upstream-Status", "Topic", "Proof", "Proof-On", "Needs", "Requires", "Build", "Upstream-Test", "Origin")
 
 _TRAILER = re.compile(r"([A-Za-z0-9-]+)[ \t]*:")
 _FOLD = re.compile(r"\n[ \t]+")
-#: What git itself writes at the end of a message.
+#: Lines that git itself adds at the end of a message.
 _GENERATED = ("Signed-off-by: ", "(cherry picked from commit ")
-#: What git takes for a blank; Python's own notion has 25 more, which belong to a text.
+#: Blanks according to git. Python's definition has 25 more, which belong to the text.
 BLANKS = " \t\r\n"
 _BLANK_RUN = re.compile(f"[{BLANKS}]+")
-#: Lines of a diff that git leaves in a message: unindented, they are the rest of a diff whose header is damaged.
+#: Lines of a diff that git keeps in a message. Unindented, they belong to a diff whose header is
+#: damaged.
 _DIFF_LINES = (
     r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|\+\+\+ \S|GIT binary patch\s*$|index [0-9a-f]{7,40}\.\.[0-9a-f]{7,40}"
     r"|(?:old|new|new file|deleted file) mode \d{6}\s*$|similarity index \d+%"
 )
-#: git's mailinfo.c: patchbreak(), and what starts a next mail of an mbox.
+#: git's mailinfo.c, patchbreak(); and the start of the next mail of an mbox.
 _CUTS = re.compile(r"diff -|Index: |---(?: [^ \t\r]|[ \t\r]*$)|From .*\d:\d\d|" + _DIFF_LINES)
-#: What git takes for a header where a message's text begins; after any other line no more.
+#: Lines that git reads as headers at the start of a message's text, but not later.
 _IN_BODY = re.compile(r"(?:From|Date|Subject):|\[PATCH\](?:[ \t\r\n]|$)|>From[ \t\r\n]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """An author as git stores one: ``when`` in seconds since 1970, ``zone`` as ``+0200``."""
+    """Author as git stores one: ``when`` in seconds since 1970, ``zone`` such as ``+0200``."""
 
     name: str
     email: str
@@ -50,13 +51,13 @@ class Ident:
     zone: str
 
     def line(self) -> bytes:
-        """``Name <email> seconds zone``, as a commit has it."""
+        """Return ``Name <email> seconds zone``, as in a commit."""
         return f"{self.name} <{self.email}> {self.when} {self.zone}".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a patch says of itself. ``message`` is the whole one, subject first."""
+    """Header of a patch. ``message`` is the whole message, subject first."""
 
     author: Ident
     message: str
@@ -67,25 +68,28 @@ class Header:
 
     @property
     def trailers(self) -> tuple[tuple[str, str], ...]:
-        """``(key, value)`` in order, from the message's last paragraph."""
+        """Trailers in the message's last paragraph, as ``(key, value)`` in order."""
         return parse_trailers(self.message)
 
     def values(self, key: str) -> tuple[str, ...]:
-        """All values of one trailer, its key compared without case."""
+        """Return all values of one trailer. Keys are compared without case."""
         return tuple(v for k, v in self.trailers if k.lower() == key.lower())
 
     def value(self, key: str) -> str:
-        """The first value of a trailer, or an empty string."""
+        """Return the first value of a trailer, or an empty string."""
         return next(iter(self.values(key)), "")
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What its proof needs beyond a CPU: the words of ``Needs:``."""
+        """Requirements of its proof beyond a CPU: the words of ``Needs:``."""
         return tuple(word for value in self.values("Needs") for word in value.replace(",", " ").split())
 
     @property
     def proofs_on(self) -> tuple[tuple[str, str], ...]:
-        """More proofs, each with what it alone needs: ``Proof-On: sm90 PATH``; a part that isn't there is empty."""
+        """Additional proofs, each with its own requirement: ``Proof-On: sm90 PATH``.
+
+        A missing part is empty.
+        """
         found = ([*value.split(None, 1), "", ""] for value in self.values("Proof-On"))
         return tuple(dict.fromkeys((words[0], words[1].strip()) for words in found))
 
@@ -99,25 +103,27 @@ codecs.register_error("patchq-latin-1", _as_latin1)
 
 
 def decode(data: bytes) -> str:
-    """A message as git commits it: bytes that are not UTF-8 are taken for Latin-1.
+    """Decode a message as git commits it: bytes that aren't UTF-8 are read as Latin-1.
 
     >>> decode("Größe".encode()), decode("Größe".encode("latin-1"))
     ('Größe', 'Größe')
+
     """
     return data.decode("utf-8", "patchq-latin-1")
 
 
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
-    """The trailers of a message as ``git interpret-trailers --parse`` tells them.
+    """Return the trailers of a message, as ``git interpret-trailers --parse`` prints them.
 
-    They stand in the last paragraph, if each of its lines is one, or if one is of git's own making
-    (``Signed-off-by:``, what ``cherry-pick -x`` writes) and at least a quarter are trailers. A line that starts with
-    a blank continues the one above.
+    The last paragraph contains trailers if each of its lines is a trailer. It also does if git
+    wrote one of them (``Signed-off-by:``, or the line of ``cherry-pick -x``) and at least a quarter
+    of the lines are trailers. A line that starts with a blank continues the previous line.
 
     >>> parse_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nNeeds: nvcc\\n")
     (('Topic', 'moe'), ('Needs', 'nvcc'))
     >>> parse_trailers("Fix it\\n\\nCVE: CVE-1\\n(cherry picked from commit abc)\\n")
     (('CVE', 'CVE-1'),)
+
     """
     found = []
     for line in split_trailers(message)[1]:
@@ -127,8 +133,10 @@ def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
 
 
 def split_trailers(message: str) -> tuple[str, list[str]]:
-    """A message without its last paragraph, if that holds trailers, and the lines of it; continued ones are joined
-    by newlines."""
+    """Split a message into its text and the lines of its trailer paragraph, if it has one.
+
+    Continued lines are joined by newlines.
+    """
     lines = message.rstrip(BLANKS).split("\n")
     end = next((n for n in range(len(lines), 0, -1) if lines[n - 1].strip() and lines[n - 1][0] != "#"), 0)
     start = _trailer_start(lines[:end])
@@ -144,7 +152,10 @@ def split_trailers(message: str) -> tuple[str, list[str]]:
 
 
 def _trailer_start(lines: list[str]) -> int:
-    """The first line of the trailers, by the rules of git's trailer.c; their number where there are none."""
+    """Return the index of the first trailer line, by the rules of git's trailer.c.
+
+    Without trailers, return the number of lines.
+    """
     title = next((n for n, line in enumerate(lines) if not line.startswith("#") and not line.strip()), len(lines))
     trailers = others = continued = 0
     generated = False
@@ -168,16 +179,17 @@ def _trailer_start(lines: list[str]) -> int:
 
 
 def with_trailer(message: str, key: str, value: str) -> str:
-    """``message`` with one more trailer at its end."""
+    """Return ``message`` with another trailer at its end."""
     gap = "\n" if split_trailers(message)[1] else "\n\n"
     return f"{message.rstrip()}{gap}{key}: {value}\n"
 
 
 def without_ours(message: str) -> str:
-    """``message`` as upstream is to see it: without the trailers that are for those who carry the patch.
+    """Return ``message`` for upstream, without the trailers for the maintainers of the stack.
 
     >>> without_ours("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nSigned-off-by: A <a@b>\\n")
     'Fix it\\n\\nWhy.\\n\\nSigned-off-by: A <a@b>\\n'
+
     """
     text, block = split_trailers(clean_message(message))
     ours = {key.lower() for key in OURS}
@@ -186,39 +198,46 @@ def without_ours(message: str) -> str:
 
 
 def without_trailers(message: str) -> str:
-    """``message`` without its trailers; what else stands between them is kept.
+    """Return ``message`` without its trailers. Other lines between them are kept.
 
     >>> without_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\n")
     'Fix it\\n\\nWhy.'
+
     """
     text, block = split_trailers(clean_message(message))
     return "\n".join([text, *(line for line in block if not _TRAILER.match(line))]).strip("\n")
 
 
 def clean_message(message: str) -> str:
-    """``git stripspace``: no blanks at line ends, no runs of empty lines, one newline at the end."""
+    """Clean a message as ``git stripspace`` does.
+
+    Remove blanks at line ends and repeated empty lines, and end the message with one newline.
+    """
     lines = [line.rstrip(BLANKS) for line in message.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
     return text + "\n" if text else ""
 
 
 def clean_subject(text: str) -> str:
-    """A subject as ``git am`` makes it: one blank where there are several, none at the ends.
+    """Clean a subject as ``git am`` does: single blanks, and none at the ends.
 
     >>> clean_subject("  fix:  it\\t(#12) ")
     'fix: it (#12)'
+
     """
     return _BLANK_RUN.sub(" ", text).strip(" ")
 
 
 def mail_safe(message: str) -> str:
-    """A cleaned message that survives the way through a mail unchanged.
+    """Return a cleaned message that ``git am`` reads back from a mail unchanged.
 
-    The subject is one line without runs of blanks, followed by an empty one; lines of the body that ``git am``
-    would take for the start of a diff, of another mail or of a header are indented by a space.
+    The subject is one line without repeated blanks, followed by an empty line. Lines of the body
+    that ``git am`` would read as the start of a diff, of another mail or of a header get a leading
+    space.
 
     >>> mail_safe("a\\nb\\n---\\nc")
     'a\\n\\nb\\n ---\\nc\\n'
+
     """
     first, _, body = clean_message(message).partition("\n")
     subject = clean_subject(first)
@@ -232,10 +251,10 @@ def mail_safe(message: str) -> str:
 def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Split a patch file into header block, message and diff, without decoding anything.
 
-    The parts end where git's ``mailinfo`` ends them. The header ends at the first line that is no
-    header: an empty line, or one with blanks only, or text. The diff starts where ``git am``
-    starts it. If the header has CRLF line ends, a program has converted the whole file; then each
-    line loses its CR, as in ``git am`` without ``--keep-cr``.
+    The parts end where git's ``mailinfo`` ends them. The header ends at the first line that isn't a
+    header: an empty line, a line of blanks, or text. The diff starts where ``git am`` starts it. If
+    the header has CRLF line ends, a program has converted the whole file. Then each line loses its
+    CR, as in ``git am`` without ``--keep-cr``.
     """
     if data.partition(b"\n")[0].endswith(b"\r"):
         data = data.replace(b"\r\n", b"\n")
@@ -248,17 +267,17 @@ def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _header_end(data: bytes) -> int:
-    """Return the offset of the first byte behind the header block."""
+    """Return the offset of the first byte after the header block."""
     match = _HEADER_BLOCK.match(data)
     return match.end() if match else 0
 
 
-#: git's mailinfo.c: is_rfc2822_header() with continued lines. A line that starts with a blank continues the
-#: one above it, even if there is nothing else in it.
+#: git's mailinfo.c, is_rfc2822_header() with continued lines. A line that starts with a blank
+#: continues the previous line, even if it contains nothing else.
 _HEADER_BLOCK = re.compile(rb"(?:(?:>?From |[!-9;-~]+:)[^\n]*(?:\n[ \t][^\n]*)*(?:\n|$))*")
 _DIFF_START = re.compile(rb"\n(?=diff -|Index: |---(?: [^ \t\r\n]|[ \t\r]*\n))")
 _STRAY_DIFF = re.compile(rb"^(?:" + _DIFF_LINES.encode() + rb")", re.MULTILINE)
-#: git's mailsplit.c: is_from_line(), the start of another mail.
+#: git's mailsplit.c, is_from_line(): the start of another mail.
 _NEXT_MAIL = re.compile(rb"^From [^\n]*\d:\d\d", re.MULTILINE)
 _ONE_LINE_ENCODINGS = ("", "7bit", "8bit", "binary")
 _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
@@ -267,8 +286,8 @@ _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
 def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     """Parse a patch file into its header and the bytes of its diff (empty for an empty patch).
 
-    :param where: what to call it in an error.
-    :raises FormatError: if it isn't a ``git format-patch`` mail in UTF-8.
+    :param where: name of the file for errors.
+    :raises FormatError: if the file isn't a ``git format-patch`` mail in UTF-8.
     """
     hint = _IMPORT
     if not data.startswith(b"From "):
@@ -297,9 +316,9 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
 
 
 def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
-    """Refuse a file that holds more than one mail, or a part of the diff in its message.
+    """Refuse a file with several mails, a truncated file, and header or diff lines in the message.
 
-    :raises FormatError: naming the line.
+    :raises FormatError: with the line, if there is one to name.
     """
     if match := _NEXT_MAIL.search(body) or _NEXT_MAIL.search(diff):
         raise FormatError(
@@ -330,9 +349,9 @@ def _line_of(data: bytes, text: bytes) -> int:
 
 
 def _check_fields(fields: dict[str, str], where: str) -> None:
-    """Refuse a mail whose body is encoded, and one whose trailers ended up in its header.
+    """Refuse a mail with an encoded body, and a mail whose trailers are in its header.
 
-    :raises FormatError: naming the header line.
+    :raises FormatError: with the header line.
     """
     encoding = fields.get("content-transfer-encoding", "").lower()
     if encoding not in _ONE_LINE_ENCODINGS:
@@ -375,12 +394,12 @@ _ENCODED = re.compile(rf"{_WORD}(?:\s+{_WORD})*")
 
 
 def _decoded(value: str) -> str:
-    """RFC 2047 words decoded. The codec is loaded only for values that need it."""
+    """Decode RFC 2047 words. The codec is imported only for values that need it."""
     if "=?" not in value:
         return value
     from email.header import decode_header, make_header
 
-    # Word by word: of what stands beside them, decode_header would make something else where it isn't ASCII.
+    # Only the encoded words: decode_header would change other text that isn't ASCII.
     return _ENCODED.sub(lambda words: str(make_header(decode_header(words[0]))), value)
 
 
@@ -389,7 +408,7 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def _ident(sender: str, date: str) -> Ident:
-    # Not by a regex: a megabyte of blanks would keep it busy for minutes.
+    # A regex would take minutes for a megabyte of blanks.
     name, bracket, mail = _decoded(sender).replace("\n", "").rpartition("<")
     if not bracket or mail.find(">") != len(mail) - 1:
         raise ValueError(f"From: {sender[:200]!r} is not 'Name <email>'")

@@ -1,6 +1,6 @@
-"""Ledgers as files: one JSON object a line, only ever added, so that two branches' ledgers merge by union.
+"""Ledger files: one JSON object per line, only appended to, so that branches merge by union.
 
-A line that can't be read stays where it is and is reported by its number; the others are used.
+A damaged line stays in the file and is reported by its number. The other lines are used.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that can't be used; ``number`` counts from 1."""
+    """Line that can't be used. ``number`` counts from 1."""
 
     number: int
     said: str
 
 
 def read(data: bytes, entry: Callable[[Any], _Entry]) -> tuple[tuple[_Entry, ...], tuple[Problem, ...]]:
-    """The entries of a ledger, oldest first, and what is damaged; a line twice counts once.
+    """Return the entries of a ledger, oldest first, and its problems. A repeated line counts once.
 
-    :param entry: a line's JSON as an entry that can be hashed; a ValueError or FormatError says what is wrong with it.
+    :param entry: function that converts a line's JSON to a hashable entry, or raises a ValueError
+        or FormatError with the reason.
     """
     found: dict[_Entry, None] = {}
     problems = []
@@ -39,11 +40,14 @@ def read(data: bytes, entry: Callable[[Any], _Entry]) -> tuple[tuple[_Entry, ...
 
 
 def stream(lines: Callable[[], Iterable[bytes]], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
-    """What a ledger holds, one by one, without holding it; the very same line twice counts once.
+    """Yield a ledger's entries and problems without loading the ledger.
 
-    :param lines: gives the lines; called twice, the first time to find those that could be there twice.
+    An identical line counts once.
+
+    :param lines: function that returns the lines. The first of two calls finds possible
+        repetitions.
     """
-    # In place of the lines their hashes; where two are alike, the lines themselves say whether they are.
+    # Hashes save memory. Lines with equal hashes are compared as text.
     hashes: set[int] = set()
     alike: set[int] = set()
     for line in lines():
@@ -53,7 +57,7 @@ def stream(lines: Callable[[], Iterable[bytes]], entry: Callable[[Any], _Entry])
 
 
 def _once(lines: Iterable[bytes], alike: Container[int], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
-    """Each line's entry, but for those of lines that were there before."""
+    """Yield each line's entry, except for repeated lines."""
     seen: set[bytes] = set()
     for text, one in _each(lines, entry):
         if not alike or isinstance(one, Problem) or hash(text) not in alike:
@@ -63,13 +67,13 @@ def _once(lines: Iterable[bytes], alike: Container[int], entry: Callable[[Any], 
             yield one
 
 
-#: As ``json.loads``, but for what stands around the value.
+#: Like ``json.loads``, but text around the value is left to the caller.
 _decode = json.JSONDecoder().raw_decode
 _BLANKS = b" \t\r\n"
 
 
 def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tuple[bytes, _Entry | Problem]]:
-    """Each line without the blanks around it, and its entry. A million of them are read in seconds."""
+    """Yield each line without surrounding blanks, and its entry. A million lines take seconds."""
     for number, line in enumerate(lines, 1):
         text = line.strip(_BLANKS)
         if not text:
@@ -83,16 +87,16 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
             one = entry(raw) if end == len(said) else _slowly(number, line, entry)
         except (ValueError, FormatError, TypeError, KeyError, RecursionError, OverflowError):
             if not line.strip():
-                continue  # other blanks than JSON's
+                continue  # blank, but not in JSON's sense
             one = _slowly(number, line, entry)
         yield text, one
 
 
 def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry | Problem:
-    """What a line says, or what is the matter with it, as ``json`` counts its letters."""
+    """Return the entry or the problem of a line. Positions in messages are those of ``json``."""
     try:
         raw = json.loads(line.rstrip(b"\n").decode())
-        json.dumps(raw, ensure_ascii=False).encode()  # an escape may be half of a character, which no output takes
+        json.dumps(raw, ensure_ascii=False).encode()  # lone surrogates fail
         return entry(raw)
     except (ValueError, FormatError) as error:
         return Problem(number, str(error) or type(error).__name__)
@@ -101,7 +105,7 @@ def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry 
 
 
 def add(data: bytes, lines: Iterable[bytes]) -> bytes:
-    """A ledger's bytes with more lines; a last line that lacks its end gets it."""
+    """Return a ledger's bytes with more lines. Add a missing newline at its end first."""
     gap = b"" if not data or data.endswith(b"\n") else b"\n"
     new = b"".join(lines)
     return data + (gap + new if new else b"")

@@ -1,8 +1,7 @@
-"""The ledger: what became of each patch on each ref that it was carried to. One JSON object a line.
+"""Ledger: the outcome of each patch on each ref to which it was carried. One JSON object per line.
 
-Lines are only ever added, so that two branches' ledgers merge by union; a line twice counts once. A line that
-can't be read stays where it is and is reported by its number: nothing in the history of a fork is dropped
-because one merge went wrong.
+Lines are only appended, so two branches' ledgers merge by union; a repeated line counts once. A
+damaged line stays in the file and is reported by its number, so one bad merge loses no history.
 """
 
 from __future__ import annotations
@@ -16,25 +15,26 @@ from typing import Any
 from patchq.formats import jsonlines
 from patchq.formats.jsonlines import Problem
 
-#: The newest of a line; each line has the oldest that can say it, so that an older patchq reads what it can.
+#: Newest format of a line. Each line uses the oldest format that can express it, so that an older
+#: patchq reads what it can.
 VERSION = 4
-#: What can become of a patch, from the cheapest; see docs/reference/formats.md.
+#: Outcomes of a patch, cheapest first; see docs/reference/formats.md.
 OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict", "withdrawn")
-#: Those after which the stack of the new ref has the patch.
+#: Outcomes after which the stack of the new ref has the patch.
 CARRIED = OUTCOMES[:5]
-#: Of a patch that is in a ref's stack without having been carried there: it was written for that ref.
+#: State of a patch that was written for a ref, not carried to it.
 WRITTEN = "carried"
 GRADES = ("", "identical", "contained", "edited")
-#: Begins the ``how`` of a patch that was left for a later rebase: no one has decided to drop it.
+#: Start of ``how`` for a patch that was left for a later rebase: dropping it wasn't decided.
 NOT_CARRIED_YET = "not carried yet"
-#: The reasons to drop a patch.
+#: Reasons to drop a patch.
 UPSTREAM_HAS_IT, NOT_NEEDED, SKIPPED = "upstream has it", "no longer needed", "skipped"
 _REASONS = {"absorbed": UPSTREAM_HAS_IT, "withdrawn": NOT_NEEDED, "obsolete": NOT_NEEDED, "conflict": SKIPPED}
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """A file that stopped a patch, and how many hunks of it did; 0 where the file as a whole did."""
+    """File with conflicts, and how many hunks conflict; 0 if the file as a whole does."""
 
     path: str
     hunks: int
@@ -42,7 +42,7 @@ class FileOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FileOffset:
-    """A file whose lines moved: by how many, hunk by hunk."""
+    """File whose lines moved, and by how many lines for each hunk."""
 
     path: str
     lines: tuple[int, ...]
@@ -50,7 +50,7 @@ class FileOffset:
 
 @dataclass(frozen=True, slots=True)
 class DroppedLine:
-    """A line that upstream added and the carried patch drops; the user accepted that by name."""
+    """Line that upstream added and the carried patch drops, accepted by the user for this line."""
 
     path: str
     line: int
@@ -59,18 +59,19 @@ class DroppedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One patch carried from one ref onto another.
+    """Attempt to carry one patch from one ref to another.
 
-    :ivar patch_id: git's stable patch id of what was to be carried.
-    :ivar files: those that conflicted, or were gone.
-    :ivar grade: of what is absorbed; ``evidence`` says where it was found.
-    :ivar broke: the commit or release that broke it, where known.
-    :ivar how: what a person says of the resolution, or by what it was replaced.
-    :ivar lines: lines of the patch that changed in the resolution.
-    :ivar proof: how its proof went afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``, or empty.
+    :ivar patch_id: git's stable patch id of the carried patch.
+    :ivar files: files that conflicted or no longer exist.
+    :ivar grade: how upstream contains an absorbed patch; ``evidence`` is where it was found.
+    :ivar broke: the commit or release that broke the patch, if known.
+    :ivar how: the user's note on the resolution, or the replacement of the patch.
+    :ivar lines: number of lines of the patch that changed in the resolution.
+    :ivar proof: result of its proof afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``,
+        or empty.
     :ivar time: UTC, ISO 8601.
-    :ivar offsets: of ``offset``, how far; ``checked`` says by what it is known that this is the place.
-    :ivar dropped: lines of upstream's that the patch drops there, accepted by name.
+    :ivar offsets: offsets in lines, for ``offset``; ``checked`` names what confirmed the new place.
+    :ivar dropped: lines of upstream's that the patch drops, each accepted by the user.
     """
 
     patch: str
@@ -92,7 +93,7 @@ class Attempt:
     dropped: tuple[DroppedLine, ...] = ()
 
     def line(self) -> bytes:
-        """The line that says it."""
+        """Return the ledger line of this attempt."""
         version = 3 if self.outcome == "withdrawn" else 2 if self.offsets or self.checked else 1
         version = 4 if self.dropped else version
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
@@ -101,29 +102,29 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A ledger as it was read, oldest line first."""
+    """Ledger as read, oldest line first."""
 
     attempts: tuple[Attempt, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def latest(self) -> dict[tuple[str, str], Attempt]:
-        """The last word on each patch and ref."""
+        """Return the latest attempt for each patch and ref."""
         return {(a.patch, a.onto): a for a in sorted(self.attempts, key=lambda a: a.time)}
 
 
 def parse(data: bytes) -> Ledger:
-    """Read a ledger; what is damaged becomes a problem, the rest is used."""
+    """Parse a ledger. Damaged lines become problems; the other lines are used."""
     return Ledger(*jsonlines.read(data, _attempt))
 
 
 def stream(lines: Callable[[], Iterable[bytes]]) -> Iterator[Attempt | Problem]:
-    """A ledger's attempts and problems in the order of its lines; see :func:`jsonlines.stream`."""
+    """Yield a ledger's attempts and problems in line order; see :func:`jsonlines.stream`."""
     return jsonlines.stream(lines, _attempt)
 
 
 _NAMES = frozenset(f.name for f in fields(Attempt))
 _TEXTS = _NAMES - {"files", "lines", "offsets", "dropped"}
-#: What an attempt is made as: to make a frozen one takes twice as long.
+#: Mutable form of an attempt: creating a frozen one takes twice as long.
 _Draft = make_dataclass("_Draft", [(f.name, Any, field(default=f.default)) for f in fields(Attempt)], slots=True)
 _NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
 _MUST = frozenset(_NEEDED)
@@ -136,7 +137,7 @@ def _attempt(raw: Any) -> Attempt:
     if version not in range(1, VERSION + 1):
         newer = isinstance(version, int) and version > VERSION
         raise ValueError(f"has format {version}" + (", which a newer patchq wrote" if newer else f", not {VERSION}"))
-    # Nearly all lines: a million of them are read in seconds.
+    # Fast path for nearly all lines: a million of them take seconds.
     values = raw.values()
     plain = _MUST <= raw.keys() <= _TEXTS and set(map(type, values)) == {str} and "" not in values
     if plain and raw["outcome"] in OUTCOMES and raw.get("grade", "") in GRADES:
@@ -165,10 +166,10 @@ def _attempt(raw: Any) -> Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """A decision to drop a patch.
+    """Decision to drop a patch.
 
     :ivar ref: the ref at which it was dropped.
-    :ivar how: the ledger's own words.
+    :ivar how: the note in the ledger.
     """
 
     patch: str
@@ -178,12 +179,15 @@ class Drop:
 
     @property
     def said(self) -> str:
-        """Return it in a line, without the ledger's own words."""
+        """Single-line description, without the note in the ledger."""
         return f"dropped at {self.ref}: {self.reason}"
 
 
 def drop_reason(outcome: str, how: str) -> str:
-    """Return why an outcome drops a patch; empty if the patch is carried, or if no one has decided yet."""
+    """Return why an outcome drops a patch.
+
+    Return an empty string if it doesn't, or if the user hasn't decided yet.
+    """
     undecided = how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
     return "" if undecided else _REASONS.get(outcome, "")
 
@@ -193,10 +197,11 @@ def find_drop(
 ) -> Drop | None:
     """Return the decision that keeps a patch out of a ref's stack; None if there is none.
 
-    The last stack that has the patch, or the last line about it, decides.
+    The last stack that has the patch, or the last ledger line about the patch, decides.
 
     :param latest: as :meth:`Ledger.latest` returns it.
-    :param stacks: the patches of each stack, in the order of their refs; the ref in question is the last.
+    :param stacks: the patches of each stack, in the order of their refs; the ref in question is the
+        last.
     """
     for ref in reversed(list(stacks)):
         if patch in stacks[ref]:
@@ -208,37 +213,38 @@ def find_drop(
 
 
 def say_offsets(offsets: Sequence[FileOffset]) -> str:
-    """How far, in a word: ``+12``, or from the least to the most: ``-3..+12``; empty for none."""
+    """Format offsets as ``+12``, or from least to most as ``-3..+12``; empty for none."""
     moved = [n for f in offsets for n in f.lines if n]
     low, high = min(moved, default=0), max(moved, default=0)
     return "" if not moved else f"{low:+d}" if low == high else f"{low:+d}..{high:+d}"
 
 
 def say_moved(offsets: Sequence[FileOffset], checked: str) -> str:
-    """How far, and by what it is known; empty for none."""
+    """Format offsets and what confirmed them; empty for none."""
     return f"{say_offsets(offsets)}, checked against the {checked}" if offsets else ""
 
 
 def line_map(before: str, after: str) -> str:
-    """What an offset from one ref to another is checked against."""
+    """Return the name of the line map between two refs, against which offsets are checked."""
     return f"line map {before}..{after}"
 
 
 def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
-    """The ledger's bytes with more lines; those that it has are not added again."""
+    """Return the ledger's bytes with more lines. Known attempts are not added again."""
     known = set(parse(data).attempts)
     return jsonlines.add(data, (a.line() for a in attempts if a not in known))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a patch has cost to carry.
+    """Cost of carrying a patch.
 
-    :ivar tried: refs that it was carried to, the last word on each counted.
-    :ivar survived: those of them on which it lives.
-    :ivar stopped: how often it stopped for a person, or for a resolution of one.
-    :ivar lines: lines re-resolved.
-    :ivar hot: the files that stopped it, and how often.
+    :ivar tried: number of refs to which it was carried; the latest attempt on each counts.
+    :ivar survived: number of these refs whose stack has the patch.
+    :ivar stopped: number of attempts that needed the user, or a resolution that the user recorded.
+    :ivar lines: number of lines changed in resolutions.
+    :ivar hot: files with conflicts, and how often.
+    :ivar retired: first ref at which upstream had the patch; else empty.
     """
 
     patch: str
@@ -250,22 +256,25 @@ class Cost:
     retired: str = ""
 
 
-#: What needs neither a person nor a resolution of one.
+#: Outcomes that need neither the user nor a recorded resolution.
 _BY_ITSELF = frozenset((*CARRIED[:3], "withdrawn"))
 
 
 class Tally:
-    """What patches have cost, counted attempt by attempt: it holds the last word on each patch and ref, and sums."""
+    """Summary of the costs of patches, counted attempt by attempt.
+
+    It keeps sums, and the latest outcome of each patch on each ref.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, tuple[str, str]]] = {}
         self._sums: dict[str, list[int]] = {}
         self._hot: dict[str, Counter[str]] = {}
-        # A ref and a word stand in many attempts: each is held once.
+        # Refs and outcomes occur in many attempts: keep one copy of each.
         self._held: dict[object, Any] = {}
 
     def add(self, attempt: Attempt) -> None:
-        """Count one."""
+        """Count an attempt."""
         patch = attempt.patch
         last = self._last.get(patch)
         if last is None:
@@ -282,11 +291,11 @@ class Tally:
             self._hot[patch][file.path] += 1
 
     def costs(self) -> list[Cost]:
-        """Each patch's cost, the dearest first: that is the one to bring upstream."""
+        """Return the cost of each patch, most expensive first: those to submit upstream first."""
         found = []
         for patch, last in self._last.items():
             stopped, lines = self._sums[patch]
-            # In the order of their times, and of the lines where those are the same.
+            # Sorted by time; attempts of the same time keep their order in the ledger.
             ordered = sorted(last.items(), key=lambda item: item[1][0])
             retired = next((onto for onto, (_, outcome) in ordered if outcome == "absorbed"), "")
             survived = sum(outcome in CARRIED for _, outcome in last.values())
@@ -305,7 +314,7 @@ class Tally:
         return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
 
     def hot_files(self) -> list[tuple[str, int, int]]:
-        """Files that stopped patches: how often, and how many patches; the hottest first."""
+        """Return the files with conflicts: path, attempts, patches; most attempts first."""
         times: Counter[str] = Counter()
         patches: Counter[str] = Counter()
         for hot in self._hot.values():
@@ -315,7 +324,7 @@ class Tally:
 
 
 def tally(attempts: Iterable[Attempt]) -> Tally:
-    """All of them, counted."""
+    """Count all attempts."""
     found = Tally()
     for attempt in attempts:
         found.add(attempt)
@@ -323,16 +332,16 @@ def tally(attempts: Iterable[Attempt]) -> Tally:
 
 
 def costs(ledger: Ledger) -> list[Cost]:
-    """Each patch's cost, the dearest first."""
+    """Return the cost of each patch, most expensive first."""
     return tally(ledger.attempts).costs()
 
 
 def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
-    """Files that stopped patches: how often, and how many patches; the hottest first."""
+    """Return the files with conflicts: path, attempts, patches; most attempts first."""
     return tally(ledger.attempts).hot_files()
 
 
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> int:
-    """How many lines two patches' diffs don't share, moves aside."""
+    """Return how many lines two patches' diffs don't share. Moved lines don't count."""
     old, new = Counter(before), Counter(after)
     return sum(((old - new) + (new - old)).values())

@@ -1,7 +1,7 @@
 """Find the lines of a diff that no reader of diffs uses.
 
-`git apply` and `patch` pass over what they don't take for a part of a diff: notes below the
-separator, text behind the last hunk, and also a header or hunk that a mail program has damaged.
+``git apply`` and ``patch`` skip what they don't recognize as a part of a diff: notes below the
+separator, text after the last hunk, and also a header or hunk that a mail program has damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _EXTENDED = re.compile(
     rb"(?:old mode|new mode|new file mode|deleted file mode|similarity index|dissimilarity index|rename from|rename to|"
     rb"copy from|copy to|index) "
 )
-#: Lines that tools write around a diff, and that say nothing that the diff doesn't.
+#: Lines that tools write around a diff without adding information.
 _AROUND = re.compile(
     rb"diff -|diff |Index: |={20,}$|-{20,}$|_{20,}$|\*{15}$|---$|--- \S|\+\+\+ \S|base-commit: |"
     rb"prerequisite-patch-id: |RCS file: |retrieving revision |Property changes on: |changeset: "
@@ -40,7 +40,7 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
                 left.append((at + 1, line))
             after = _behind_hunk(lines, at, match)
             if after is None:
-                return left  # its counts are wrong: git refuses it
+                return left  # its counts are wrong: git refuses the hunk
             at = after
             continue
         if line.startswith(b"diff --git "):
@@ -52,7 +52,7 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
             follows = lines[at][:4] if at < len(lines) else b""
             bare = at == start + 1 or (at == start + 2 and lines[start + 1].startswith(b"index "))
             if bare and follows not in (b"--- ", b"+++ ", b"@@ -", b"GIT ", b"Bina"):
-                left.append((start + 1, line))  # what the header is for was cut off, or stands elsewhere
+                left.append((start + 1, line))  # the header's change is missing, or elsewhere
             if at < len(lines) and lines[at].rstrip(b"\r") == b"GIT binary patch":
                 at = _behind_binary(lines, at + 1)
             continue
@@ -74,7 +74,7 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
 
 
 def _behind_hunk(lines: Sequence[bytes], at: int, match: re.Match[bytes]) -> int | None:
-    """Return the index of the line behind a hunk; None if its lines and its counts disagree."""
+    """Return the index of the line after a hunk; None if its lines and its counts disagree."""
     old, new = (int(count) if count is not None else 1 for count in match.groups())
     at += 1
     while old > 0 or new > 0:
@@ -94,7 +94,7 @@ def _behind_hunk(lines: Sequence[bytes], at: int, match: re.Match[bytes]) -> int
 
 
 def _behind_binary(lines: Sequence[bytes], at: int) -> int:
-    """Return the index of the line behind a binary patch."""
+    """Return the index of the line after a binary patch."""
     while at < len(lines) and re.match(rb"(?:literal|delta) \d+\r?$", lines[at]):
         at += 1
         while at < len(lines) and _ENCODED.match(lines[at]):

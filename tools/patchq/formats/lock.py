@@ -1,6 +1,7 @@
 """``upstream.lock``: upstreams, their pins, and the sets that are built and tested together.
 
-TOML, ``version = 1``. Read with the standard parser; :mod:`patchq.formats.lockedit` rewrites it.
+The format is TOML with ``version = 1``. This module reads it; :mod:`patchq.formats.lockedit`
+rewrites it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from patchq.formats.signing import Signing
 
 VERSION = 1
-#: Bytes of a lock.
+#: Size limit of a lock in bytes.
 MOST_BYTES = 4 << 20
 PROFILES = ("overlay", "source", "empty")
 TITLES = ("", "tags", "conventional")
@@ -28,7 +29,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: Beginnings of variables by which programs run or load something else.
+#: Prefixes of variables that make programs run or load other code.
 _STEERING = re.compile(r"(LD|DYLD|PYTHON|PIP|UV|GIT|SSH|BASH|PERL|CMAKE|DISTUTILS|SETUPTOOLS|XDG|LC)_")
 #: PROJECT==VERSION: names as in PEP 508, versions as in PEP 440.
 _PROJECT = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -43,11 +44,11 @@ _REQUIRED = re.compile(rf"{_PROJECT}(?:\[[a-z0-9,]+\])?=={_VERSION}", re.IGNOREC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """One upstream at one ref.
+    """Upstream at one ref.
 
-    ``url`` and ``commit`` are the git source, ``archive`` (``PROJECT==VERSION``, or a path of a
-    local one) and ``sha256`` the archive; ``subdir`` is where in the archive the tree lies.
-    ``wheels`` are the release's wheels, file name to SHA-256, for overlay builds.
+    ``url`` and ``commit`` are the git source. ``archive`` (``PROJECT==VERSION``, or the path of a
+    local archive) and ``sha256`` are the archive source; ``subdir`` is the folder of the tree in
+    the archive. ``wheels`` are the release's wheels for overlay builds, file name to SHA-256.
     """
 
     upstream: str
@@ -63,7 +64,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildConfig:
-    """How wheels of an upstream are built; see docs/reference/formats.md."""
+    """Build settings for wheels of an upstream; see docs/reference/formats.md."""
 
     distribution: str
     package: str
@@ -78,11 +79,13 @@ class BuildConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContributeConfig:
-    """What an upstream asks of a pull request, where its tree doesn't say it in a form that can be read.
+    """Pull request rules of an upstream that its tree doesn't have in a machine-readable form.
 
-    :ivar title: how titles begin: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core): …``) or empty.
-    :ivar sign_off: whether each commit needs a ``Signed-off-by:`` of whoever sends it.
-    :ivar most_lines: changed lines past which it wants a discussion first; 0 for no such rule.
+    :ivar title: start of titles: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core):
+        …``) or empty.
+    :ivar sign_off: True if each commit needs a ``Signed-off-by:`` of the submitter.
+    :ivar most_lines: number of changed lines above which upstream asks for a discussion first; 0
+        for no limit.
     """
 
     title: str = ""
@@ -92,12 +95,12 @@ class ContributeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a set's containers are made of; see docs/how-to/containers.md.
+    """Container settings of a set; see docs/how-to/containers.md.
 
-    :ivar image: the image that they begin with.
-    :ivar requires: requirements that are installed first, exact or not, from ``index`` where it is said.
-    :ivar caches: folders that outlive a container.
-    :ivar serve: the command of the service.
+    :ivar image: base image.
+    :ivar requires: requirements to install first, exact or not, from ``index`` if set.
+    :ivar caches: folders that are kept when a container is removed.
+    :ivar serve: command of the service.
     """
 
     image: str
@@ -112,9 +115,9 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A third-party project. ``into`` is ``(parent, path)`` of a nested one.
+    """Third-party project. ``into`` is ``(parent, path)`` for a nested upstream.
 
-    :ivar keyring: the file of keys, in the project, that its tags or commits must be signed with.
+    :ivar keyring: file in the project with the keys that must sign the upstream's tags or commits.
     """
 
     name: str
@@ -129,14 +132,17 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """The parsed lock. ``sets`` map a set's name to upstream name to ref, ``environments`` to what it runs in.
+    """Parsed lock.
 
-    :ivar mismatches: by set, the distributions that an upstream of it asks for in another version than the set
-        has, and why that is meant.
+    ``sets`` maps each set to its refs by upstream. ``environments`` maps sets to container
+    settings.
+
+    :ivar mismatches: for each set, the distributions that an upstream requires in another version
+        than the set's, with the reason to accept that.
     :ivar mergers: programs by name, for ``resolve --merger``.
-    :ivar patchq: the version that the project is made with; empty for any.
-    :ivar signing: by whom attestations are to be signed; None if they needn't be.
-    :ivar verify: what ``verify-installed`` and ``verify-image`` take though they don't know it.
+    :ivar patchq: version of patchq that the project was made with; empty for any.
+    :ivar signing: required signer of attestations; None if no signature is required.
+    :ivar verify: additional items that ``verify-installed`` and ``verify-image`` accept.
     """
 
     default_set: str
@@ -150,7 +156,7 @@ class Lock:
     verify: verification.Verification = field(default_factory=verification.Verification)
 
     def pins_of(self, set_name: str) -> list[Pin]:
-        """The pins of a set, parents before what is nested in them.
+        """Return the pins of a set, parents before nested upstreams.
 
         :raises UserError: for an unknown set.
         """
@@ -163,14 +169,14 @@ class Lock:
         return [self.upstreams[name].pins[chosen[name]] for name in order]
 
     def nested_in(self, parent: str) -> dict[str, str]:
-        """Paths inside ``parent`` that belong to other upstreams: path to upstream."""
+        """Return the paths inside ``parent`` that belong to other upstreams: path to upstream."""
         return {u.into[1]: u.name for u in self.upstreams.values() if u.into and u.into[0] == parent}
 
 
 def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     """Parse and check a lock.
 
-    :raises FormatError: naming the table and key that is wrong.
+    :raises FormatError: with the table and key that are wrong.
     :raises StateTooNew, StateTooOld: for another format version.
     """
     try:
@@ -178,7 +184,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     except ValueError as error:
         raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
     version = raw.get("version")
-    if type(version) is not int:  # true is 1 elsewhere
+    if type(version) is not int:  # isinstance would accept true
         raise FormatError(f"{where} has no version = {VERSION}", hint=f"edit {where}")
     if version > VERSION:
         raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")
@@ -241,7 +247,7 @@ def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str],
 
 
 class _LockReader:
-    """Turns tables into dataclasses; each complaint names its place."""
+    """Reader that converts tables to dataclasses. Each error names the table and the key."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -355,7 +361,7 @@ class _LockReader:
         env = self.table(raw, "empty-env", f"{at}.")
         prefix = package.upper() + "_"
         for key, value in env.items():
-            # Data stays data: PATH, LD_PRELOAD and PYTHON* would be commands, whatever the package is called.
+            # Data only: PATH, LD_PRELOAD and PYTHON* would run code, whatever the package's name.
             named = re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) and not _STEERING.match(key)
             if not named or not isinstance(value, str):
                 raise self.bad(f"{at}.empty-env", f"{key}: only texts named {prefix}… are set")

@@ -1,4 +1,4 @@
-"""``upstream.lock`` rewritten: pins added and moved by tomlkit, so that people's comments and order survive."""
+"""Changes to ``upstream.lock``: add and move pins with tomlkit, which keeps comments and order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ version = 1
 
 
 def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
-    """The lock's bytes with a pin added or replaced, and made the set's.
+    """Return the lock's bytes with a pin added or replaced, and selected in a set.
 
-    A set that is new starts as a copy of ``like``, the default one unless said, so that a bump is one command.
+    A new set starts as a copy of ``like``, or of the default set, so that a version bump is one
+    command.
     """
     import tomlkit
 

@@ -1,4 +1,4 @@
-"""``_patchq.json``: what a wheel says of itself. Read here as it may come from anybody: every field is checked."""
+"""``_patchq.json``, the manifest of a wheel. A wheel may be untrusted: every field is checked."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from typing import Any
 from patchq.errors import FormatError
 
 SCHEMA = "patchq/wheel/1"
-#: Part of every stack id: raised whenever the same input would give other wheel bytes.
-#: 1: members stored as they are. 2: packed by libdeflate.
+#: Part of every stack id. Raise it when the same input would give other wheel bytes.
+#: 1: members stored uncompressed. 2: compressed by libdeflate.
 BUILD_FORMAT = 2
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A wheel's manifest.
+    """Manifest of a wheel.
 
-    :ivar patches: what this wheel holds, as ``upstream/name``; ``left_out`` what an overlay can't.
+    :ivar patches: patches in this wheel, as ``upstream/name``; ``left_out`` are those that an
+        overlay can't contain.
     :ivar files: SHA-256 of each patched file, by its path in the wheel.
-    :ivar siblings: canonical names of the distributions of the same set, and the version that each must have.
-    :ivar computed: the stack ids that the named pins and patches come to, in each build format; empty where
-        the manifest doesn't name them all.
+    :ivar siblings: required version of each other distribution of the set, by canonical name.
+    :ivar computed: stack ids of the named pins and patches, one per build format; empty if the
+        manifest doesn't name them all.
     """
 
     distribution: str
@@ -41,18 +42,19 @@ class Manifest:
 
 
 def stack_id(stacks: Sequence[Sequence[Any]], build_format: int = BUILD_FORMAT) -> str:
-    """SHA-256 over the pins and the applied patches' bytes of a whole set.
+    """Return the SHA-256 of a whole set's pins and of the bytes of its applied patches.
 
-    :param stacks: of each upstream, by name: name, ref, commit, SHA-256, subdir, and ``[name, SHA-256]`` of each patch.
+    :param stacks: for each upstream: name, ref, commit, SHA-256, subdir, and ``[name, SHA-256]`` of
+        each patch.
     """
     body = {"format": build_format, "stacks": sorted(stacks, key=lambda s: str(s[0]))}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def parse_manifest(text: str) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
-    :raises FormatError: if it isn't one, whatever it is.
+    :raises FormatError: if the text isn't a valid manifest.
     """
     try:
         raw = json.loads(text)

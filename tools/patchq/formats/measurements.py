@@ -1,8 +1,8 @@
-"""Measurements: readings of benchmark tools, the ledger of them, and the goals and limits they are compared with.
+"""Measurements: results of benchmark tools, their ledger, and the goals and limits to compare with.
 
-Pure: text to frozen dataclasses and back. Read are the JSON of ``vllm bench serve`` and ``throughput``, the JSON of
-``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in Markdown (``llama-bench``) or in columns
-(``llama-benchy``).
+Text to frozen dataclasses and back. Formats of results: the JSON of ``vllm bench serve`` and
+``throughput``, the JSON of ``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in
+Markdown (``llama-bench``) or in columns (``llama-benchy``).
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from patchq.formats import jsonlines, toml
 from patchq.formats.jsonlines import Problem
 
 VERSION = 1
-#: Bytes of a file, and readings in it.
+#: Limits of a file: bytes and readings.
 MAX_FILE, MAX_READINGS = 16 << 20, 10_000
 _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One figure of a file.
+    """Figure in a file of results.
 
-    :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight at once).
+    :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight
+        requests at once).
     :ivar depth: tokens of context before the test.
-    :ivar value: tokens per second; ``spread`` is its standard deviation, 0 where the file has none.
-    :ivar place: where in the file: ``line 7``, ``[3]``.
+    :ivar value: tokens per second; ``spread`` is its standard deviation, 0 if the file has none.
+    :ivar place: position in the file: ``line 7``, ``[3]``.
     """
 
     test: str
@@ -47,13 +48,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A reading with where it comes from.
+    """Reading with its origin.
 
-    :ivar stack_id: of the patched build that it was measured on; empty for none.
-    :ivar patches: of that build, as ``upstream/name``.
-    :ivar reported: who says so, where it was not measured by whoever keeps this ledger; else empty.
-    :ivar file: the imported file inside the project; ``sha256`` is of its bytes.
-    :ivar time: when it was imported, UTC.
+    :ivar stack_id: stack id of the measured build; empty if it has no patches.
+    :ivar patches: patches of that build, as ``upstream/name``.
+    :ivar reported: source of a figure that the maintainers of this ledger didn't measure; else
+        empty.
+    :ivar file: imported file inside the project; ``sha256`` is the hash of its bytes.
+    :ivar time: time of the import, UTC.
     """
 
     machine: str
@@ -74,7 +76,7 @@ class Measurement:
     reported: str = ""
 
     def line(self) -> bytes:
-        """The ledger's line that says it."""
+        """Return the ledger line of this measurement."""
         return (json.dumps({"v": VERSION, **asdict(self)}, ensure_ascii=False) + "\n").encode()
 
 
@@ -82,9 +84,10 @@ class Measurement:
 
 
 def read_file(data: bytes, where: str) -> list[Reading]:
-    """The readings of a file.
+    """Return the readings of a file of results.
 
-    :raises FormatError: if it is none of the known formats, too large, or holds a figure that can't be one.
+    :raises FormatError: if the file has an unknown format, is too large, or contains an impossible
+        figure.
     """
     if len(data) > MAX_FILE:
         raise FormatError(f"{where} has {len(data)} bytes; {MAX_FILE} are the most", hint="cut it to the results")
@@ -164,7 +167,7 @@ def _llama_bench(item: Mapping[str, Any], place: str) -> Reading:
 
 
 def _serve(raw: Mapping[str, Any]) -> list[Reading]:
-    """One request at a time is a decode speed; more of them at once are a throughput."""
+    """Return the throughput; with one request at a time, also the decode speed."""
     done = int(raw["completed"])
     model, several = str(raw.get("model_id", "")), int(raw.get("max_concurrency") or 0)
     found = [
@@ -183,7 +186,7 @@ def _serve(raw: Mapping[str, Any]) -> list[Reading]:
     if several == 1 and done and raw.get("mean_tpot_ms"):
         mean, spread = float(raw["mean_tpot_ms"]), float(raw.get("std_tpot_ms") or 0)
         length, depth = round(int(raw["total_output_tokens"]) / done), round(int(raw["total_input_tokens"]) / done)
-        # To first order the relative spread of a rate is that of the time.
+        # To first order, a rate has the same relative spread as the time.
         found.append(
             Reading(
                 test=f"tg{length}",
@@ -205,7 +208,7 @@ _VALUE = re.compile(r"\**([\d,]+(?:\.\d+)?)\**(?: *(?:±|\+/-) *([\d.]+))?\**")
 
 
 def _tables(text: str) -> list[Reading]:
-    """The rows of each table that has a ``test`` and a ``t/s`` column."""
+    """Return the rows of each table that has a ``test`` and a ``t/s`` column."""
     found: list[Reading] = []
     columns: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -249,7 +252,7 @@ def _cells(line: str) -> list[str]:
 
 
 def parse(data: bytes) -> tuple[list[Measurement], list[Problem]]:
-    """Read a ledger; what is damaged becomes a problem, the rest is used; a line twice counts once."""
+    """Parse a ledger. Damaged lines become problems; a repeated line counts once."""
     found, problems = jsonlines.read(data, _measurement)
     return list(found), list(problems)
 
@@ -276,9 +279,9 @@ def _measurement(raw: Any) -> Measurement:
 
 
 def check(found: Measurement, where: str) -> None:
-    """Whether a measurement is one that can be told: its figures, and texts that are a line each.
+    """Check a measurement: possible figures, and texts of one short printable line.
 
-    :raises FormatError: if it isn't.
+    :raises FormatError: if a field is invalid.
     """
     _check(
         Reading(test=found.test, depth=found.depth, value=found.value, spread=found.spread, samples=found.samples),
@@ -291,7 +294,7 @@ def check(found: Measurement, where: str) -> None:
 
 
 def add(data: bytes, new: Iterable[Measurement]) -> bytes:
-    """A ledger with more lines."""
+    """Return a ledger's bytes with more lines."""
     return jsonlines.add(data, (m.line() for m in new))
 
 
@@ -300,7 +303,7 @@ def add(data: bytes, new: Iterable[Measurement]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A speed to reach, in tokens per second."""
+    """Speed to reach, in tokens per second."""
 
     machine: str
     test: str
@@ -311,10 +314,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A speed that a machine can't exceed, in tokens per second, for one request after ``depth`` tokens.
+    """Highest possible speed of a machine, in tokens per second, for one request.
 
-    :ivar config: the model and precisions that the bound holds for.
-    :ivar why: what limits it, such as memory bandwidth.
+    :ivar config: the model and precisions to which the bound applies.
+    :ivar depth: tokens of context before the request.
+    :ivar why: what limits the speed, such as memory bandwidth.
     """
 
     machine: str
@@ -326,16 +330,16 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goals:
-    """The targets and bounds of ``measurements/targets.toml``."""
+    """Targets and bounds of ``measurements/targets.toml``."""
 
     targets: tuple[Target, ...] = ()
     bounds: tuple[Bound, ...] = ()
 
 
 def parse_goals(data: bytes, where: str) -> Goals:
-    """Read a TOML file with tables ``[[target]]`` and ``[[bound]]``.
+    """Parse a TOML file with tables ``[[target]]`` and ``[[bound]]``.
 
-    :raises FormatError: if it is malformed.
+    :raises FormatError: if the file is malformed.
     """
     try:
         raw = toml.loads(data)
@@ -360,7 +364,10 @@ def _check_goal(goal: Target | Bound, name: str, where: str) -> None:
 
 
 def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:
-    """Of measured stacks, each pair that differs in one patch: the patch, without it, with it; for the same test."""
+    """Return pairs of measurements of the same test whose stacks differ in one patch.
+
+    Each item is the patch, the measurement without it, and the measurement with it.
+    """
     found = []
     own = [m for m in measurements if m.stack_id and not m.reported]
     for after in own:

@@ -1,4 +1,4 @@
-"""``upstream.lock`` with tables taken out or renamed: line by line, so that comments and order stay as they are."""
+"""Changes to ``upstream.lock`` that remove or rename tables and keep comments and order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 def with_default(data: bytes, set_name: str) -> bytes:
-    """The lock with another default set."""
+    """Return the lock with another default set."""
     import tomlkit
 
     doc = tomlkit.parse(data.decode())
@@ -26,10 +26,12 @@ def with_default(data: bytes, set_name: str) -> bytes:
 
 
 def without(data: bytes, tables: Sequence[Path]) -> bytes:
-    """The lock without tables, and without those in them; a remark that stands after one's last key stays.
+    """Return the lock without some tables and their subtables.
 
-    :param tables: the path of each, such as ``("sets", "old")``.
-    :raises FormatError: if a table is written in another way than with a header of its own.
+    Comments after the last key of a table are kept.
+
+    :param tables: the path of each table, such as ``("sets", "old")``.
+    :raises FormatError: if a table doesn't have a header of its own.
     """
     kept: list[bytes] = []
     for header, body in _sections(data):
@@ -44,9 +46,9 @@ def without(data: bytes, tables: Sequence[Path]) -> bytes:
 
 
 def renamed(data: bytes, table: Path, name: str) -> bytes:
-    """The lock with a table of another name, and with it those in it.
+    """Return the lock with a table and its subtables under another name.
 
-    :raises FormatError: if the table is written in another way than with a header of its own.
+    :raises FormatError: if the table doesn't have a header of its own.
     """
     lines: list[bytes] = []
     for header, body in _sections(data):
@@ -67,11 +69,11 @@ def renamed(data: bytes, table: Path, name: str) -> bytes:
 
 
 def _sections(data: bytes) -> list[tuple[Path, list[bytes]]]:
-    """The lines of each table with the header's path; the first ones belong to none."""
+    """Return the path and the lines of each table. Lines before the first header have no path."""
     found: list[tuple[Path, list[bytes]]] = [((), [])]
     for line in data.split(b"\n"):
         if _HEADER.match(line):
-            with suppress(ValueError):  # within a text of several lines: what comes of it is checked
+            with suppress(ValueError):  # within a multi-line string: the result is checked
                 found.append((_path(toml.loads(line)), []))
         found[-1][1].append(line)
     return found
@@ -86,7 +88,7 @@ def _path(raw: Mapping[str, Any]) -> Path:
 
 
 def _key(text: str) -> str:
-    """A key as TOML takes it; a lock's names and refs have no quotes."""
+    """Return a key in TOML syntax. Names and refs in a lock have no quotes."""
     return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else f'"{text}"'
 
 
@@ -97,7 +99,10 @@ def _take_out(raw: dict[str, Any], path: Path) -> Any:
 
 
 def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """``after``, if it holds what ``before`` does but for a change."""
+    """Return ``after`` if its data differs from that of ``before`` only by ``change``.
+
+    :raises FormatError: otherwise.
+    """
     wanted = deepcopy(toml.loads(before))
     change(wanted)
     try:
@@ -112,7 +117,10 @@ def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], obj
 
 
 def _full(raw: Any) -> Any:
-    """Data without its empty tables: the last of several takes the one that held it along."""
+    """Return data without empty tables.
+
+    Removing the last subtable also removes the table that contains it.
+    """
     if not isinstance(raw, dict):
         return raw
     found = {key: _full(value) for key, value in raw.items()}

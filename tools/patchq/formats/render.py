@@ -1,4 +1,4 @@
-"""Templates to text: the only importer of jinja2. HTML is escaped, a name that isn't there is an error."""
+"""Templates to text: the only importer of jinja2. HTML is escaped; undefined names are errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def _environment() -> Environment:
 
     @pass_eval_context
     def show(context: EvalContext, value: object) -> object:
-        """Return a page's value without characters that hide or turn others; our own markup stays."""
+        """Escape characters of a page's value that are invisible or change the text direction.
+
+        patchq's own markup stays.
+        """
         if context.autoescape and isinstance(value, str) and not hasattr(value, "__html__"):
             return value.translate(TEXT)
         return value
@@ -43,30 +46,30 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of a template below ``templates/``."""
+    """Return the text of a template below ``templates/``."""
     return _environment().get_template(template).render(**values)
 
 
 def raw(text: str) -> str:
-    """Text of our own that is to stand in a page as it is."""
+    """Mark patchq's own text as safe for a page, so that it isn't escaped."""
     from markupsafe import Markup
 
     return Markup(text)
 
 
 def markdown_text(value: str) -> str:
-    """Somebody's words as one line of Markdown that can't become markup, a link or a table cell's end."""
+    """Return untrusted text as one line of Markdown without markup, links or cell ends."""
     line = "".join(c if c.isprintable() else " " for c in str(value))
     line = re.sub(r"([\\`*_{}\[\]()#+!|~<>])", r"\\\1", line)
-    # A mention or an address would become a link by itself.
+    # Markdown turns mentions and addresses into links.
     return line.replace("@", "@\u200b").replace("://", ":\u200b//")
 
 
 def _docker_text(value: str) -> str:
-    """A value of a Dockerfile's ENV, in which nothing is a variable."""
+    """Quote a value for a Dockerfile's ENV, without variable expansion."""
     return '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
 
 
 def _yaml_text(value: object) -> str:
-    """A value of a compose file, in which nothing is a variable: JSON, which YAML is too."""
+    """Quote a value for a compose file, without variable expansion. JSON is valid YAML."""
     return json.dumps(value, ensure_ascii=False).replace("$", "$$")

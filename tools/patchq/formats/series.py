@@ -1,7 +1,8 @@
-"""The ``series`` file: the order of a stack. One patch name a line, ``#`` starts a comment.
+"""``series`` file: the order of a stack. One patch name per line; ``#`` starts a comment.
 
-It is quilt's format, so quilt reads it too. Comments and blank lines survive rewrites. A ``series`` with git's conflict
-markers is refused with what each side has; :func:`unite` keeps both sides where they only add lines.
+The format is quilt's, so quilt reads the file too. Rewrites keep comments and blank lines. A
+``series`` with git's conflict markers is refused, and the error lists the patches of each side;
+:func:`unite` keeps both sides if they only add lines.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from patchq.names import sh
 from patchq.system.paths import check_name, find_twins
 
 SUFFIX = ".patch"
-#: Patches of a stack, and bytes of a series file.
+#: Limits: patches in a stack, and bytes of a series file.
 MOST, MOST_BYTES = 100_000, 16 << 20
 _MARKER = re.compile(r"(<{7}|\|{7}|={7}|>{7})(?: (.*))?")
 
 
 class SeriesConflictError(FormatError):
-    """A ``series`` that git left with conflict markers."""
+    """``series`` file that git left with conflict markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SeriesConflict:
-    """The whole file as each side has it.
+    """Whole file as each side has it.
 
-    :ivar base: lines that both sides started from, as far as the file has them.
+    :ivar base: lines from which both sides started, as far as the file has them.
     :ivar only: lines of each side between the markers.
     """
 
@@ -48,7 +49,7 @@ class _SeriesConflict:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A parsed ``series``: ``names`` are patch names without their suffix, in order."""
+    """Parsed ``series``: ``names`` are patch names without their suffix, in order."""
 
     names: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
@@ -56,7 +57,7 @@ class Series:
     def with_names(self, names: Sequence[str]) -> Series:
         """Return the same file with another order.
 
-        A comment stays above the patch that it stood above. The comments of a patch that goes stay in their place.
+        A comment stays above its patch. The comments of a removed patch stay in their place.
         """
         above: dict[str, list[str]] = {}
         pending: list[str] = []
@@ -76,7 +77,7 @@ class Series:
         return Series(tuple(names), tuple(lines + pending))
 
     def dump(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         return "".join(line + "\n" for line in self.lines).encode()
 
 
@@ -88,8 +89,8 @@ def _name_of(line: str) -> str | None:
 def parse(data: bytes, where: str) -> Series:
     """Parse a ``series`` file.
 
-    :param where: what to call it in an error.
-    :raises FormatError: for a name that isn't one, a name twice, or quilt options (``-p0``).
+    :param where: name of the file for errors.
+    :raises FormatError: for an invalid name, a repeated name, or quilt options (``-p0``).
     """
     try:
         text = data.decode()
@@ -158,16 +159,16 @@ def _conflict(lines: Sequence[str]) -> _SeriesConflict | None:
 
 
 def has_conflict(data: bytes) -> bool:
-    """Return whether a file has git's conflict markers."""
+    """Return True if a file has git's conflict markers."""
     return any(_MARKER.fullmatch(line.rstrip()) for line in data.decode("utf-8", "replace").splitlines())
 
 
 def unite(data: bytes, where: str, base: bytes | None) -> bytes:
     """Resolve a ``series`` with conflict markers to the lines of both sides, ours before theirs.
 
-    :param base: what both sides started from; None if git no longer has it.
+    :param base: the file from which both sides started; None if git no longer has it.
     :raises SeriesConflictError: if a side removed or moved lines.
-    :raises FormatError: if the result is no series.
+    :raises FormatError: if the result isn't a valid series.
     """
     conflict = _conflict(data.decode("utf-8", "surrogateescape").splitlines())
     assert conflict, "there are no conflict markers"
@@ -188,7 +189,10 @@ def unite(data: bytes, where: str, base: bytes | None) -> bytes:
 
 
 def _gaps(base: Sequence[str], side: Sequence[str]) -> list[list[str]]:
-    """Return the lines that a side added before each line of ``base`` and after the last; none if it lacks one."""
+    """Return the lines that a side added before each line of ``base`` and after the last.
+
+    Return an empty list if the side lacks a line of ``base``.
+    """
     gaps: list[list[str]] = [[]]
     for line in side:
         if len(gaps) <= len(base) and line == base[len(gaps) - 1]:

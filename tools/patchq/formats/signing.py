@@ -1,4 +1,4 @@
-"""The ``signing`` table of a lock: by whom the attestation of a set's wheels is to be signed."""
+"""``signing`` table of a lock: the required signer of the attestation of a set's wheels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.system.paths import check_inside
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """Who signs: ``key``, the file of a public key in the project, or sigstore's ``identity`` and its ``issuer``."""
+    """Signer: ``key`` (public key file in the project), or sigstore's ``identity`` and ``issuer``."""
 
     key: str = ""
     identity: str = ""
@@ -20,7 +20,7 @@ class Signing:
 
 
 def read(raw: Mapping[str, Any], where: str) -> Signing | None:
-    """Of a lock's data, who signs; None where it doesn't say.
+    """Return the signer that a lock requires; None if the lock requires none.
 
     :raises FormatError: for anything but a key, or an identity with its issuer.
     """
@@ -39,5 +39,5 @@ def read(raw: Mapping[str, Any], where: str) -> Signing | None:
 
 
 def _is_line(value: object) -> bool:
-    # What begins with a dash would be an option of the program that it is handed to.
+    # A value with a leading dash would be an option of the program that receives it.
     return isinstance(value, str) and value.isprintable() and bool(value) and not value.startswith("-")

@@ -1,7 +1,7 @@
-"""Reader for tar archives that somebody else wrote: headers are few, small and plain, or the archive is refused.
+"""Reader for untrusted tar archives. Archives with many, large or unusual headers are refused.
 
-``tarfile`` reads extended headers at once, follows chains of them by recursion, and parses them in more than linear
-time; a sparse member may claim any size.
+``tarfile`` reads extended headers at once, follows chains of them by recursion, and parses them in
+more than linear time. A sparse member may claim any size.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import IO, Any
 
-#: Bytes of an extended header, such as a long name or the target of a link.
+#: Size limit in bytes of an extended header, such as a long name or the target of a link.
 MAX_EXTENDED = 1 << 20
-#: Headers of one member: a global one, its own, a long name, a long target, itself; and some to spare.
+#: Most headers of one member: a global one, its own, a long name, a long target, the member itself,
+#: and some to spare.
 MAX_HEADERS = 16
-#: Members of an archive that is read as a stream.
+#: Most members of an archive that is read as a stream.
 MAX_MEMBERS = 5_000_000
 _GLOBAL, _OWN = (tarfile.XGLTYPE,), (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-#: Fields that change which file a member is: in a global header, some readers apply them to all members after it.
+#: Fields that change which file a member is. Some readers apply those of a global header to all
+#: later members.
 _RENAMING = {b"path", b"linkpath", b"size"}
 _RECORD = re.compile(rb"(\d{1,7}) ([^=\n]{1,4096})=")
-#: tarfile looks for a record's length in the whole header, from each digit on.
+#: tarfile searches the whole header for a record's length, from each digit on.
 _DIGITS = re.compile(rb"\d{101}")
 
 
 class Bounded(tarfile.TarInfo):
-    """A member whose headers are checked before ``tarfile`` reads them."""
+    """Member whose headers are checked before ``tarfile`` reads them."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
@@ -55,7 +57,7 @@ class Bounded(tarfile.TarInfo):
             tar.headers = before
 
     def _proc_pax(self, tar: Any) -> tarfile.TarInfo:
-        """Check the records of a PAX header, and hand them on."""
+        """Check the records of a PAX header before ``tarfile`` parses them."""
         file = tar.fileobj
         data = file.read(self._block(self.size))  # type: ignore[attr-defined]
         _check_records(data[: self.size], _RENAMING if self.type in _GLOBAL else set())
@@ -72,7 +74,7 @@ class Bounded(tarfile.TarInfo):
 
 
 def _check_records(data: bytes, refused: set[bytes]) -> None:
-    """:raises tarfile.ReadError: if a PAX header isn't a list of records, or has one that is refused."""
+    """Raise tarfile.ReadError if a PAX header isn't a list of records, or has a refused record."""
     if _DIGITS.search(data):
         raise tarfile.ReadError("a PAX header with a number of more than 100 digits")
     at, data = 0, data.rstrip(b"\0")
@@ -88,7 +90,7 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
 
 
 class _Raw(io.RawIOBase):
-    """What has just ``read``, as a file that can be looked into."""
+    """File object around anything with a ``read`` method, for use with a buffer."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -103,11 +105,13 @@ class _Raw(io.RawIOBase):
 
 
 def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
-    """Open an archive, compressed or not, that is read from its beginning to its end.
+    """Open an archive, compressed or not, for reading from its beginning to its end.
 
-    ``tarfile`` itself ends at the first of several streams of compressed data, of which other readers see all.
+    ``tarfile`` itself stops after the first of several compressed streams; other readers read them
+    all.
 
-    :raises tarfile.TarError: for what is none, also later; and what the readers of compressed data raise.
+    :raises tarfile.TarError: for an invalid archive, also during reading. Decompressors raise their
+        own exceptions.
     """
     raw = io.BufferedReader(_Raw(file), 1 << 16)
     start = raw.peek(6)
@@ -122,9 +126,9 @@ def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive that is read as a stream; none is kept.
+    """Yield the members of an archive that is read as a stream, without keeping them.
 
-    :raises tarfile.TarError: for damaged ones, and for more than :data:`MAX_MEMBERS`.
+    :raises tarfile.TarError: for a damaged member, and for more than :data:`MAX_MEMBERS`.
     """
     for number, member in enumerate(tar):
         if number == MAX_MEMBERS:

@@ -11,23 +11,24 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-#: Parts of a dotted key. The reader's time grows with the square of their number.
+#: Most parts of a dotted key. The reader's time grows with the square of their number.
 MOST_PARTS = 32
-#: What may hold dots that separate no parts: strings and comments. One without an end goes to the end of the file or
-#: line, so that no text is searched twice.
+#: Text with dots that don't separate parts: strings and comments. An unterminated one extends to
+#: the end of the file or line, so that no text is searched twice.
 _NO_KEY = re.compile(
     r'"""(?:[^"\\]+|\\.|"(?!""))*(?:"""|\\?\Z)|"(?:[^"\\\n]+|\\.)*(?:"|\\?$)'
     r"|'''(?:[^']+|'(?!''))*(?:'''|\Z)|'[^'\n]*(?:'|$)|#[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
-#: A number that Python reads, and then refuses to write in an error. A bare key may look like a shorter one.
+#: Number that Python reads but refuses to print in an error. A bare key may look like one.
 _LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{100,}")
 
 
 def loads(data: bytes) -> dict[str, Any]:
-    """Return what a TOML file holds.
+    """Parse a TOML file.
 
-    :raises ValueError: saying where it isn't TOML, or isn't UTF-8; for a key of more than :data:`MOST_PARTS` parts.
+    :raises ValueError: if the file isn't valid TOML or UTF-8, has a key of more than
+        :data:`MOST_PARTS` parts, or a number of 100 digits or more.
     """
     text = data.decode()
     if any(key.count(".") >= MOST_PARTS for key in re.split(r"[\n=,\[\]{}]", _NO_KEY.sub("", text))):

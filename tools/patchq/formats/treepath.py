@@ -1,4 +1,4 @@
-"""Which paths a tree may have, so that it can be written out on every file system."""
+"""Paths that a tree may have, so that every file system can store it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from patchq.errors import FormatError
 from patchq.names import show_path
 
-#: Folders that a path may lead through. Python's own ways to walk and remove folders end at about a thousand.
+#: Most parts of a path. Python's functions that walk and remove folders fail at about a thousand.
 MOST_DEEP = 256
-#: What git's core.protectNTFS takes for ``.git``: its short name, blanks and dots behind it, its streams.
+#: Names that git's core.protectNTFS reads as ``.git``: its short name, blanks and dots after it,
+#: its streams.
 _GIT_FOLDER = re.compile(rb"(?:\.git|git~1)[ .]*(?::.*)?", re.IGNORECASE | re.DOTALL)
-#: What HFS+ leaves out of names, and core.protectHFS with it.
+#: Characters that HFS+ and git's core.protectHFS ignore in names.
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 _GIT_NAME = re.compile(rb"\.git|gi[a-z0-9]{2,6}~\d", re.IGNORECASE)
 
@@ -25,7 +26,7 @@ def _visible(name: bytes) -> bytes:
 
 
 def is_tree_path(path: bytes) -> bool:
-    """Whether ``path`` stays inside a tree and outside ``.git``, and every file system takes its names."""
+    """Return True if every file system can store ``path``, inside the tree and outside ``.git``."""
     parts = path.split(b"/")
     if b"" in parts or b"." in parts or b".." in parts or b"\0" in path:
         return False
@@ -33,18 +34,21 @@ def is_tree_path(path: bytes) -> bool:
         return False
     if path.isascii() and b"git" not in (lowered := path.lower()) and b"~" not in lowered:
         return True
-    # A backslash parts names on Windows.
+    # A backslash separates names on Windows.
     names = [name for part in parts for name in part.split(b"\\")]
     return not any(_GIT_FOLDER.fullmatch(_visible(name)) for name in names)
 
 
 def is_for_git(path: bytes) -> bool:
-    """Whether a path's last name is like one that git reads (``.gitmodules``): it may not be a symbolic link."""
+    """Return True if a path's last name resembles a file that git reads (``.gitmodules``).
+
+    Such a file must not be a symbolic link.
+    """
     return _GIT_NAME.match(_visible(path.rsplit(b"/", 1)[-1])) is not None
 
 
 def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
-    """Two paths that are one to a file system that folds case and ways to write an accent; None if there are none."""
+    """Return two paths that are the same if case and Unicode form are ignored; None if none are."""
     seen: dict[str, bytes] = {}
     for path in paths:
         parts = path.split(b"/")
@@ -57,7 +61,7 @@ def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
 
 
 def check_tree_path(path: bytes, where: str) -> bytes:
-    """Return ``path`` if :func:`is_tree_path`.
+    """Return ``path`` if :func:`is_tree_path` accepts it.
 
     :raises FormatError: otherwise.
     """

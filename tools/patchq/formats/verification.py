@@ -1,4 +1,4 @@
-"""The ``verify`` table of a lock: what ``verify-installed`` and ``verify-image`` take though they don't know it."""
+"""``verify`` table of a lock: what else ``verify-installed`` and ``verify-image`` accept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from patchq.errors import FormatError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a project's environments may hold.
+    """Additional items that a project's environments may contain.
 
-    :ivar allow: names of start-up files, modules, distributions with plugins, variables and libraries.
-    :ivar groups: groups of entry points that the packages load, besides those that their sources name.
+    :ivar allow: names of start-up files, modules, distributions with plugins, variables and
+        libraries.
+    :ivar groups: entry point groups that the packages load, in addition to those in their sources.
     """
 
     allow: tuple[str, ...] = ()
@@ -22,7 +23,7 @@ class Verification:
 
 
 def read(raw: Mapping[str, Any], where: str) -> Verification:
-    """Return the table of a lock's data; an empty one if it has none.
+    """Return the ``verify`` table of a lock; an empty one if the lock has none.
 
     :raises FormatError: for other keys, or values that aren't lists of names.
     """

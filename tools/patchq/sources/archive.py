@@ -107,7 +107,7 @@ def import_release(
 def _without_links(
     found: Iterator[_ArchiveMember], where: str, say: Callable[[str], None] | None
 ) -> Iterator[_ArchiveMember]:
-    """Yield members without the ``.git`` files that link a worktree or submodule to a repository."""
+    """Yield members without the ``.git`` files that link a worktree or submodule to its origin."""
     for member in found:
         folder, _, name = member.path.rpartition(b"/")
         harmless = member.mode == REGULAR and member.size <= _MAX_LINK and (not folder or is_tree_path(folder))
@@ -263,7 +263,7 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
 
 
 def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:
-    """Yield the files in byte order of their names, so that every machine creates the same commit."""
+    """Yield the files in byte order of their names. Every machine then creates the same commit."""
 
     def walk(at: bytes) -> Iterator[bytes]:
         for name in sorted(os.listdir(os.path.join(root, at))):

@@ -42,7 +42,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make ``path`` durable after another program wrote it. Do nothing if the file doesn't exist."""
+    """Make ``path`` durable after another program wrote it. Ignore a missing file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -175,7 +175,7 @@ def _begin(path: Path) -> tuple[Path, int]:
 
 @contextmanager
 def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Iterator[Path]:
-    """Create a temporary folder, in ``inside`` or the system's default, and remove it afterwards."""
+    """Create a temporary folder, in ``inside`` or the system's default. Remove it afterwards."""
     import tempfile  # slow to import, and most commands don't need it
 
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=inside)

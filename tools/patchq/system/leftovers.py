@@ -58,7 +58,7 @@ def _histories(layout: Layout) -> Iterator[Path]:
 
 
 def _locks(layout: Layout) -> Iterator[Path]:
-    """Yield git's locks of refs, worktree HEADs, indexes and repositories. Objects have no locks."""
+    """Yield git's locks: of refs, worktree HEADs, indexes and repositories. Objects have none."""
     for repository in (layout.store, *_histories(layout)):
         for folder, folders, files in os.walk(repository):
             if Path(folder) == repository and "objects" in folders:

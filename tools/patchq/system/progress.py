@@ -8,6 +8,6 @@ BYTES = "bytes"
 
 
 class Progress(Protocol):
-    """Progress callback: the current work, the amount done, the total (0: unknown), and the unit."""
+    """Progress callback: current work, amount done, total (0: unknown), and unit."""
 
     def __call__(self, what: str, done: int, total: int, unit: str = BYTES, /) -> None: ...

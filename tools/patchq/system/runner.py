@@ -124,7 +124,7 @@ class _Ends:
 
     @contextmanager
     def reading(self) -> Iterator[int]:
-        """Yield a file descriptor for a child to write to. ``kept`` is filled when the block ends."""
+        """Yield a file descriptor for a child to write to. ``kept`` is complete after the block."""
         source, target = os.pipe()
 
         def read() -> None:
@@ -264,7 +264,7 @@ def answering(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=clean_environment(env),
-        # The project's lock isn't inherited: this process outlives the locked work, and ends with
+        # The project's lock isn't inherited: the command outlives the locked work, and ends with
         # its standard input.
     ) as process:
         try:

@@ -127,7 +127,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Result of a command: its exit code, the end of its standard error, and the limit it exceeded."""
+    """Result of a command: exit code, end of its standard error, and the exceeded limit, if any."""
 
     code: int
     said: str
@@ -148,7 +148,7 @@ def run_isolated(
     The command sees ``copy`` as :data:`SOURCE`. If the command exceeds a limit, it is killed with
     all its child processes.
 
-    :param beside: folder that the command may read, as :data:`BESIDE`.
+    :param beside: folder that the command may read, as ``/context``.
     :raises UserError: if this machine can't sandbox the command; nothing was run then.
     """
     limits = limits or Limits()
@@ -273,7 +273,7 @@ def _below(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _stand_still(processes: list[int]) -> bool:
-    """Return True if each process that waits for no child is stopped, by a signal or by a tracer."""
+    """Return True if each process that waits for no child is stopped by a signal or a tracer."""
     states: dict[int, bytes] = {}
     parents: set[int] = set()
     for process in processes:
