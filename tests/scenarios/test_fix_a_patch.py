@@ -1,4 +1,4 @@
-"""A patch that no longer applies: the way that docs/how-to/mend-a-patch.md shows, wherever it is in the stack."""
+"""A patch that no longer applies: the way that docs/how-to/fix-a-patch.md shows, wherever it is in the stack."""
 
 from __future__ import annotations
 
