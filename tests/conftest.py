@@ -56,11 +56,13 @@ SLOW_FILES = {
     "test_mutate.py",
     "test_pinned_git.py",
     "test_pr.py",
+    "test_project_files.py",
     "test_proofs.py",
     "test_release.py",
     "test_same_bytes.py",
     "test_signed_image.py",
     "test_site.py",
+    "test_trust.py",
     "test_tutorial.py",
     "test_verify_installed.py",
 }
