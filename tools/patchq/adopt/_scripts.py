@@ -156,7 +156,8 @@ def _found(step: ShellStep, names: Sequence[str], before: TreeId, after: TreeId)
 def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
     """Map folders of absolute paths in commands to folders of the tree.
 
-    >>> find_moves([ShellShellStep("sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", "it")], [b"src/pkg/x.py", b"y"])
+    >>> step = ShellStep("sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", "it")
+    >>> find_moves([step], [b"src/pkg/x.py", b"y"])
     {'/usr/lib/python3/dist-packages': 'src'}
     """
     by_name: dict[str, list[list[str]]] = {}
