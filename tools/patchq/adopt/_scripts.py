@@ -156,7 +156,7 @@ def _found(step: ShellStep, names: Sequence[str], before: TreeId, after: TreeId)
 def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
     """Map folders of absolute paths in commands to folders of the tree.
 
-    >>> step = ShellStep("sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", "it")
+    >>> step = ShellStep(text="sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", where="it")
     >>> find_moves([step], [b"src/pkg/x.py", b"y"])
     {'/usr/lib/python3/dist-packages': 'src'}
     """
