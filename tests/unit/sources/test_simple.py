@@ -112,3 +112,14 @@ def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, 
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.platform", "linux")
     assert index.cache_folder() == Path(folder)
+
+
+def test_without_a_setting_pips_own_index_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pip._internal.models.index import PyPI
+
+    asked: list[str] = []
+    monkeypatch.setattr(index, "pip_settings", lambda: settings)
+    monkeypatch.setattr(index, "_files_on", lambda url, project: asked.append(url) or [])
+    for settings in ({}, {"index-url": ["https://mirror/simple"]}, {"no-index": ["1"]}):
+        index.find_files("lib", lambda name: True)
+    assert asked == [PyPI.simple_url, "https://mirror/simple"]

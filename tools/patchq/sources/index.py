@@ -90,6 +90,15 @@ def pip_settings() -> dict[str, list[str]]:
     return found
 
 
+def _pips_default() -> list[str]:
+    """Return the index that pip uses without any setting. patchq names no index of its own."""
+    try:
+        from pip._internal.models.index import PyPI
+    except ImportError:
+        return []
+    return [PyPI.simple_url]
+
+
 def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     """Return the files of a project whose names ``wanted`` accepts, from every configured index.
 
@@ -106,9 +115,9 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     for path in _linked_files(settings.get("find-links", [])):
         if wanted(path.name):
             found.setdefault(path.name, IndexFile(name=path.name, url=path.as_uri(), sha256=fsio.sha256_file(path)))
-    urls = [*settings.get("index-url", [simple.DEFAULT_INDEX]), *settings.get("extra-index-url", [])]
-    if settings.get("no-index"):
-        urls = []
+    urls: list[str] = []
+    if not settings.get("no-index"):
+        urls = [*(settings.get("index-url") or _pips_default()), *settings.get("extra-index-url", [])]
     trouble = []
     for url in urls:
         try:
