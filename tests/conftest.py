@@ -37,7 +37,7 @@ settings.load_profile("patchq")
 
 #: Folders whose tests are fast unless a marker of SLOW is on them.
 FAST_FOLDERS = ("unit", "git", "cli", "scenarios", "benchmarks")
-SLOW = ("slow", "index", "nvcc", "chromium", "mutants")
+SLOW = ("index", "nvcc", "chromium")
 #: Files of these folders that take long: they build wheels, environments or images, or run proofs.
 SLOW_FILES = {
     "test_adopt_scripts.py",

@@ -24,13 +24,9 @@ from typing import Any
 import blind_gb10
 import blind_gb10_newest
 from by_hand_vllm import ByHand
-from test_by_hand import ROOT, content_of, whole_of
+from mutants import ROOT, forks_of, run_mutants, whole_of
 
-from patchq.environment.machine import this_machine
 from patchq.proofs.judge import ERROR, FAILED
-from patchq.proofs.plan import ProofCell, proofs_of, result_key
-from patchq.proofs.prove import run_cells_kept
-from patchq.proofs.warm import warm
 
 EVIDENCE = ROOT / "docs" / "evidence"
 MUTANTS = {"gb10": blind_gb10.MUTANTS, "gb10-newest": blind_gb10_newest.MUTANTS}
@@ -78,21 +74,13 @@ def run(set_name: str, patches: list[str], most: int) -> None:
 
 
 def run_patch(set_name: str, patch: str, mutants: list[ByHand]) -> None:
-    """Run the mutants of one patch and append their results."""
-    whole, machine = whole_of(set_name), this_machine()
-    project = whole.project
-    proof = proofs_of(whole.stacks, [patch])[0]
+    """Run the mutants of one patch, one after the other, and append each result."""
+    whole = whole_of(set_name)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    with warm() as forks:
-        key = result_key(project, proof, whole.variant, machine)
-        forks.unchanged[patch] = ProofCell(proof=proof, variant=whole.variant, key=key, set_name=whole.set_name)
+    with forks_of(whole, patch) as forks:
         for mutant in mutants:
-            changed = content_of(whole, mutant).decode().replace(mutant.old, mutant.new).encode()
-            (variant,) = whole.mutants(proof.upstream, [(mutant.path, changed)])
-            key = result_key(project, proof, variant, machine)
-            cell = ProofCell(proof=proof, variant=variant, key=key, set_name=whole.set_name, timeout=LIMIT)
             started = time.monotonic()
-            found = run_cells_kept(project, [cell], machine, False, forks, lambda _: None)[key]
+            (found,) = run_mutants(whole, [mutant], forks, timeout=LIMIT)
             row = {
                 "patch": patch,
                 "mutant": mutant.name,
@@ -130,7 +118,7 @@ def page() -> str:
         low, high = interval(killed, len(rows))
         parts.append(
             f"{killed} of {len(rows)} killed: {100 * killed / len(rows):.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})."
-            f" {len(mutants)} were written, of which a fixed seed chooses the order.\n\n| patch | killed | |\n|---|---|---|\n"
+            f" {len(mutants)} were written; they run in an order that a fixed seed chooses.\n\n| patch | killed | |\n|---|---|---|\n"
         )
         by_patch: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
         for row in rows:

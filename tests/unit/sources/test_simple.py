@@ -118,8 +118,8 @@ def test_without_a_setting_pips_own_index_is_asked(monkeypatch: pytest.MonkeyPat
     from pip._internal.models.index import PyPI
 
     asked: list[str] = []
-    monkeypatch.setattr(index, "pip_settings", lambda: settings)
     monkeypatch.setattr(index, "_files_on", lambda url, project: asked.append(url) or [])
     for settings in ({}, {"index-url": ["https://mirror/simple"]}, {"no-index": ["1"]}):
+        monkeypatch.setattr(index, "pip_settings", lambda found=settings: found)
         index.find_files("lib", lambda name: True)
     assert asked == [PyPI.simple_url, "https://mirror/simple"]
