@@ -133,7 +133,7 @@ def test_a_block_that_git_would_add_twice_is_a_conflict_of_its_own(patchq: Patch
     wanted = twice(patchq, upstream)
     found = cell(patchq)
     assert found["outcome"] == "conflict", found
-    assert found["said"] == "m.py: upstream has added these lines already; git's merge adds them once more"
+    assert found["said"] == "m.py: upstream has added these lines already; git's merge adds them again"
     assert [f["path"] for f in found["files"]] == ["m.py"]
     assert found["said"] in patchq.ok("forecast", "up", "--onto", "v2", "--why")
     said = patchq.fails(3, "rebase", "up", "--onto", "v2")

@@ -203,7 +203,7 @@ def test_what_a_sibling_assigns_at_run_time_wins(siblings: Patchq) -> None:
     (one,) = warnings(siblings)
     assert one["message"] == (
         "Two.both in pkg/mod.py is changed by up/first and by other/instead: "
-        "other/instead wins: user.py assigns it anew at run time"
+        "other/instead wins: user.py replaces it at run time"
     )
 
 

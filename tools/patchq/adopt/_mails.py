@@ -257,30 +257,15 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
     message = clean_message(f"{_without_tags(raw)}\n\n{decode(body)}")
     if _CR_DIFF.search(diff):
         diff = diff.replace(b"\r\n", b"\n")
+    found = Found(name="", where="", author=None, message=message)
     if _DIFF.search(diff) or re.search(rb"^GIT binary patch", diff, re.MULTILINE):
-        return Found(name="", where="", author=None, message=message, diff=diff)
+        return replace(found, diff=diff)
     subject = clean_subject(raw)
     if _is_cover(subject):
-        return Found(
-            name="",
-            where="",
-            author=None,
-            message=message,
-            diff=b"",
-            said=(f"is a cover letter, {subject!r}: left out",),
-            left_out=True,
-        )
+        return replace(found, said=(f"is a cover letter, {subject!r}: left out",), left_out=True)
     if _MAGIC.match(mail) and not diff.strip():
-        return Found(name="", where="", author=None, message=message, diff=b"")  # format-patch --always
-    return Found(
-        name="",
-        where="",
-        author=None,
-        message=message,
-        diff=b"",
-        said=(f"holds no diff, {subject!r}: left out",),
-        left_out=True,
-    )
+        return found  # format-patch --always
+    return replace(found, said=(f"holds no diff, {subject!r}: left out",), left_out=True)
 
 
 def _in_utf8(mail: bytes, info: bytes) -> bytes:

@@ -345,7 +345,7 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
                         patch=winner,
                         other=f"{theirs.upstream}/{hit.patch}",
                         wins=winner,
-                        said=f"{winner} wins: {show_path(change.path)} assigns it anew at run time",
+                        said=f"{winner} wins: {show_path(change.path)} replaces it at run time",
                     )
 
 

@@ -46,7 +46,7 @@ class PackageState(str, Enum):
 
 
 class Basis(str, Enum):
-    """What a package was compared with."""
+    """Reference that a package was compared with."""
 
     WHEEL = "wheel"
     #: The expected stack id, and the files with their own RECORD.

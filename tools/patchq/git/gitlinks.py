@@ -1,4 +1,4 @@
-"""Gitlinks: repositories inside a tree, of which git records only a commit id."""
+"""Gitlinks: repositories inside a tree. Git records only their commit ids."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One side of a conflicting path: 1 base, 2 ours, 3 theirs."""
+    """Side of a conflicting path: 1 base, 2 ours, 3 theirs."""
 
     path: bytes
     entry: TreeEntry

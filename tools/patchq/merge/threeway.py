@@ -159,11 +159,11 @@ class _Merger:
         for column, absent in zip(columns, absences, strict=True):
             every.append({path for path in absent if _may_have_moved(path, before, column)})
         self._settle_new_folders(columns, base, every, before)
-        anew = self._anew(columns[0].patches, base, set().union(*every) - before.keys())
+        in_removed_folders = self._in_removed_folders(columns[0].patches, base, set().union(*every) - before.keys())
         lacking = []
         for column, gone in zip(columns, every, strict=True):
-            if gone - anew:
-                lacking.append((column, sorted(gone - anew)))
+            if gone - in_removed_folders:
+                lacking.append((column, sorted(gone - in_removed_folders)))
         if not lacking:
             return
         keys = [(base, column.tree, tuple(gone)) for column, gone in lacking]
@@ -234,7 +234,7 @@ class _Merger:
                 if column.folders.issuperset(there.intersection(parents_of(path))):
                     column.folders.add(own[path])
 
-    def _anew(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
+    def _in_removed_folders(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
         """Return the new files whose folder exists in the base but was removed by an earlier patch."""
         folders = {path: path.rpartition(b"/")[0] + b"/" for path in added if b"/" in path}
 
@@ -458,6 +458,6 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
             column.contents[blob] = content
             changes[path] = PathChange(path, change.old, TreeEntry(change.new.mode, blob))
             stages += all_stages
-            said.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them once more")
+            said.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them again")
     result = Merged(changes=tuple(changes.values()), stages=(*merged.stages, *stages), labels=merged.labels)
     return result, "; ".join(said)

@@ -105,7 +105,7 @@ class LedgerLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All data of a report.
+    """Data of a report.
 
     :ivar not_run: patches whose proof has no result, each with the reason.
     :ivar notes: data that could not be computed, with the reason.
