@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,11 +118,15 @@ def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, 
 
 
 def test_without_a_setting_pips_own_index_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pip._internal.models.index import PyPI
+    usage = subprocess.run(
+        [sys.executable, "-m", "pip", "help", "download"], capture_output=True, check=True, text=True
+    )
+    default = re.search(r"\(default\s+(\S+?)\)", usage.stdout[usage.stdout.index("--index-url") :])
+    assert default is not None
 
     asked: list[str] = []
     monkeypatch.setattr(index, "_files_on", lambda url, project: asked.append(url) or [])
     for settings in ({}, {"index-url": ["https://mirror/simple"]}, {"no-index": ["1"]}):
         monkeypatch.setattr(index, "pip_settings", lambda found=settings: found)
         index.find_files("lib", lambda name: True)
-    assert asked == [PyPI.simple_url, "https://mirror/simple"]
+    assert asked == [default[1], "https://mirror/simple"]

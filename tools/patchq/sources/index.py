@@ -91,12 +91,16 @@ def pip_settings() -> dict[str, list[str]]:
 
 
 def _pips_default() -> list[str]:
-    """Return the index that pip uses without any setting. patchq names no index of its own."""
+    """Return the index that pip uses without any setting. patchq names no index of its own.
+
+    A process of its own asks: setuptools replaces ``distutils`` wherever pip is imported, and
+    warns if somebody has imported it before.
+    """
+    asked = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
     try:
-        from pip._internal.models.index import PyPI
-    except ImportError:
+        return [runner.run([sys.executable, "-c", asked]).stdout.decode().strip()]
+    except runner.CommandError:
         return []
-    return [PyPI.simple_url]
 
 
 def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
