@@ -18,7 +18,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from kit import Patchq, commit_files, edit, git
 from patchq.build import wheel
-from patchq.build._contents import inspect_wheel
+from patchq.build.contents import inspect_wheel
 
 SETUP = b"""[build-system]
 requires = ["setuptools"]

@@ -15,7 +15,7 @@ import pytest
 
 from kit import Patchq, edit
 from patchq.build import platforms, zipped
-from patchq.build._contents import inspect_wheel
+from patchq.build.contents import inspect_wheel
 from patchq.sources import index
 from test_build import built, pair  # noqa: F401
 

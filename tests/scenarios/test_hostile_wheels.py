@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from kit import Patchq
 from patchq.build import _contents
-from patchq.build._contents import inspect_wheel
+from patchq.build.contents import inspect_wheel
 from patchq.cli import cli
 from patchq.errors import BuildError
 from test_build import make_pair

@@ -29,7 +29,7 @@ LAYERS = [
     {"project"},
     {"stacks", "environment"},
     {"store", "drift", "proofs", "build", "mutation", "kernels", "merge"},
-    {"upstream"},
+    {"upstream", "thin"},
     {"adopt", "forecast"},
     {"rebase"},
     {"report", "contribute"},

@@ -35,7 +35,7 @@ MODULES = {
         "store._heal",
     },
     "wheels and archives, by their hash, and what was built": {
-        "build._contents", "build.dist", "build.image", "build._source", "build.zipped", "formats.tar", "kernels.ahead",
+        "build.contents", "build.dist", "build.image", "build._source", "build.zipped", "formats.tar", "kernels.ahead",
         "sources.archive", "sources.index", "sources._partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {

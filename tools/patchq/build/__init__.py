@@ -3,6 +3,7 @@
 __all__ = [
     "build",
     "compose",
+    "contents",
     "dist",
     "image",
     "installs",

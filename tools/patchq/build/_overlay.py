@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from patchq.build import platforms, wheel
-from patchq.build._contents import WheelInfo, inspect_wheel
+from patchq.build.contents import WheelInfo, inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError, ConflictError
 from patchq.formats.diff import REGULAR
-from patchq.formats.lock import BuildConfig, Pin
+from patchq.formats.lock import BuildConfig
 from patchq.git.replay import leave_out
-from patchq.names import sh, show_path
-from patchq.sources import index
+from patchq.names import show_path
 from patchq.stacks.applied import Applied
 from patchq.system import fsio
 
@@ -30,7 +29,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
         release wheel.
     """
     item, left_out = _without_compiled(job, item)
-    source, sha256 = _release_wheel(job, item.stack.pin, config)
+    source, sha256 = platforms.release_wheel(job, item.stack.pin, config)
     info = _checked(job, source, sha256)
     members = set(info.members)
     files: dict[str, bytes] = {}
@@ -118,25 +117,3 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
     tip = kept[-1].applied.commit if kept else state.base
     left = replace(item, state=replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=kept))
     return left, tuple(gone)
-
-
-def _release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
-    """Return the release wheel for the target machine, from the cache or index, and its hash."""
-    if not pin.wheels:
-        raise BuildError(
-            f"{pin.upstream} {pin.ref} has no release wheels in the lock",
-            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive PROJECT==VERSION` records them; "
-            "or --profile source",
-        )
-    name = platforms.choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)
-    sha256 = pin.wheels[name]
-    if have := index.cached(sha256):
-        return have, sha256
-    if job.offline:
-        raise BuildError(f"{name} is not in the cache, and --offline forbids fetching it", hint="run without --offline")
-    job.project.say(f"{pin.upstream}: downloading {name}")
-    release = pin.archive.partition("==")[2]
-    files = [f for f in index.find_wheels(config.distribution, release) if f.name == name]
-    if not files:
-        raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
-    return index.download(files[0], sha256, job.project.progress), sha256

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from patchq.build import _backend, wheel
-from patchq.build._contents import inspect_wheel
+from patchq.build.contents import inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError

@@ -8,8 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from patchq.errors import UserError
+from patchq.build.job import Job
+from patchq.errors import BuildError, UserError
+from patchq.formats.lock import BuildConfig, Pin
+from patchq.names import sh
+from patchq.sources import index
 
 #: Linux machines that upstreams build wheels for.
 KNOWN = ("aarch64", "x86_64")
@@ -79,3 +84,28 @@ def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
             hint=f"--wheel one of {', '.join(names)}, or --profile source",
         )
     return fitting[0]
+
+
+def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
+    """Return the release wheel for the target machine, from the cache or index, and its hash.
+
+    :raises BuildError: if the lock or the index has none.
+    """
+    if not pin.wheels:
+        raise BuildError(
+            f"{pin.upstream} {pin.ref} has no release wheels in the lock",
+            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive PROJECT==VERSION` records them; "
+            "or --profile source",
+        )
+    name = choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)
+    sha256 = pin.wheels[name]
+    if have := index.cached(sha256):
+        return have, sha256
+    if job.offline:
+        raise BuildError(f"{name} is not in the cache, and --offline forbids fetching it", hint="run without --offline")
+    job.project.say(f"{pin.upstream}: downloading {name}")
+    release = pin.archive.partition("==")[2]
+    files = [f for f in index.find_wheels(config.distribution, release) if f.name == name]
+    if not files:
+        raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
+    return index.download(files[0], sha256, job.project.progress), sha256

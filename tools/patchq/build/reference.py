@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from patchq.build._contents import inspect_wheel
+from patchq.build.contents import inspect_wheel
 from patchq.environment.installed import Reference
 from patchq.errors import PatchqError
 from patchq.project.project import Project

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from patchq.build import zipped
-from patchq.build._contents import inspect_wheel
+from patchq.build.contents import inspect_wheel
 from patchq.errors import BuildError
 
 

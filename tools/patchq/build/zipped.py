@@ -19,7 +19,7 @@ from importlib import metadata
 from itertools import islice
 from pathlib import Path
 
-from patchq.build._contents import LOCAL, WheelInfo
+from patchq.build.contents import LOCAL, WheelInfo
 from patchq.errors import BuildError
 from patchq.system import fsio
 

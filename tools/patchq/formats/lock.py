@@ -75,6 +75,7 @@ class BuildConfig:
     empty_env: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
+    data_module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +351,8 @@ class _LockReader:
             return None
         at += ".build"
         raw = upstream["build"]
-        self.known(raw, "distribution package profile version-file requires empty-requires empty-env ignore links", at)
+        keys = "distribution package profile version-file requires empty-requires empty-env ignore links data-module"
+        self.known(raw, keys, at)
         distribution = self.text(raw, "distribution", at)
         package = self.text(raw, "package", at) or distribution.replace("-", "_")
         profile = self.text(raw, "profile", at) or "source"
@@ -388,7 +390,15 @@ class _LockReader:
             empty_env=dict(env),
             ignore=self.texts(raw, "ignore", at),
             links={str(k): str(v) for k, v in links.items()},
+            data_module=self._module(raw, package, at),
         )
+
+    def _module(self, raw: Mapping[str, Any], package: str, at: str) -> str:
+        """Return the module that computes the package's data folders from its own place."""
+        module = self.text(raw, "data-module", at)
+        if module and not (module.startswith(package + ".") and all(map(str.isidentifier, module.split(".")))):
+            raise self.bad(f"{at}.data-module", f"{module!r} is no module of {package}")
+        return module
 
     def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:
         at += ".contribute"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from patchq.build.dist import Built
     from patchq.build.job import Unpatched
     from patchq.project.project import Project
+    from patchq.thin.build import ThinWheel
 
 
 @click.command("build")
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
     metavar="GIB",
     help="With --kernels: memory for all compilers.  [default: free memory]",
 )
+@click.option(
+    "--thin",
+    is_flag=True,
+    help="Build small wheels of the patched files alone, for the unchanged wheels of the releases.",
+)
 @click.option("--no-isolation", is_flag=True, help="Build with the packages of this environment.")
 @set_option
 @offline_option
@@ -60,6 +66,7 @@ def command(
     only: tuple[str, ...],
     jobs: int | None,
     memory: float | None,
+    thin: bool,
     no_isolation: bool,
     set_name: str,
     offline: bool,
@@ -69,6 +76,9 @@ def command(
 
     With --kernels: builds a wheel of the kernels that an upstream would compile at first use, for one architecture.
     Compiled kernels are reused.
+
+    With --thin: builds into dist/SET/thin. A thin wheel is installed next to the release, and serves the patched files
+    when Python imports them; python WHEEL/_patchq_thin_PACKAGE writes them over the release instead.
 
     An upstream without patches is not built: its own release is the same.
     """
@@ -102,6 +112,20 @@ def command(
         raise UserError(
             "--only, --jobs and --memory are of --kernels", hint="patchq build flashinfer --kernels sm_121f"
         )
+    if thin:
+        if profile:
+            raise UserError("--thin and --profile exclude each other", hint="--thin takes the lock's profile")
+        _thin(
+            project,
+            names,
+            as_json,
+            set_name=set_name,
+            wheel_tag=wheel_tag,
+            isolation=not no_isolation,
+            offline=offline,
+            platforms=platforms.parse(platform),
+        )
+        return
     done = build(
         project,
         names,
@@ -165,6 +189,57 @@ def _install(built: Sequence[Built], folder: str) -> str:
     if not where or where == [platforms.here()]:
         return f"install: {line}"
     return f"install, with {folder} on an {' or '.join(where)} machine: {line}"
+
+
+def _thin(project: Project, names: Sequence[str], as_json: bool, **options: Any) -> None:
+    """Build thin wheels, and print the results."""
+    from patchq.build import platforms
+    from patchq.thin.build import build_thin
+
+    made, unpatched = build_thin(project, names, **options)
+    if as_json:
+        emit(
+            "build",
+            {
+                "wheels": [
+                    {
+                        "upstream": one.upstream,
+                        "distribution": one.distribution,
+                        "version": one.version,
+                        "profile": "thin",
+                        "path": str(one.path),
+                        "sha256": one.sha256,
+                        "stack_id": one.stack_id,
+                        "fresh": True,
+                        "notes": (),
+                        "platform": platforms.of_wheel(one.path.name),
+                        "package": one.package,
+                        "release": one.release,
+                        "patches": one.patches,
+                        "left_out": one.left_out,
+                        "files": one.files,
+                        "size": one.size,
+                    }
+                    for one in made
+                ],
+                "unpatched": [asdict(u) for u in unpatched],
+            },
+        )
+        return
+    for one in made:
+        _show_thin(one)
+    if made:
+        folder = sh(f"dist/{made[0].path.parent.parent.name}/thin")
+        echo(f"install, next to the releases: python -m pip install --no-deps -r {folder}/requirements.txt")
+        for one in made:
+            echo(f"or write over an installed release: python {folder}/{sh(one.path.name)}/{one.package}")
+
+
+def _show_thin(one: ThinWheel) -> None:
+    count = f"{len(one.patches)} of {len(one.patches) + len(one.left_out)} patches"
+    echo(f"{one.upstream}: {one.path.name}: {count}, {one.files} files, {one.size} bytes; needs {one.release}")
+    for name in one.left_out:
+        echo(f"    left out, as it must be compiled: {name}")
 
 
 def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], as_json: bool, **options: Any) -> None:

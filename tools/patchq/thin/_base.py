@@ -1,0 +1,222 @@
+"""Comparison of an installed release with the wheel that a thin wheel was made for.
+
+This module is a part of thin wheels, and needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+#: Number of file names in a message.
+_MOST_NAMES = 3
+
+
+class Refused(ImportError):
+    """The installed files aren't those that the patches are for."""
+
+
+class Thin:
+    """Contents of this thin wheel.
+
+    :ivar about: ``thin.json``: distribution, package, version, modules and data.
+    :ivar rows: RECORD of the release: SHA-256 and size by path.
+    :ivar patched: SHA-256 of each patched file by its path below site-packages.
+    """
+
+    def __init__(self, about: dict[str, Any], rows: dict[str, tuple[str, int]]) -> None:
+        self.about = about
+        self.rows = rows
+        self.patched: dict[str, str] = about["files"]
+
+    @property
+    def release(self) -> str:
+        return f"{self.about['distribution']} {self.about['version']}"
+
+
+def own_file(name: str) -> bytes:
+    """Return a file of this folder, which may be in a zip file."""
+    loader = globals().get("__loader__")
+    path = os.path.join(HERE, *name.split("/"))
+    if loader is None:
+        with open(path, "rb") as file:
+            return file.read()
+    data: bytes = loader.get_data(path)
+    return data
+
+
+def load() -> Thin:
+    """Return the contents of this thin wheel."""
+    about = json.loads(own_file("thin.json"))
+    return Thin(about, read_rows(own_file("base.csv").decode()))
+
+
+def read_rows(text: str) -> dict[str, tuple[str, int]]:
+    """Return the rows of a RECORD that have a SHA-256."""
+    rows = {}
+    for row in csv.reader(text.splitlines()):
+        if len(row) == 3 and row[1].startswith("sha256="):
+            rows[row[0]] = (row[1], int(row[2]) if row[2].isdigit() else -1)
+    return rows
+
+
+def record_hash(data: bytes) -> str:
+    """Return a SHA-256 as RECORD spells it."""
+    return encoded(hashlib.sha256(data))
+
+
+def encoded(digest: Any) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def check(thin: Thin, root: str, either: dict[str, str] | None = None) -> None:
+    """Compare each file of the installed release with its wheel.
+
+    Files whose size, times and inode are those of an earlier comparison aren't read again.
+
+    :param root: folder in which the release is installed.
+    :param either: files that may have this hash instead.
+    :raises Refused: if another version is installed, or a file differs.
+    """
+    _check_version(thin, root)
+    _check_record(thin, root, either or {})
+    stats = _stats(thin, root)
+    memory = os.path.join(cache_folder(), hashlib.sha256(root.encode()).hexdigest()[:32] + ".checked")
+    key = hashlib.sha256("\n".join([HERE, *stats]).encode()).hexdigest()
+    if either is None and _recall(memory) == key:
+        return
+    _check_contents(thin, root, either or {})
+    if either is None:
+        _remember(memory, key)
+
+
+def _check_version(thin: Thin, root: str) -> None:
+    info = thin.about["dist_info"]
+    if os.path.isdir(os.path.join(root, info)):
+        return
+    prefix = info.split("-")[0].lower() + "-"
+    others = [name for name in _listed(root) if name.lower().startswith(prefix) and name.endswith(".dist-info")]
+    found = ", ".join(name[: -len(".dist-info")] for name in others) or "no metadata"
+    raise Refused(f"the patches are for {thin.release}, and {root} has {found}")
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _check_record(thin: Thin, root: str, either: dict[str, str]) -> None:
+    path = os.path.join(root, thin.about["dist_info"], "RECORD")
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = read_rows(file.read())
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path} can't be read: {error}") from None
+    wrong = []
+    for name, (digest, _) in thin.rows.items():
+        found = rows.get(name, ("", 0))[0]
+        if found not in (digest, either.get(name, digest)):
+            wrong.append(name)
+    if wrong:
+        raise Refused(f"{thin.release} is another build than the one patched: {path} differs for {_some(wrong)}")
+
+
+def _stats(thin: Thin, root: str) -> list[str]:
+    """Return one line for each file: its path, size, times and inode."""
+    lines = []
+    missing = []
+    paths = [os.path.join(root, *name.split("/")) for name in thin.rows]
+    for path in [*paths, *_own_paths(thin)]:
+        try:
+            found = os.stat(path)
+        except OSError:
+            missing.append(path)
+            continue
+        times = f"{found.st_mtime_ns} {found.st_ctime_ns}"
+        lines.append(f"{path} {found.st_size} {times} {found.st_ino} {found.st_dev}")
+    if missing:
+        raise Refused(f"{thin.release}: {_some(missing)}: missing")
+    return lines
+
+
+def _own_paths(thin: Thin) -> dict[str, str]:
+    """Return the SHA-256 of each patched file by its path; nothing in a wheel that isn't installed."""
+    if not os.path.isdir(HERE):
+        return {}
+    return {os.path.join(HERE, "files", *name.split("/")): digest for name, digest in thin.patched.items()}
+
+
+def _check_contents(thin: Thin, root: str, either: dict[str, str]) -> None:
+    wanted = []
+    for name, (digest, _) in thin.rows.items():
+        wanted.append((os.path.join(root, *name.split("/")), {digest, either.get(name, digest)}))
+    for path, digest in _own_paths(thin).items():
+        wanted.append((path, {digest}))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        found = list(pool.map(_digest, [path for path, _ in wanted]))
+    wrong = [path for (path, right), digest in zip(wanted, found) if digest not in right]  # noqa: B905
+    if wrong:
+        raise Refused(f"{thin.release}: {_some(wrong)}: changed since the release")
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return encoded(digest)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+# Cache
+
+
+def cache_folder() -> str:
+    """Return the folder of comparisons and data trees."""
+    own = os.environ.get("PATCHQ_THIN_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return own or os.path.join(base, "patchq-thin")
+
+
+def _recall(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return ""
+
+
+def _remember(path: str, key: str) -> None:
+    """Write a file of the cache. Without a writable cache, each process compares all files."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=os.path.dirname(path))
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(key)
+        os.replace(beside, path)
+    except OSError:
+        pass
+
+
+def say(error: Exception) -> None:
+    """Print why nothing is imported: callers of optional packages hide ImportErrors."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"patchq: {error}\n")

@@ -1,0 +1,154 @@
+"""Write the patched files of a thin wheel over an installed release.
+
+Run it from the wheel, which needs no installation: ``python WHEEL/_patchq_thin_PACKAGE``. The
+release becomes what the full wheel would have installed. An interrupted run can be repeated.
+
+This module is a part of thin wheels, and needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+if __package__:
+    from . import _base
+else:  # run as a folder or from a zip file
+    import _base  # type: ignore[import-not-found, no-redef]
+
+#: Metadata of an installer that is about the file that it installed.
+_DROPPED = {"direct_url.json", "RECORD.jws", "RECORD.p7s"}
+
+
+def main() -> int:
+    """Run the command, and return its exit code."""
+    parser = argparse.ArgumentParser(description="Write patched files over an installed release.")
+    parser.add_argument("--root", help="folder in which the release is installed; default: the one on sys.path")
+    parser.add_argument("--check", action="store_true", help="check the release, and write nothing")
+    options = parser.parse_args()
+    thin = _base.load()
+    label = f"{thin.about['distribution']} {thin.about['patched_version']}"
+    try:
+        root = options.root or _find_root(thin)
+        if os.path.isdir(os.path.join(root, thin.about["patched_info"])) and not _old_info(thin, root):
+            print(f"{root}: {label} is there already")
+            return 0
+        _base.check(thin, root, either=thin.patched)
+        count = f"{len(thin.about['patches'])} of {len(thin.about['patches']) + len(thin.about['left_out'])} patches"
+        if options.check:
+            print(f"{root}: {thin.release} can take {count}")
+            return 0
+        place(thin, root)
+        print(f"{root}: {label}, {count}")
+        for name in thin.about["left_out"]:
+            print(f"    not in this wheel, as it must be compiled: {name}")
+    except (_base.Refused, OSError) as error:
+        print(f"patchq: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _old_info(thin: _base.Thin, root: str) -> bool:
+    return os.path.isdir(os.path.join(root, thin.about["dist_info"]))
+
+
+def _find_root(thin: _base.Thin) -> str:
+    for folder in sys.path[1:]:
+        for info in (thin.about["dist_info"], thin.about["patched_info"]):
+            if os.path.isdir(os.path.join(folder, info)):
+                return os.path.realpath(folder)
+    raise _base.Refused(f"{thin.release} isn't installed for {sys.executable}; --root names its folder")
+
+
+def place(thin: _base.Thin, root: str) -> None:
+    """Write the patched files, then the metadata of the full wheel."""
+    gone = []
+    for name in thin.patched:
+        if name.endswith(".py"):
+            gone += _remove_caches(root, name)
+        _write(os.path.join(root, *name.split("/")), _base.own_file(f"files/{name}"))
+    _write_info(thin, root, set(gone))
+
+
+def _remove_caches(root: str, name: str) -> list[str]:
+    """Remove the caches of a module; return their paths in RECORD."""
+    folder, base = os.path.split(name)
+    stem = base[: -len(".py")] + "."
+    caches = os.path.join(root, *folder.split("/"), "__pycache__")
+    removed = []
+    for entry in os.listdir(caches) if os.path.isdir(caches) else ():
+        if entry.startswith(stem) and entry.endswith(".pyc"):
+            os.unlink(os.path.join(caches, entry))
+            removed.append(f"{folder}/__pycache__/{entry}")
+    return removed
+
+
+def _write(path: str, data: bytes) -> None:
+    """Replace a file as a whole, and keep its permissions."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o644
+    handle, beside = tempfile.mkstemp(dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(beside, mode)
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def _write_info(thin: _base.Thin, root: str, gone: set[str]) -> None:
+    """Write the metadata folder of the full wheel, and remove the release's."""
+    old, new = (os.path.join(root, thin.about[key]) for key in ("dist_info", "patched_info"))
+    with open(os.path.join(old, "RECORD"), encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    beside = tempfile.mkdtemp(dir=root, prefix=".patchq-")
+    try:
+        os.chmod(beside, 0o755)
+        for entry in sorted(set(os.listdir(old)) - _DROPPED - {"RECORD"}):
+            source = os.path.join(old, entry)
+            copy: Any = shutil.copytree if os.path.isdir(source) else shutil.copyfile
+            copy(source, os.path.join(beside, entry))
+        for name in thin.about["info"]:
+            _write(os.path.join(beside, *name.split("/")), _base.own_file(f"info/{name}"))
+        record = _record(thin, rows, gone, beside)
+        _write(os.path.join(beside, "RECORD"), record)
+        if os.path.isdir(new):
+            shutil.rmtree(new)
+        os.rename(beside, new)
+        # Renamed first: a half removed folder would look like a damaged release.
+        os.rename(old, beside)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _record(thin: _base.Thin, rows: list[list[str]], gone: set[str], info: str) -> bytes:
+    """Return RECORD: the installed one with the patched files and the new metadata."""
+    old = thin.about["dist_info"] + "/"
+    kept = [row for row in rows if not row[0].startswith(old) and row[0] not in thin.patched and row[0] not in gone]
+    for name, digest in thin.patched.items():
+        kept.append([name, digest, str(len(_base.own_file(f"files/{name}")))])
+    new = thin.about["patched_info"]
+    for folder, _, names in os.walk(info):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                data = file.read()
+            inner = os.path.relpath(path, info).replace(os.sep, "/")
+            if inner != "RECORD":
+                kept.append([f"{new}/{inner}", _base.record_hash(data), str(len(data))])
+    kept.append([f"{new}/RECORD", "", ""])
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(kept)
+    return out.getvalue().encode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,352 @@
+"""Build thin wheels (``build --thin``): the difference between a full wheel and its release.
+
+A thin wheel is made from the full wheel, so that both have the same files. It refuses differences
+that it can't deliver, and names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+
+from patchq.build import platforms, wheel, zipped
+from patchq.build.build import build, job_of
+from patchq.build.contents import WheelInfo, inspect_wheel
+from patchq.build.dist import Built
+from patchq.build.job import Job, Unpatched
+from patchq.errors import BuildError
+from patchq.formats.lock import BuildConfig
+from patchq.formats.manifest import Manifest, parse_manifest
+from patchq.project.project import Project
+from patchq.system import fsio
+
+#: Name of the folder of thin wheels in ``dist/SET``.
+FOLDER = "thin"
+#: Modules of this package that a thin wheel contains, with their names in the wheel.
+_RUNTIME = {"_start.py": "__init__.py", "_base.py": "_base.py", "_serve.py": "_serve.py", "_place.py": "__main__.py"}
+_LICENSES = ("license", "licence", "copying", "notice", "authors")
+_MODULE = ".py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinWheel:
+    """Thin wheel in ``dist/SET/thin``.
+
+    :ivar distribution: its own distribution, such as ``vllm-patchq-thin``.
+    :ivar package: its own package, such as ``_patchq_thin_vllm``.
+    :ivar release: wheel that it needs, unchanged.
+    :ivar files: number of patched files.
+    :ivar size: bytes of the wheel.
+    """
+
+    upstream: str
+    distribution: str
+    version: str
+    path: Path
+    sha256: str
+    stack_id: str
+    package: str
+    release: str
+    patches: tuple[str, ...]
+    left_out: tuple[str, ...]
+    files: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Difference:
+    """Files of a full wheel that its release lacks or has otherwise.
+
+    :ivar modules: path of each patched module by its name.
+    :ivar data: paths of patched files that are read by path.
+    :ivar info: metadata files that differ, by their names in the metadata folder.
+    """
+
+    files: Mapping[str, bytes]
+    modules: Mapping[str, str]
+    data: tuple[str, ...]
+    info: Mapping[str, bytes]
+
+
+def build_thin(
+    project: Project,
+    names: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    wheel_tag: str = "",
+    isolation: bool = True,
+    offline: bool = False,
+    platforms: Sequence[str] = (),
+) -> tuple[list[ThinWheel], tuple[Unpatched, ...]]:
+    """Build thin wheels of a set's patched upstreams into ``dist/SET/thin``.
+
+    The options are those of :func:`patchq.build.build.build`, which makes the full wheels first.
+
+    :returns: the thin wheels, and the upstreams without patches.
+    :raises BuildError: if a full wheel differs from its release in a file that a thin wheel can't
+        deliver, such as a compiled or removed one.
+    """
+    set_name = project.choose_set(set_name)
+    full = build(
+        project,
+        names,
+        set_name=set_name,
+        wheel_tag=wheel_tag,
+        isolation=isolation,
+        offline=offline,
+        platforms=platforms,
+    )
+    with project.locked("build"):
+        job = job_of(project, set_name, wheel_tag=wheel_tag, isolation=isolation, offline=offline)
+        made = [_build_one(job, built) for built in full.wheels]
+        _write_requirements(job, made)
+    return made, full.unpatched
+
+
+def _build_one(job: Job, built: Built) -> ThinWheel:
+    item = next(one for one in job.applied if one.stack.pin.upstream == built.upstream)
+    config = item.build
+    assert config
+    if "." in config.package:
+        raise BuildError(
+            f"{built.upstream}: {config.package} is part of a namespace, which a thin wheel can't serve",
+            hint=f"`patchq build {built.upstream}`",
+        )
+    source, _ = platforms.release_wheel(job, item.stack.pin, config)
+    release, full = inspect_wheel(source), inspect_wheel(built.path)
+    manifest_name = f"{config.package}/_patchq.json"
+    raw = json.loads(full.read([manifest_name])[manifest_name])
+    manifest = parse_manifest(json.dumps(raw))
+    difference = _compare(built.upstream, config, release, full, manifest)
+    about = _describe(config, release, full, manifest, difference)
+    package = f"_patchq_thin_{config.package}"
+    files = _runtime(package)
+    files[f"{package}/thin.json"] = fsio.dump_json(about)
+    files[f"{package}/base.csv"] = _rows(release)
+    files |= {f"{package}/files/{name}": data for name, data in difference.files.items()}
+    files |= {f"{package}/info/{name}": data for name, data in difference.info.items()}
+    return _write(job, built, release, manifest, raw, package, files)
+
+
+# Comparison
+
+
+def _compare(
+    upstream: str, config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest
+) -> _Difference:
+    """Return the differences between a full wheel and its release.
+
+    :raises BuildError: if a thin wheel can't deliver one of them.
+    """
+    changed = [name for name in _members(full) if release.record.get(name) != full.record[name]]
+    gone = [name for name in _members(release) if name not in full.record]
+    refused = dict.fromkeys(gone, "removed")
+    for name in changed:
+        if not name.startswith(config.package + "/"):
+            refused[name] = f"outside of {config.package}"
+        elif name.endswith((".so", ".pyd", ".dylib")):
+            refused[name] = "compiled"
+    found = full.read(name for name in changed if name not in refused)
+    own = f"{config.package}/_patchq.json"
+    data = tuple(name for name in found if name != own and not _is_module(config, name))
+    if not config.data_module:
+        refused |= dict.fromkeys(data, "read by path, and the build table has no data-module")
+    info = _changed_info(release, full)
+    if "entry_points.txt" in info:
+        refused["entry_points.txt"] = "entry points are read from the release's metadata"
+    for name in _other_requirements(release, full, manifest):
+        refused[name] = "a requirement that the release doesn't have, or has otherwise"
+    if refused:
+        listed = "; ".join(f"{name} ({reason})" for name, reason in sorted(refused.items()))
+        raise BuildError(
+            f"{upstream}: a thin wheel can't deliver {listed}", hint=f"`patchq build {upstream}` makes the full wheel"
+        )
+    modules = {_module_name(name): name for name in found if name not in data and name != own}
+    return _Difference(files=found, modules=modules, data=data, info=info)
+
+
+def _members(info: WheelInfo) -> Iterator[str]:
+    """Yield the recorded members outside of the metadata folder."""
+    for name in info.record:
+        if not name.startswith(info.dist_info + "/"):
+            yield name
+
+
+def _is_module(config: BuildConfig, name: str) -> bool:
+    """Return whether a member is imported: a .py file that is in none of the data folders."""
+    inner = name.removeprefix(config.package + "/")
+    return name.endswith(_MODULE) and not any(inner.startswith(folder + "/") for folder in config.links)
+
+
+def _module_name(path: str) -> str:
+    return path.removesuffix(_MODULE).removesuffix("/__init__").replace("/", ".")
+
+
+def _changed_info(release: WheelInfo, full: WheelInfo) -> dict[str, bytes]:
+    """Return the metadata files of the full wheel that the release has otherwise; not RECORD."""
+    changed = []
+    for name in full.record:
+        inner = name.removeprefix(full.dist_info + "/")
+        is_info = inner != name and inner != "RECORD"
+        if is_info and full.record[name] != release.record.get(f"{release.dist_info}/{inner}"):
+            changed.append(name)
+    return {name.removeprefix(full.dist_info + "/"): data for name, data in full.read(changed).items()}
+
+
+def _other_requirements(release: WheelInfo, full: WheelInfo, manifest: Manifest) -> list[str]:
+    """Return the requirements in which the wheels differ, apart from those on the set's siblings."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    found = []
+    for info in (release, full):
+        lines = HeaderParser().parsestr(info.metadata).get_all("Requires-Dist") or []
+        requirements = map(Requirement, lines)
+        found.append({str(one) for one in requirements if canonicalize_name(one.name) not in manifest.siblings})
+    return sorted(found[0] ^ found[1])
+
+
+# Writing
+
+
+def _describe(
+    config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest, difference: _Difference
+) -> dict[str, object]:
+    """Return ``thin.json``, which the modules in the wheel read."""
+    data_file = config.data_module.replace(".", "/") + _MODULE if difference.data else ""
+    return {
+        "schema": "patchq/thin/1",
+        "distribution": release.name,
+        "package": config.package,
+        "version": release.version,
+        "dist_info": release.dist_info,
+        "patched_version": manifest.version,
+        "patched_info": full.dist_info,
+        "stack_id": manifest.stack_id,
+        "patches": manifest.patches,
+        "left_out": manifest.left_out,
+        "modules": difference.modules,
+        "data": difference.data,
+        "data_module": config.data_module,
+        "data_file": data_file,
+        "files": {name: wheel.record_line(name, data)[1] for name, data in difference.files.items()},
+        "info": sorted(difference.info),
+    }
+
+
+def _runtime(package: str) -> dict[str, bytes]:
+    """Return the modules that serve the patched files, and the file that starts them."""
+    here = Path(__file__).parent
+    files = {f"{package}/{name}": (here / source).read_bytes() for source, name in _RUNTIME.items()}
+    files[f"{package}.pth"] = f"import {package}\n".encode()
+    return files
+
+
+def _rows(release: WheelInfo) -> bytes:
+    """Return the rows of the release's RECORD for files that installers write unchanged."""
+    text = release.read([f"{release.dist_info}/RECORD"])[f"{release.dist_info}/RECORD"].decode()
+    folder = release.dist_info.removesuffix(".dist-info") + ".data/"
+    rows = (line for line in text.splitlines(keepends=True) if not line.lstrip('"').startswith(folder))
+    return "".join(rows).encode()
+
+
+def _write(
+    job: Job,
+    built: Built,
+    release: WheelInfo,
+    manifest: Manifest,
+    raw: dict[str, object],
+    package: str,
+    files: dict[str, bytes],
+) -> ThinWheel:
+    distribution = f"{manifest.distribution}-patchq-thin"
+    stem = f"{release.dist_info.rpartition('-')[0]}_patchq_thin-{manifest.version}"
+    own = {
+        **raw,
+        "distribution": distribution,
+        "package": package,
+        "profile": FOLDER,
+        "siblings": {f"{name}-patchq-thin": version for name, version in manifest.siblings.items()},
+        "files": {
+            name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items()) if not name.endswith(".pth")
+        },
+    }
+    files[f"{package}/_patchq.json"] = fsio.dump_json(own)
+    info = f"{stem}.dist-info"
+    files |= _metadata(release, distribution, manifest.version, info)
+    record = f"{info}/RECORD"
+    files[record] = wheel.rewrite_record("", (), files, record)
+    folder = job.dist / FOLDER
+    target = folder / "-".join([stem, *release.path.name.removesuffix(".whl").split("-")[2:]])
+    target = target.with_name(target.name + ".whl")
+    _remove_older(folder, target)
+    zipped.write(target, {name: files[name] for name in sorted(files)})
+    return ThinWheel(
+        upstream=built.upstream,
+        distribution=distribution,
+        version=manifest.version,
+        path=target,
+        sha256=fsio.sha256_file(target),
+        stack_id=manifest.stack_id,
+        package=package,
+        release=release.path.name,
+        patches=manifest.patches,
+        left_out=manifest.left_out,
+        files=len(json.loads(files[f"{package}/thin.json"])["files"]),
+        size=target.stat().st_size,
+    )
+
+
+def _metadata(release: WheelInfo, distribution: str, version: str, info: str) -> dict[str, bytes]:
+    """Return the metadata of a thin wheel, with the release's license and its files."""
+    head = HeaderParser().parsestr(release.metadata)
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {distribution}",
+        f"Version: {version}",
+        f"Summary: Patched files of {release.name} {release.version}, for the unchanged release",
+        f"Requires-Dist: {release.name}==={release.version}",
+    ]
+    lines += [f"Requires-Python: {value}" for value in head.get_all("Requires-Python") or []]
+    lines += [f"Classifier: {value}" for value in head.get_all("Classifier") or [] if value.startswith("License ::")]
+    wheel_file = f"{release.dist_info}/WHEEL"
+    wanted = [name for name in release.record if _is_license(release, name)]
+    found = release.read([wheel_file, *wanted])
+    tags = [line for line in found.pop(wheel_file).decode().splitlines() if line.startswith(("Root-Is", "Tag:"))]
+    files = {info + name.removeprefix(release.dist_info): data for name, data in found.items()}
+    files[f"{info}/METADATA"] = ("\n".join(lines) + "\n").encode()
+    files[f"{info}/WHEEL"] = ("\n".join(["Wheel-Version: 1.0", "Generator: patchq", *tags]) + "\n").encode()
+    return files
+
+
+def _is_license(release: WheelInfo, name: str) -> bool:
+    inner = name.removeprefix(release.dist_info + "/")
+    return inner != name and inner.rpartition("/")[2].lower().startswith(_LICENSES)
+
+
+def _remove_older(folder: Path, target: Path) -> None:
+    """Remove thin wheels of other stacks for the same distribution and machine."""
+    own = target.name.split("-")
+    for path in folder.glob("*.whl"):
+        parts = path.name.split("-")
+        if path != target and (parts[0], parts[2:]) == (own[0], own[2:]):
+            fsio.remove(path)
+
+
+def _write_requirements(job: Job, made: Iterable[ThinWheel]) -> None:
+    """Write the requirements file of the folder: its wheels of this stack, each by its hash."""
+    folder = job.dist / FOLDER
+    lines: dict[str, list[str]] = {}
+    for path in sorted(folder.glob("*.whl")):
+        info = inspect_wheel(path)
+        if f"+patchq.{job.stack_id[:8]}" in info.version:
+            lines.setdefault(f"{info.name}=={info.version}", []).append(fsio.sha256_file(path))
+    entries = []
+    for line, digests in lines.items():
+        entries.append(" \\\n    ".join([line, *(f"--hash=sha256:{digest}" for digest in digests)]))
+    head = f"# patchq set {job.set_name}, stack {job.stack_id}, for unchanged releases\n--no-index\n--find-links .\n"
+    fsio.write_atomic(folder / "requirements.txt", (head + "\n".join(entries) + "\n").encode())
