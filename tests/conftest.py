@@ -62,6 +62,7 @@ SLOW_FILES = {
     "test_same_bytes.py",
     "test_signed_image.py",
     "test_site.py",
+    "test_thin.py",
     "test_trust.py",
     "test_tutorial.py",
     "test_verify_installed.py",

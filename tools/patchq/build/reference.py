@@ -28,7 +28,11 @@ def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], li
             built[str(known["file"])] = tuple(known["stat"]), str(known["sha256"])
         except (PatchqError, KeyError, TypeError, OSError):
             continue
-    return wheels_in(project.layout.dist / set_name, built)
+    folder = project.layout.dist / set_name
+    found, wrong = wheels_in(folder, built)
+    # Thin wheels have no records: each build writes them again.
+    thin, wrong_thin = wheels_in(folder / "thin")
+    return found + thin, wrong + wrong_thin
 
 
 def wheels_in(

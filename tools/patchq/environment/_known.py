@@ -71,6 +71,8 @@ _LINES = {
     _EASY_END: KnownLine(front=True),
 }
 
+#: Written by ``build --thin``. The imported module must have a known content.
+_THIN = re.compile(r"import (_patchq_thin_\w+)")
 _EDITABLE = re.compile(r"import (__editable___\w+_finder); \1\.install\(\)")
 _ROOT = r"(?:sys\._getframe\(1\)\.f_locals\['sitedir'\]|'[^'\\]*')"
 _PKG = r"'[\w.]+'"
@@ -97,6 +99,8 @@ _NAMESPACE = re.compile(
 #: SHA-256 of modules that known lines or interpreters import.
 _MODULES = frozenset(
     {
+        # __init__.py of thin wheels.
+        "c94c1c0d9f4f1ce62d96a1cbf1045b5cd3ab628ac013808acbfa251f8d23a713",
         # _virtualenv.py of virtualenv 20.0 to 21.15.
         "07584d2a5d13e0811eb567d78ed2aca0fb60e7defff59a01ca7a48d907bdea51",
         "0aeb86546345c1d0fada097536e35525714d5cdbcc2d8eb3f9912a955044fcff",
@@ -152,6 +156,9 @@ def known_line(line: str) -> KnownLine | None:
     line = line.rstrip()
     if line in _LINES:
         return _LINES[line]
+    thin = _THIN.fullmatch(line)
+    if thin:
+        return KnownLine((thin[1],))
     editable = _EDITABLE.fullmatch(line)
     if editable:
         return KnownLine((editable[1],))

@@ -34,6 +34,10 @@ class Code(str, Enum):
     REDIRECTED = "redirected"
     NAMESPACE = "namespace"
     SIBLING = "sibling"
+    # Thin wheels.
+    THIN = "thin"
+    THIN_IDLE = "thin-idle"
+    THIN_OTHER_RELEASE = "thin-other-release"
     # Metadata and files of the package.
     METADATA = "metadata"
     RECORD_MISSING = "record-missing"

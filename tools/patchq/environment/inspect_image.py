@@ -28,6 +28,7 @@ from patchq.environment.installed import (
     PackageState,
     Reference,
     judge_package,
+    thin_packages,
 )
 from patchq.formats.signing import Signing
 from patchq.formats.verification import Verification
@@ -133,11 +134,12 @@ def _judge_start(
     process = Process(env=variables, home=home, working=image.working)
     found = [InstalledEnvironment(one) for one in environments(files, set(image.folders), process)]
     seen = []
-    for name, package in expected.packages.items():
+    packages = {**expected.packages, **thin_packages(found, expected.packages)}
+    for name, package in packages.items():
         seen.append(_judge_package(found, image, expected, distribution=name, package=package))
     for environment in found:
         own = {}
-        for name, package in expected.packages.items():
+        for name, package in packages.items():
             if environment.named(name):
                 own[name] = package
         sources = judge_environment(environment, own, findings)

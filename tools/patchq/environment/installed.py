@@ -6,7 +6,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,12 +15,12 @@ from typing import Any
 
 from patchq.environment._caches import judge_caches
 from patchq.environment._distributions import Distribution, installed
-from patchq.environment._files import Files, Kind
-from patchq.environment._imports import ImportPlace, Interpreter, find_all
+from patchq.environment._files import MAX_TEXT, Files, Kind
+from patchq.environment._imports import ImportPlace, Interpreter, find_all, path_files
 from patchq.environment._scripts import judge_scripts
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
 from patchq.errors import FormatError
-from patchq.formats.distinfo import HASHES, RecordRow, canonical
+from patchq.formats.distinfo import HASHES, RecordRow, canonical, read_record
 from patchq.formats.manifest import Manifest, parse_manifest
 
 _CACHE = re.compile(r"(?:.*/)?__pycache__/[^/]+\.\w+-?\w*(?:\.opt-\w+)?\.pyc")
@@ -98,10 +98,12 @@ class Start:
 
     :ivar specs: Location of each package, from all finders.
     :ivar loaded: Packages that start-up code has imported.
+    :ivar finders: Names of the import hooks.
     """
 
     specs: Mapping[str, Location] = field(default_factory=dict)
     loaded: Collection[str] = ()
+    finders: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +272,9 @@ def judge_package(
     _judge_place(judge, own, direct)
     if start and package in start.loaded:
         found.note(Code.PRELOADED)
+    thin = thin_packages([environment], {distribution: package})
+    if thin:
+        return _judge_release(judge, own, next(iter(thin)), start)
     path = f"{judge.location.origin}/_patchq.json"
     # An unreadable manifest, such as a loop of links, doesn't count as missing.
     if environment.files.kind(path) is None:
@@ -322,6 +327,63 @@ def judge_package(
         reference=reference,
         against=against,
     )
+
+
+#: Start of the names of packages of thin wheels.
+_THIN = "_patchq_thin_"
+
+
+def thin_packages(environments: Iterable[InstalledEnvironment], packages: Mapping[str, str]) -> dict[str, str]:
+    """Return the thin wheels of packages: their own packages by distribution."""
+    found = {}
+    for environment in environments:
+        for name, package in environment.attested.items():
+            if package.startswith(_THIN) and package.removeprefix(_THIN) in packages.values():
+                found[name] = package
+    return found
+
+
+def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start: Start | None) -> InstalledPackage:
+    """Check a release that a thin wheel patches: its files must be those that the wheel names.
+
+    :param thin: Distribution of the thin wheel, which is checked as a package of its own.
+    """
+    environment, found, files = judge.environment, judge.found, judge.environment.files
+    package = _THIN + judge.package
+    judge.root = posixpath.dirname(judge.location.origin)
+    here = [one for one in own if one.root == judge.root]
+    record, _ = _judge_record(judge, here, "")
+    _judge_files(judge, record, here)
+    folder = environment.locate(package).origin
+    wrong = []
+    for row in read_record(files.text(f"{folder}/base.csv", MAX_TEXT)):
+        installed = record.get(row.path)
+        if row.kind in HASHES and (installed is None or installed.digest != row.digest):
+            wrong.append(row.path)
+    if wrong or not record:
+        found.add(Code.THIN_OTHER_RELEASE, wrong, thin)
+    if not _is_started(environment, package) or (start and f"{package}.PatchedFinder" not in start.finders):
+        found.add(Code.THIN_IDLE, (), thin)
+    found.note(Code.THIN, (), thin)
+    text, _ = _manifest_text(files, f"{folder}/_patchq.json")
+    stack_id = ""
+    try:
+        stack_id = parse_manifest(text).stack_id
+    except FormatError:
+        found.add(Code.MANIFEST_MALFORMED, (), thin)
+    is_right = all(one.level is Level.NOTE for one in found.found)
+    state = PackageState.PATCHED if is_right else PackageState.ALTERED
+    version = ", ".join(one.version for one in own)
+    return judge.result(state, version, stack_id=stack_id, reference=Basis.WHEEL, against=printable(thin))
+
+
+def _is_started(environment: InstalledEnvironment, package: str) -> bool:
+    """Return whether a ``.pth`` file of the environment imports a thin wheel's package."""
+    for site in environment.interpreter.sites:
+        for file in path_files(environment.files, site):
+            if f"import {package}" in file.code:
+                return True
+    return False
 
 
 def _manifest_text(files: Files, path: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from patchq.environment.installed import (
     Reference,
     Start,
     judge_package,
+    thin_packages,
 )
 from patchq.errors import UserError
 from patchq.formats.distinfo import canonical
@@ -255,7 +256,7 @@ def _start(answer: Mapping[str, Any]) -> Start:
     specs = {}
     for name, spec in answer["specs"].items():
         specs[name] = Location(spec["origin"], tuple(spec["places"]))
-    return Start(specs=specs, loaded=frozenset(answer["loaded"]))
+    return Start(specs=specs, loaded=frozenset(answer["loaded"]), finders=frozenset(answer["finders"]))
 
 
 def _interpreter(settings: Mapping[str, Any], answer: Mapping[str, Any]) -> Interpreter:
@@ -293,7 +294,7 @@ def _wanted(
     for name, package in optional.items():
         if package in attested.values():
             wanted[name] = package
-    return wanted
+    return wanted | thin_packages([environment], wanted)
 
 
 # Kernels of FlashInfer

@@ -164,7 +164,7 @@ def _check_contents(thin: Thin, root: str, either: dict[str, str]) -> None:
         wanted.append((path, {digest}))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         found = list(pool.map(_digest, [path for path, _ in wanted]))
-    wrong = [path for (path, right), digest in zip(wanted, found) if digest not in right]  # noqa: B905
+    wrong = [path for (path, right), digest in zip(wanted, found) if digest not in right]
     if wrong:
         raise Refused(f"{thin.release}: {_some(wrong)}: changed since the release")
 

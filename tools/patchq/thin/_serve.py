@@ -67,8 +67,7 @@ class Overlay:
         path, released = os.path.join(_FILES, *parts), os.path.join(self.root, *parts)
         places = None
         if parts[-1] == "__init__.py":
-            # The second place lets tools that list modules see new ones.
-            places = [os.path.dirname(released), os.path.dirname(path)]
+            places = [os.path.dirname(released)]
         loader = PatchedLoader(fullname, path, released)
         spec = importlib.util.spec_from_file_location(
             fullname, released, loader=loader, submodule_search_locations=places

@@ -27,4 +27,9 @@ class PatchedFinder:
 
 #: True if another start-up file imported the package first, so that its modules are upstream's.
 LATE = PACKAGE in sys.modules
+if LATE:
+    for _name in list(sys.modules):
+        if _name.partition(".")[0] == PACKAGE:
+            # The next import asks the finder below, which refuses it.
+            del sys.modules[_name]
 sys.meta_path.insert(0, PatchedFinder())  # type: ignore[arg-type]

@@ -264,7 +264,8 @@ def _write(
     files: dict[str, bytes],
 ) -> ThinWheel:
     distribution = f"{manifest.distribution}-patchq-thin"
-    stem = f"{release.dist_info.rpartition('-')[0]}_patchq_thin-{manifest.version}"
+    name = release.dist_info.removesuffix(".dist-info").rpartition("-")[0]
+    stem = f"{name}_patchq_thin-{manifest.version}"
     own = {
         **raw,
         "distribution": distribution,
