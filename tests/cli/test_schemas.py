@@ -23,6 +23,7 @@ from patchq.cli import VERBS
 NAMES = sorted(path.stem for path in answers.FOLDER.glob("*.json"))
 #: Fields that an answer has for some: `build --kernels`.
 SOMETIMES = {"modules", "compiled", "found", "seconds", "largest_process_gib"}
+SOMETIMES |= {"package", "release", "patches", "left_out", "files", "size"}
 TABLE = "| engine | model | config | test | t/s |\n|---|---|---|---|---|\n| vLLM | m | all | tg32 | 48.6 ± 0.2 |\n"
 BUILD = '\n[upstreams.up.build]\ndistribution = "pkg"\npackage = "pkg"\n\n[environments."default-up-v1.1"]\nimage = "base:1"\n'
 PYPROJECT = b'[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n[project]\nname = "pkg"\nversion = "1"\n[tool.setuptools]\npackages = ["pkg"]\n'

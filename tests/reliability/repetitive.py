@@ -24,7 +24,7 @@ if __name__ == "__main__":
 import parsers
 from extent import LONG
 from patchq.adopt import _folders, _headers, _hosts
-from patchq.build import _contents
+from patchq.build import contents
 from patchq.cli import terminal
 from patchq.contribute import dossier, gates
 from patchq.drift import _outline
@@ -305,7 +305,7 @@ def metadata(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     for required in parse_email(data)[0].get("requires_dist", []):
         requirement(required.encode())
-    _contents._check_identity(Path("a-1-py3-none-any.whl"), "a-1.dist-info", text)
+    contents._check_identity(Path("a-1-py3-none-any.whl"), "a-1.dist-info", text)
 
 
 def requirement(data: bytes) -> None:
@@ -316,7 +316,7 @@ def requirement(data: bytes) -> None:
 
 
 def record(data: bytes) -> None:
-    _contents._record(Path("a.whl"), data.decode("utf-8", "replace"), "a-1.dist-info", {})
+    contents._record(Path("a.whl"), data.decode("utf-8", "replace"), "a-1.dist-info", {})
 
 
 def installed(data: bytes) -> None:

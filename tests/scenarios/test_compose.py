@@ -110,6 +110,15 @@ def test_production_holds_the_wheels_alone_and_proves_itself(deployable: Patchq)
     assert files["patchq.txt"] == (ROOT / "locks" / "patchq.txt").read_text()
 
 
+def test_thin_wheels_are_installed_with_the_releases(deployable: Patchq) -> None:
+    deployable.ok("compose", "--thin")
+    said = (deployable.root / "deploy" / "Dockerfile").read_text()
+    assert "COPY dist/default/thin/*.whl dist/default/thin/constraints.txt /wheels/" in said
+    (line,) = [line for line in said.splitlines() if "-c /wheels/constraints.txt" in line]
+    assert "-patchq-thin" in line
+    assert "!dist/default/thin/*.whl" in (deployable.root / "deploy" / "Dockerfile.dockerignore").read_text()
+
+
 def test_torch_is_of_the_index_that_is_said_and_for_cuda(deployable: Patchq) -> None:
     files = rendered(deployable)
     for name in ("Dockerfile", "Dockerfile.dev"):

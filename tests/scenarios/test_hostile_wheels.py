@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from kit import Patchq
-from patchq.build import _contents
+from patchq.build import contents
 from patchq.build.contents import inspect_wheel
 from patchq.cli import cli
 from patchq.errors import BuildError
@@ -245,7 +245,7 @@ def test_a_wheel_that_overwhelms_is_refused(limit: str, tmp_path: Path, monkeypa
     path = tmp_path / "lib-1.0-py3-none-any.whl"
     path.write_bytes(wheel())
     inspect_wheel(path)
-    monkeypatch.setattr(_contents, limit, 3)
+    monkeypatch.setattr(contents, limit, 3)
     with pytest.raises(BuildError, match=r"are the most|larger than any wheel"):
         inspect_wheel(path)
 

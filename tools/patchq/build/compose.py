@@ -17,7 +17,7 @@ from patchq.project import own
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.scaffold import requirements
-from patchq.stacks.applied import applied_stack_id
+from patchq.stacks.applied import applied_stack_id, patched_upstreams, read_applied
 from patchq.system import project_files
 
 
@@ -42,20 +42,21 @@ class MountedCache:
     path: str
 
 
-def compose(project: Project, folder: Path, *, set_name: str = "") -> list[Path]:
+def compose(project: Project, folder: Path, *, set_name: str = "", thin: bool = False) -> list[Path]:
     """Write the container files of a set to a folder of the project, and return their paths.
 
+    :param thin: install the releases and the thin wheels, instead of the full wheels.
     :raises UserError: if the lock has no environment for the set, or the folder is outside the
         project.
     """
     with project.locked("compose"):
         set_name = project.choose_set(set_name)
-        files = _files(project, folder.resolve(), set_name)
+        files = _files(project, folder.resolve(), set_name, thin)
         project.journal.perform(Change(verb="compose", summary=f"compose {set_name}", files=dict(files)))
     return [project.layout.root / path for path in files]
 
 
-def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
+def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[str, bytes]:
     """Return the content of each file, by its path in the project."""
     environment = project.lock.environments.get(set_name)
     if environment is None:
@@ -78,6 +79,7 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         if (build := project.lock.upstreams[pin.upstream].build)
     ]
     name = re.sub(r"[^a-z0-9_-]+", "-", set_name.lower()).strip("-_") or "patched"
+    dist = f"{project.layout.dist.name}/{set_name}"
     values = {
         "name": name,
         "image": environment.image,
@@ -88,7 +90,9 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
         "port": environment.port,
         "gpu": environment.gpu,
         "packages": packages,
-        "dist": f"{project.layout.dist.name}/{set_name}",
+        "dist": dist,
+        "wheels": f"{dist}/thin" if thin else dist,
+        "installed": _installed(project, set_name, thin),
         "stack_id": applied_stack_id(project, set_name),
         "set_name": set_name,
         "patchq": own.source(),
@@ -106,6 +110,18 @@ def _files(project: Project, folder: Path, set_name: str) -> dict[str, bytes]:
     rendered = {file: render(f"compose/{template}.j2", **values).encode() for file, template in files.items()}
     rendered["patchq.txt"] = requirements()
     return {(inside / file).as_posix(): data for file, data in rendered.items()}
+
+
+def _installed(project: Project, set_name: str, thin: bool) -> list[str]:
+    """Return the distributions to install: the thin ones, or the packages themselves."""
+    applied = read_applied(project, set_name)
+    patched = patched_upstreams(project, applied)
+    names = []
+    for one in applied:
+        if one.build:
+            is_thin = thin and one.stack.pin.upstream in patched
+            names.append(one.build.distribution + ("-patchq-thin" if is_thin else ""))
+    return names
 
 
 def _volume(name: str, path: str) -> str:

@@ -349,5 +349,7 @@ def _write_requirements(job: Job, made: Iterable[ThinWheel]) -> None:
     entries = []
     for line, digests in lines.items():
         entries.append(" \\\n    ".join([line, *(f"--hash=sha256:{digest}" for digest in digests)]))
-    head = f"# patchq set {job.set_name}, stack {job.stack_id}, for unchanged releases\n--no-index\n--find-links .\n"
-    fsio.write_atomic(folder / "requirements.txt", (head + "\n".join(entries) + "\n").encode())
+    head = f"# patchq set {job.set_name}, stack {job.stack_id}, for unchanged releases\n"
+    requirements = head + "--no-index\n--find-links .\n" + "\n".join(entries) + "\n"
+    fsio.write_atomic(folder / "requirements.txt", requirements.encode())
+    fsio.write_atomic(folder / "constraints.txt", (head + "".join(f"{line}\n" for line in lines)).encode())

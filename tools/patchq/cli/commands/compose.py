@@ -10,9 +10,10 @@ from patchq.cli.terminal import echo
 
 @click.command("compose")
 @click.option("--output", "folder", type=click.Path(path_type=Path), help="Folder to write to.  [default: deploy]")
+@click.option("--thin", is_flag=True, help="Install the releases and the thin wheels (see `patchq build --thin`).")
 @set_option
 @json_option
-def command(folder: Path | None, set_name: str, as_json: bool) -> None:
+def command(folder: Path | None, thin: bool, set_name: str, as_json: bool) -> None:
     """Write Dockerfile, Dockerfile.dev and compose.yaml for a set.
 
     Reads the set's [environments] table and the id of the applied stack. `dev` mounts the patched trees, `serve`
@@ -21,11 +22,12 @@ def command(folder: Path | None, set_name: str, as_json: bool) -> None:
     from patchq.build.compose import compose
 
     project = open_project(as_json)
-    written = compose(project, folder or project.layout.root / "deploy", set_name=set_name)
+    written = compose(project, folder or project.layout.root / "deploy", set_name=set_name, thin=thin)
     shown = [path.relative_to(project.layout.root).as_posix() for path in written]
     if as_json:
         emit("compose", {"files": shown})
         return
     for path in shown:
         echo(path)
-    echo(f"next: patchq build, then docker compose -f {shown[3]} run --rm dev, or up serve")
+    build = "patchq build --thin" if thin else "patchq build"
+    echo(f"next: {build}, then docker compose -f {shown[3]} run --rm dev, or up serve")
