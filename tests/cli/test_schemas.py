@@ -133,7 +133,8 @@ def of_a_stack(patchq: Patchq, tmp_path: Path) -> None:
         ("init", str(tmp_path / "another")), ("pin", "--check"), ("fetch", "--history"), ("apply",), ("status",), ("list",),
         ("show", "first"), ("deps",), ("ledger",), ("drift", "up", "--from", "v1", "--to", "v1.1"), ("diff", "up@v1", "up@v1.1"),
         ("forecast", "up", "--onto", "v1"), ("test",), ("test", "--mutate", "--at-most", "1"), ("test", "--upstream"), ("publish",),
-        ("bundle", str(tmp_path / "bundle")), ("move", "third", "--before", "first"), ("undo",), ("drop", "third", "--why", "no"),
+        ("bundle", str(tmp_path / "bundle")), ("move", "third", "--before", "first"), ("log",),
+        ("undo", "--dry-run"), ("undo",), ("redo", "--dry-run"), ("redo",), ("undo",), ("drop", "third", "--why", "no"),
         ("undo",), ("reword", "first", "-m", "Say more\n\nWhy."), ("undo",), ("export", "up"), ("report",), ("bench", "show"),
         ("compose",), ("follow", "up", "--onto", "v1.1", "--no-proof", "--dry-run", str(tmp_path / "follow")),
     ):  # fmt: skip

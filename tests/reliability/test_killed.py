@@ -51,6 +51,13 @@ def with_fuzz(patchq: Patchq) -> None:
     file.write_bytes(file.read_bytes().replace(b" line 27\n", b" another line\n"))
 
 
+def undone(patchq: Patchq) -> None:
+    """A patch of the worktree's edits, undone: the edits are in the worktree again."""
+    edited(patchq)
+    patchq.ok("new", "up", "fourth", "-m", "Fourth\n\nWhy.")
+    patchq.ok("undo")
+
+
 def fresh(patchq: Patchq) -> None:
     """As somebody has it who has just cloned the project."""
     shutil.rmtree(patchq.layout.private)
@@ -70,6 +77,7 @@ VERBS: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
     "drop": (nothing, ("drop", "first")),
     "move": (nothing, ("move", "third", "--first")),
     "undo": (nothing, ("undo",)),
+    "redo": (undone, ("redo",)),
     "pin": (nothing, ("pin", "up", "--ref", "v1", "--set", "other")),
     "pr --status": (nothing, ("pr", "first", "--status", "--url", "https://example.org/pull/1")),
 }

@@ -1,4 +1,4 @@
-"""A random run of verbs, taken back by as many ``undo``: every file and ref has its bytes again.
+"""A random run of verbs, taken back by as many ``undo``, each redone once: every file and ref has its bytes again.
 
 Hypothesis picks verbs and edits (its state machine), and minimises what fails. What a person did
 by hand between two verbs, the test takes back by hand.
@@ -6,6 +6,7 @@ by hand between two verbs, the test takes back by hand.
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import tempfile
@@ -162,8 +163,15 @@ class Verbs(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             for step in reversed(self.steps):
+                after = seen(self.patchq)
+                self.patchq.ok("undo")
+                undone = seen(self.patchq)
+                self.patchq.ok("redo")
+                redone = seen(self.patchq)
+                assert redone == after, f"redo of {step.verb}: {[k for k in after if redone.get(k) != after[k]]}"
                 self.patchq.ok("undo")
                 now = seen(self.patchq)
+                assert now == undone
                 differ = [k for k in now.keys() | step.before_verb.keys() if now.get(k) != step.before_verb.get(k)]
                 assert not differ, f"undo of {step.verb}: {differ}"
                 step.unedit()
@@ -199,3 +207,44 @@ def test_as_many_undos_as_verbs(template: Path) -> None:
     )  # fmt: skip
     assert Verbs.undone > count
     record("undo", sequences=count, undone=Verbs.undone)
+
+
+def operations(patchq: Patchq) -> int:
+    return len(list((patchq.layout.private / "journal" / "operations").glob("*.json")))
+
+
+@pytest.mark.parametrize("seed", range(20 if LONG else 3))
+def test_undo_and_redo_go_back_and_forth(stack: Patchq, seed: int) -> None:
+    """Undo some operations, redo them, and undo them again. Edits that ``undo`` hands back stay in the tree."""
+    dice = random.Random(seed)
+    count = operations(stack)
+    for number in range(5):
+        names = (stack.layout.stack("up", "v1") / "series").read_text().replace(".patch", "").split()
+        verb = dice.choice(["new", "amend", "apply to", "apply", "move", "drop", "reword"])
+        if verb in ("new", "amend"):
+            edit(stack.tree() / dice.choice(["a.txt", "b.txt"]), dice.randrange(1, 41), b"mine %d\n" % number)
+        args = {
+            "new": ("new", "up", f"n{number}", "-m", f"N{number}\n\nWhy."),
+            "amend": ("export", "up", "--amend", dice.choice(names)),
+            "apply to": ("apply", "--to", dice.choice(names)),
+            "apply": ("apply",),
+            "move": ("move", dice.choice(names), "--first"),
+            "drop": ("drop", dice.choice(names)),
+            "reword": ("reword", dice.choice(names), "-m", f"Other {number}\n\nWhy."),
+        }[verb]
+        if stack.run(*args).exit_code:
+            git(stack.tree(), "reset", "-q", "--hard")
+    count = operations(stack) - count
+    states = [seen(stack)]
+    for _ in range(count):
+        stack.ok("undo")
+        states.append(seen(stack))
+    for before in reversed(states[:-1]):
+        stack.ok("redo")
+        now = seen(stack)
+        assert now == before, [name for name in now if now[name] != before.get(name)]
+    assert "nothing to redo" in stack.fails(1, "redo")
+    for after in states[1:]:
+        stack.ok("undo")
+        # A commit that keeps edits has another time.
+        assert {**seen(stack), "refs": b""} == {**after, "refs": b""}

@@ -31,7 +31,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "reword": ("reword", "Change the message, trailers or author of a patch."),
         "move": ("move", "Move a patch within its stack."),
         "drop": ("drop", "Remove a patch from its stack."),
+        "log": ("log", "List the operations and what each changed."),
         "undo": ("undo", "Undo the last operation."),
+        "redo": ("redo", "Redo the operation that was undone last."),
     },
     "Look ahead": {
         "forecast": ("forecast", "Show the cost of carrying a stack to other refs."),

@@ -224,7 +224,7 @@ def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str 
 
 def _take_back(project: Project) -> None:
     with project.locked("follow"):
-        project.journal.undo()
+        project.journal.undo(redo=False)
     project.__dict__.pop("lock", None)
 
 

@@ -3,7 +3,7 @@
 A change lists each file, ref and worktree that it moves, with the values before and after. It is
 written to ``.patchq/journal/pending.json`` before anything moves. From then on it is carried out:
 after a crash, by the next command that takes the lock. The record of a finished change becomes an
-entry of the operation log, which ``undo`` reverts.
+entry of the operation log, which ``undo`` reverts and ``redo`` carries out again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -31,6 +31,7 @@ KEEP = 200
 #: Refs of commits with edits that an earlier ``undo`` had restored and that can't stay in the
 #: files.
 KEPT = "refs/patchq/kept/"
+_PAST = {"undo": "undone", "redo": "redone"}
 _DIGEST, _ID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
@@ -66,6 +67,21 @@ class Change:
         return not (self.files or self.refs or self.trees)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reversal:
+    """Plan to revert an operation, or to carry it out again.
+
+    :ivar number: Number of the operation.
+    :ivar record: Record of the operation.
+    :ivar kept: Commits that keep edits which an earlier ``undo`` had restored.
+    """
+
+    number: str
+    record: Mapping[str, Any]
+    change: Change
+    kept: tuple[CommitId, ...] = ()
+
+
 @contextmanager
 def _hint_at_undo() -> Iterator[None]:
     """Add to errors the command that gives up an interrupted change."""
@@ -87,10 +103,14 @@ class Journal:
         self.pending = self.folder / "pending.json"
         self._handed = self.folder / "handed-back.json"
 
-    def perform(self, change: Change, *, undoes: str = "") -> None:
-        """Carry out ``change``. It is certain to happen once the pending record is written.
+    def perform(self, change: Change) -> None:
+        """Carry out ``change``. It is certain to happen once the pending record is written."""
+        self._perform(change, {"undoes": "", "parent": self._last()})
 
-        :param undoes: Number of the operation that it undoes.
+    def _perform(self, change: Change, kind: Mapping[str, Any]) -> None:
+        """Carry out a change.
+
+        :param kind: Fields of the record that decide what :meth:`_finish` does.
         """
         for name, data in list(change.files.items()):
             self._check_place(name, "this command")
@@ -115,7 +135,7 @@ class Journal:
             "files": files,
             "refs": change.refs,
             "trees": [[tree.upstream, tree.old, tree.new, tree.adopt] for tree in change.trees],
-            "undoes": undoes,
+            **kind,
         }
         fsio.write_all(kept)
         fsio.write_atomic(self.pending, fsio.dump_json(record))
@@ -241,21 +261,50 @@ class Journal:
             )
 
     def _finish(self, record: Mapping[str, Any]) -> None:
+        operations = self.folder / "operations"
+        operations.mkdir(exist_ok=True)
+        if number := record.get("redoes"):
+            self._finish_redo(record, operations / f"{number}.json", operations / f"{number}.undone")
+            return
         if record.get("given_up"):
             fsio.remove(self.pending)
             fsio.sync_folder(self.folder)
             return
-        operations = self.folder / "operations"
-        operations.mkdir(exist_ok=True)
         if record["undoes"]:
             fsio.rename(self.pending, operations / f"{record['undoes']}.undone")
             fsio.remove(operations / f"{record['undoes']}.json")
             return
-        names = sorted(path.stem for path in operations.glob("*.json"))
+        names = self._numbers(".json")
         used = [int(path.stem) for path in operations.iterdir() if path.stem.isdigit()]
         fsio.rename(self.pending, operations / f"{max(used, default=0) + 1:08d}.json")
         for name in names[: max(0, len(names) + 1 - KEEP)]:
             fsio.remove(operations / f"{name}.json")
+
+    def _finish_redo(self, record: Mapping[str, Any], done: Path, undone: Path) -> None:
+        """Replace the record of an ``undo`` by that of the operation, or back if it is given up."""
+        if record.get("given_up"):
+            # The reverse of a redo is the undo before it.
+            undo = {key: value for key, value in record.items() if key not in ("given_up", "redoes")}
+            undo |= {"verb": "undo", "undoes": done.stem}
+            fsio.write_atomic(undone, fsio.dump_json(undo))
+            fsio.remove(done)
+        else:
+            fsio.write_atomic(done, fsio.dump_json(record["original"]))
+            fsio.remove(undone)
+        fsio.remove(self.pending)
+        fsio.sync_folder(self.folder)
+
+    def _numbers(self, suffix: str) -> list[str]:
+        """Return the numbers of the operations whose records have this suffix, in order."""
+        folder = self.folder / "operations"
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        numbers = []
+        for name in sorted(names):
+            number = name.removesuffix(suffix)
+            # An interrupted undo leaves both records.
+            if number != name and (suffix == ".undone" or f"{number}.undone" not in names):
+                numbers.append(number)
+        return numbers
 
     def _read_file(self, path: str) -> bytes | None:
         return project_files.read(self.layout.root, self.layout.root / path)
@@ -280,10 +329,17 @@ class Journal:
         return digest
 
     def _kept(self, digest: str | None) -> bytes | None:
+        """Return a content that the journal keeps.
+
+        :raises StateError: if it is damaged or missing.
+        """
         if digest is None:
             return None
         path = self._object(digest)
-        data = path.read_bytes()
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise StateError(f"the journal has lost {path}", hint="use git to restore the files") from None
         if hashlib.sha256(data).hexdigest() != digest:
             reason = f"{path} is damaged: its content doesn't match its name"
             raise StateError(reason, hint="use git to restore the files")
@@ -294,13 +350,49 @@ class Journal:
 
     def last(self) -> tuple[str, dict[str, Any]] | None:
         """Return the number and record of the newest operation that can be undone."""
-        operations = self.folder / "operations"
-        if not operations.is_dir():
-            return None
-        number = max((path.stem for path in operations.glob("*.json")), default=None)
-        if number is None:
-            return None
-        return number, self._read(operations / f"{number}.json")
+        number = self._last()
+        return (number, self._record(f"{number}.json")) if number else None
+
+    def _last(self) -> str:
+        """Return the number of the newest operation that can be undone; empty if there is none."""
+        numbers = self._numbers(".json")
+        return numbers[-1] if numbers else ""
+
+    def redoable(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the operations that ``redo`` can carry out, in order.
+
+        Each has its number and the record of its ``undo``. Another operation in the place of an
+        undone one ends the list before it.
+        """
+        parent = self._last()
+        found = []
+        for number in self._numbers(".undone"):
+            if number > parent:
+                found.append((number, self._record(f"{number}.undone")))
+        chain: list[tuple[str, dict[str, Any]]] = []
+        while True:
+            children = [item for item in found if _parent(item[1]) == parent]
+            if not children or not children[-1][1]["redo"]:
+                return chain
+            chain.append(children[-1])
+            parent = children[-1][0]
+
+    def operations(self) -> Iterator[tuple[str, bool, dict[str, Any]]]:
+        """Yield the number of each operation, whether it is undone, and its record, newest first.
+
+        Of the undone operations only those are included that ``redo`` can carry out.
+        """
+        for number, record in reversed(self.redoable()):
+            yield number, True, record["original"]
+        for number in reversed(self._numbers(".json")):
+            yield number, False, self._record(f"{number}.json")
+
+    def content(self, digest: str | None) -> bytes | None:
+        """Return the content of a file before or after an operation; None if there was no file."""
+        return self._kept(digest)
+
+    def _record(self, name: str) -> dict[str, Any]:
+        return self._read(self.folder / "operations" / name)
 
     def _read(self, path: Path) -> dict[str, Any]:
         """Read a record and check its file names, refs and digests.
@@ -396,11 +488,9 @@ class Journal:
         ]
         return moves, kept
 
-    def undo(self) -> tuple[str, list[CommitId]]:
-        """Revert the newest operation.
+    def plan_undo(self) -> Reversal:
+        """Plan the reversal of the newest operation.
 
-        :returns: Its summary, and commits with edits or commits that an earlier ``undo`` had
-            restored.
         :raises UserError: if there is no operation.
         :raises EditedTreeError: if its files, refs or worktrees were changed since.
         """
@@ -431,32 +521,109 @@ class Journal:
             moved.append((ref, now, old))
         for commit in kept:
             moved.append((f"{KEPT}{commit}", refs.get(f"{KEPT}{commit}"), commit))
+        self._check_files(record, "undo")
+        change = Change(verb="undo", summary=f"undo {record['summary']}", refs=moved, trees=trees)
+        for path, (before, _) in record["files"].items():
+            change.files[path] = self._kept(before)
+        return Reversal(number=number, record=record, change=change, kept=tuple(kept))
+
+    def undo(self, *, redo: bool = True) -> Reversal:
+        """Revert the newest operation.
+
+        :param redo: False if ``redo`` must not carry out the operation again.
+        :raises UserError: if there is no operation.
+        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        """
+        plan = self.plan_undo()
+        self._perform(plan.change, {"undoes": plan.number, "original": plan.record, "redo": redo})
+        self._note_moved(plan)
+        return plan
+
+    def plan_redo(self) -> Reversal:
+        """Plan to carry out the operation that was undone last.
+
+        The worktrees must be as ``undo`` left them, or without edits.
+
+        :raises UserError: if no operation was undone, or another one was carried out since.
+        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        """
+        redoable = self.redoable()
+        if not redoable:
+            raise UserError("there is nothing to redo", hint="`patchq log` lists the operations")
+        number, record = redoable[0]
+        self._check_files(record, "redo")
+        refs = self.store.refs("refs")
+        for ref, _, new in record["refs"]:
+            if refs.get(ref) != new:
+                raise EditedTreeError(
+                    f"{ref} was moved since `{record['verb']}`; nothing was redone",
+                    hint="`patchq export` writes new commits to the stack",
+                )
+        original = record["original"]
+        back = dict(record)
+        _reverse(back)
+        trees = []
+        checked = set()
+        for move in back["trees"]:
+            tree = TreeMove(*move)
+            if tree.upstream not in checked:
+                checked.add(tree.upstream)
+                tree = self._move_again(tree)
+            trees.append(tree)
+        change = Change(verb="redo", summary=f"redo {original['summary']}", refs=back["refs"], trees=trees)
+        for path, (_, after) in back["files"].items():
+            change.files[path] = self._kept(after)
+        return Reversal(number=number, record=original, change=change)
+
+    def redo(self) -> Reversal:
+        """Carry out the operation that was undone last.
+
+        :raises UserError: if no operation was undone, or another one was carried out since.
+        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        """
+        plan = self.plan_redo()
+        self._perform(plan.change, {"undoes": "", "redoes": plan.number, "original": plan.record, "redo": True})
+        self._note_moved(plan)
+        return plan
+
+    def _move_again(self, tree: TreeMove) -> TreeMove:
+        """Return the first move of a worktree in a ``redo``.
+
+        :raises EditedTreeError: if the worktree has edits that ``undo`` didn't leave in it.
+        """
+        worktree = self.worktree(tree.upstream)
+        if worktree.exists and not self._is_restored(worktree):
+            worktree.refuse_edits(tree.old)
+            # The edits that undo left in the files are gone, so the files move too.
+            return replace(tree, adopt=False)
+        return tree
+
+    def _check_files(self, record: Mapping[str, Any], verb: str) -> None:
+        """Check that the user's files are as a change left them.
+
+        :raises EditedTreeError: if one was edited since.
+        """
         for path, (_, after) in self._owned(record["files"]):
             if self._digest(path) != after:
                 raise EditedTreeError(
-                    f"{path} was edited since `{record['verb']}`; nothing was undone",
-                    hint=f"put {path} back as patchq wrote it, then `patchq undo`",
+                    f"{path} was edited since `{record['verb']}`; nothing was {_PAST[verb]}",
+                    hint=f"put {path} back as patchq wrote it, then `patchq {verb}`",
                 )
-        try:
-            files = {path: self._kept(before) for path, (before, _) in record["files"].items()}
-        except FileNotFoundError as error:
-            reason = f"the journal has lost {error.filename}"
-            raise StateError(reason, hint="use git to restore the files") from None
-        change = Change(
-            verb="undo",
-            summary=f"undo {record['summary']}",
-            files=files,
-            refs=moved,
-            trees=trees,
-        )
-        self.perform(change, undoes=number)
+
+    def _note_moved(self, plan: Reversal) -> None:
+        """Record the state of the worktrees that ``undo`` or ``redo`` has moved."""
         # An operation that moved no files may still have taken commits, which are restored now.
-        restored = {tree.upstream for tree in trees}
-        for path in record["files"]:
+        restored = {tree.upstream for tree in plan.change.trees}
+        for path in plan.record["files"]:
             if path.startswith(f"{self.layout.private.name}/state/"):
                 restored.add(PurePosixPath(path).stem)
         self._note_restored(restored)
-        return str(record["summary"]), kept
+
+
+def _parent(record: Mapping[str, Any]) -> str | None:
+    """Return the number of the operation before an undone one; None if it isn't known."""
+    original = record.get("original", {})
+    return str(original["parent"]) if "parent" in original else None
 
 
 def _reverse(record: dict[str, Any]) -> None:

@@ -241,6 +241,19 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
     return from_merger(project, progress, stop, source.merger)
 
 
+def find_resolution(project: Project) -> RebaseProgress | None:
+    """Return the rebase in progress if the last operation is a resolution in it."""
+    last = project.journal.last()
+    summary = str(last[1]["summary"]) if last else ""
+    upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
+    if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
+        return None
+    progress = load(project, upstream)
+    if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
+        return None
+    return progress
+
+
 def undo_resolution(project: Project) -> tuple[str, str] | None:
     """Undo the last operation if it is a resolution in a rebase in progress.
 
@@ -250,14 +263,10 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
         not such a resolution.
     :raises EditedTreeError: if the worktree has edits of the patch that stopped next.
     """
-    last = project.journal.last()
-    summary = str(last[1]["summary"]) if last else ""
-    upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
-    if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
+    progress = find_resolution(project)
+    if progress is None:
         return None
-    progress = load(project, upstream)
-    if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
-        return None
+    upstream, patch = progress.upstream, progress.settled[-1].stop.patch
     worktree = stop_worktree(project, progress)
     if worktree.exists and progress.stop and progress.stop.ready:
         held = worktree.snapshot(pass_over=True)
@@ -271,9 +280,10 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
     del progress.done[settled.steps :]
     progress.stop = replace(settled.stop, ready=False, resolution=settled.tree)
     save(project, progress)
-    project.journal.undo()
+    # The rebase's progress isn't in the journal.
+    done = project.journal.undo(redo=False)
     stops.park(project, progress)
-    return summary, str(worktree.path)
+    return str(done.record["summary"]), str(worktree.path)
 
 
 # Recording

@@ -1,22 +1,33 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+
 import click
 
+from patchq.cli.changes import show_changes
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
 from patchq.names import CommitId, sh
+from patchq.project.project import Project
 
 
 @click.command("undo")
 @click.option("--pending", is_flag=True, help="Abandon the interrupted command instead of finishing it.")
+@click.option("--dry-run", is_flag=True, help="Print what the command would restore.")
 @json_option
-def command(pending: bool, as_json: bool) -> None:
+def command(pending: bool, dry_run: bool, as_json: bool) -> None:
     """Undo the last operation."""
     from patchq.rebase.resolve import undo_resolution
 
+    if pending and dry_run:
+        raise click.UsageError("undo takes one of --pending and --dry-run")
     project = open_project(as_json)
+    if dry_run:
+        _show_plan(project, as_json)
+        return
     kept: list[str] = []
-    commits: list[CommitId] = []
+    commits: Sequence[CommitId] = ()
     worktree = ""
     with project.locked("undo", finish=not pending):
         if pending:
@@ -24,9 +35,10 @@ def command(pending: bool, as_json: bool) -> None:
         elif back := undo_resolution(project):
             summary, worktree = back
         else:
-            summary, commits = project.journal.undo()
+            plan = project.journal.undo()
+            summary, commits = str(plan.record["summary"]), plan.kept
     if as_json:
-        emit("undo", {"undone": summary, "kept": kept, "commits": commits})
+        emit("undo", {"undone": summary, "kept": kept, "commits": list(commits), "dry_run": False, "changes": None})
         return
     echo(f"{'given up' if pending else 'undone'}: {summary}")
     if worktree:
@@ -35,3 +47,24 @@ def command(pending: bool, as_json: bool) -> None:
         echo(f"  {path} was edited meanwhile and stays as it is")
     for commit in commits:
         echo(f"  your edits are kept as {commit}: `git -C {sh(project.layout.store)} show {commit}`")
+
+
+def _show_plan(project: Project, as_json: bool) -> None:
+    from patchq.project.log import changes_of
+    from patchq.rebase.resolve import find_resolution
+
+    with project.locked("undo"):
+        plan = project.journal.plan_undo()
+        changes = changes_of(project.journal, plan.record, reverse=True)
+        rebase = find_resolution(project)
+    summary = str(plan.record["summary"])
+    if as_json:
+        emit("undo", {"undone": summary, "kept": [], "commits": [], "dry_run": True, "changes": asdict(changes)})
+        return
+    echo(f"would undo: {summary}")
+    for line in show_changes(changes):
+        echo(line)
+    if rebase:
+        echo(f"    rebase: {rebase.upstream} would return to {rebase.settled[-1].stop.patch}")
+    for commit in plan.kept:
+        echo(f"    your edits in the worktree would be kept as {commit}")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.changes import show_changes
+from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.terminal import echo
+
+
+@click.command("redo")
+@click.option("--dry-run", is_flag=True, help="Print what the command would change.")
+@json_option
+def command(dry_run: bool, as_json: bool) -> None:
+    """Redo the operation that was undone last.
+
+    Run it again to redo the operation after that. An operation can't be redone after another one in its place.
+    """
+    from patchq.project.log import changes_of
+
+    project = open_project(as_json)
+    with project.locked("redo"):
+        plan = project.journal.plan_redo() if dry_run else project.journal.redo()
+        changes = changes_of(project.journal, plan.record)
+    summary = str(plan.record["summary"])
+    if as_json:
+        emit("redo", {"redone": summary, "dry_run": dry_run, "changes": asdict(changes)})
+        return
+    echo(f"{'would redo' if dry_run else 'redone'}: {summary}")
+    if dry_run:
+        for line in show_changes(changes):
+            echo(line)
