@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from kit import Patchq, commit_files, edit, git, numbered
+from patchq.sources import index
 from patchq.sources import pins as sources
 from test_hostile import GOOD, tarball
 
@@ -152,3 +156,56 @@ def test_a_patch_of_the_parent_may_not_reach_into_the_nested(nested: Patchq, tmp
     done = nested.run("import", "up", str(diff), "--set", "whole")
     assert done.exit_code in (1, 3), done.output
     assert not nested.patch_file("reach", ref="v2").exists()
+
+
+def test_build_prints_the_command_that_adds_a_build(empty: Patchq, tmp_path: Path) -> None:
+    """A pin of a git host downloads nothing, so the name of the wheel is known only once the tree is there."""
+    folder = tmp_path / "widget-git"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    metadata = b'[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    metadata += b'[project]\nname = "our-widget"\nversion = "1.0"\n'
+    commit_files(folder, {"pyproject.toml": metadata, "our_widget/__init__.py": b"x = 1\n"}, "first")
+    git(folder, "tag", "v1.0")
+    empty.ok("pin", "up", "--url", str(folder), "--ref", "v1.0")
+    empty.ok("apply")
+    (empty.tree() / "our_widget" / "__init__.py").write_bytes(b"x = 2\n")
+    empty.ok("new", "up", "two", "-m", "Two\n\nWhy.")
+    said = empty.fails(1, "build")
+    assert said == empty.fails(1, "build", "up").replace(
+        "up has no build of its own", "nothing to build: no upstream of default has a build"
+    )
+    (command,) = [line.removeprefix("hint: ") for line in said.splitlines() if line.startswith("hint: ")]
+    subprocess.run(["sh", "-c", command], cwd=empty.root, check=True)
+    empty.ok("build", "--no-isolation")
+    (wheel,) = (empty.root / "dist" / "default").glob("our_widget-1.0+patchq.*.whl")
+    with zipfile.ZipFile(wheel) as files:
+        assert files.read("our_widget/__init__.py") == b"x = 2\n"
+
+
+@pytest.mark.parametrize("name", [b'"a b; id"', b"3", b'"$(id)"'])
+def test_the_command_that_adds_a_build_holds_no_foreign_words(empty: Patchq, tmp_path: Path, name: bytes) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_bytes(b"[project]\nname = " + name + b"\n")
+    empty.ok("pin", "up", "--url", str(folder), "--ref", "now")
+    empty.ok("apply")
+    assert "hint: add [upstreams.NAME.build] to upstream.lock" in empty.fails(1, "build")
+
+
+def test_a_later_archive_adds_the_build(patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    with tarfile.open(files / "widget-1.0.tar.gz", "w:gz") as tar:
+        for path in ("widget/__init__.py", "PKG-INFO"):
+            tar.addfile(tarfile.TarInfo(f"widget-1.0/{path}"))
+    (files / "widget-1.0-py3-none-any.whl").write_bytes(b"a wheel")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(files))
+    index.pip_settings.cache_clear()
+    assert patchq.project.lock.upstreams["up"].build is None
+    said = patchq.ok("pin", "up", "--archive", "widget==1.0", "--ref", "v1")
+    index.pip_settings.cache_clear()
+    assert "wheels of widget, package widget, are built over the release's own" in said
+    build = patchq.project.lock.upstreams["up"].build
+    assert build is not None
+    assert (build.distribution, build.package, build.profile) == ("widget", "widget", "overlay")

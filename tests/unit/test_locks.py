@@ -68,7 +68,8 @@ def test_what_patchq_itself_needs_is_part_of_what_the_tests_have(
             needs = [Requirement(text) for text in metadata.requires(each) or ()]
             here = [n for n in needs if n.marker is None or n.marker.evaluate({"extra": ""})]
             assert {canonicalize_name(n.name) for n in here} <= names, each
-    assert not names & {"torch", "pytest", "ruff"}
+    assert not names & {"torch", "ruff"}
+    assert ("pytest" in names) == bool(with_extras)
 
 
 def test_the_base_is_small(lock: ModuleType) -> None:

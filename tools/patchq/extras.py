@@ -17,6 +17,7 @@ LIBRARIES = {
     "contribute": ("identify", "markdown_it", "pre_commit", "yaml"),
     "drift": ("griffe", "tree_sitter", "tree_sitter_cuda"),
     "mutate": ("libcst", "cmake_parser", "tree_sitter", "tree_sitter_cuda", "tree_sitter_jinja"),
+    "test": ("pytest",),
 }
 
 

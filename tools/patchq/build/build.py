@@ -7,6 +7,7 @@ upstream's wheels. An upstream without patches isn't built, because its release 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -17,9 +18,14 @@ from patchq.build._source import build_source
 from patchq.build.dist import Built, drop, find, keep, write_beside
 from patchq.build.job import Job, Unpatched
 from patchq.errors import BuildError, UserError
+from patchq.formats import toml
 from patchq.project.project import Project
 from patchq.stacks import siblings
 from patchq.stacks.applied import Applied, compute_stack_id, patched_upstreams, read_applied, release_version
+from patchq.system.paths import LOCK_NAME
+
+_METADATA = b"pyproject.toml"
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +68,11 @@ def build(
         chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
         for name in names:
             if name not in [a.stack.pin.upstream for a in chosen]:
-                raise UserError(
-                    f"{name} has no build of its own", hint=f"see [upstreams.{name}.build] in the formats reference"
-                )
+                raise UserError(f"{name} has no build of its own", hint=_how_to_add_a_build(project, applied, name))
         if not chosen:
             raise UserError(
                 f"nothing to build: no upstream of {set_name} has a build",
-                hint="add [upstreams.NAME.build] to upstream.lock; see docs/reference/formats.md",
+                hint=_how_to_add_a_build(project, applied),
             )
         unpatched = tuple(u for u in job.unpatched if u.upstream in [a.stack.pin.upstream for a in chosen])
         for own in unpatched:
@@ -82,6 +86,32 @@ def build(
         if built or job.dist.is_dir():
             write_beside(job)
         return Outcome(tuple(built), unpatched)
+
+
+def _how_to_add_a_build(project: Project, applied: Sequence[Applied], upstream: str = "") -> str:
+    """Return the command that adds a build to the lock, if an upstream's tree names its distribution."""
+    for item in applied:
+        name = item.stack.pin.upstream
+        distribution = _distribution(project, item)
+        if distribution and upstream in ("", name):
+            package = distribution.replace("-", "_").replace(".", "_")
+            lines = f'[upstreams.{name}.build]\\ndistribution = "{distribution}"\\npackage = "{package}"'
+            return f"printf '\\n{lines}\\n' >> {LOCK_NAME}"
+    return f"add [upstreams.{upstream or 'NAME'}.build] to {LOCK_NAME}; see docs/reference/formats.md"
+
+
+def _distribution(project: Project, applied: Applied) -> str:
+    """Return the distribution name in a tree's ``pyproject.toml``, or an empty text."""
+    store = project.store
+    listed = store.list_tree(applied.state.tip, [_METADATA])
+    if _METADATA not in listed:
+        return ""
+    text = store.texts(listed)[_METADATA]
+    try:
+        name = toml.loads(text).get("project", {}).get("name", "")
+    except (ValueError, AttributeError):
+        return ""
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
 
 
 def job_of(

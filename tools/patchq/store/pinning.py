@@ -147,7 +147,8 @@ def pin(
         was = old.pins.get(ref) if old else None
         set_was = project.lock.sets.get(set_name, {}).get(name, "")
         before = project_files.read(project.layout.root, project.layout.lock) or b""
-        build = None if old else _infer_build(project, done)
+        has_build = old is not None and (old.build is not None or old.into is not None)
+        build = None if has_build else _infer_build(project, done)
         after = with_pin(before, Upstream(name=name, url=url, into=nested, build=build), done, set_name)
         parse_lock(after)
         change = Change(verb="pin", summary=f"pin {name} {ref}", files={LOCK_NAME: after})
