@@ -54,7 +54,7 @@ def test_readme_is_home_search_finds_and_the_report_is_live(site: Path) -> None:
     found = {d["location"] for d in json.loads((site / "search" / "search_index.json").read_text())["docs"]}
     assert {"explanation/comparison/", "how-to/see-it-all/", "benchmarks/"} <= found
     applied = (ROOT / ".patchq" / "store.git").is_dir()  # else it would have to be downloaded first
-    wanted = "What the next release costs" if applied else "patchq apply"
+    wanted = "What newer releases cost" if applied else "patchq apply"
     assert wanted in (site / "report" / "index.html").read_text()
     assert 'src="../report/index.html"' in (site / "this-project" / "index.html").read_text()
 

@@ -41,7 +41,7 @@ def test_each_release_by_what_lands_needs_review_and_was_dropped(stack: Patchq, 
     stack.ok("report", "--look-ahead", "--html", str(target))
     page = target.read_text()
     assert (
-        page.index("What the next release costs")
+        page.index("What newer releases cost")
         < page.index("dropped at v2: upstream has it")
         < page.index("up v1: applied")
     )

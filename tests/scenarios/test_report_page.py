@@ -105,7 +105,7 @@ def test_a_phone_shows_cards_that_name_their_values(page_of: Path, browser: Brow
 def test_columns_have_totals_and_names_link(page_of: Path, browser: Browser) -> None:
     page = browser.open(page_of)
     totals = page.eval_on_selector_all("table.m tfoot tr", "all => all.map(tr => tr.innerText.split(/\\s*\\t\\s*/))")
-    assert totals == [["land, of 3", "3"], ["stop, of 3", "0"]]
+    assert totals == [["apply, of 3", "3"], ["need review, of 3", "0"]]
     target = page.locator("table.m tbody th a").first.get_attribute("href")
     assert page.locator(target).get_attribute("data-p") == "up/first"
 

@@ -141,6 +141,7 @@ class Lock:
     :ivar mismatches: for each set, the distributions that an upstream requires in another version
         than the set's, with the reason to accept that.
     :ivar mergers: programs by name, for ``resolve --merger``.
+    :ivar name: name of the project, for reports; empty for its folder's name.
     :ivar patchq: version of patchq that the project was made with; empty for any.
     :ivar signing: required signer of attestations; None if no signature is required.
     :ivar verify: additional items that ``verify-installed`` and ``verify-image`` accept.
@@ -153,6 +154,7 @@ class Lock:
     mergers: Mapping[str, str] = field(default_factory=dict)
     mismatches: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     patchq: str = ""
+    name: str = ""
     signing: Signing | None = None
     verify: verification.Verification = field(default_factory=verification.Verification)
 
@@ -227,6 +229,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         mergers=programs,
         mismatches=mismatches,
         patchq=made_with,
+        name=reader.text(raw, "name", "name"),
         signing=who,
         verify=rules,
     )

@@ -42,6 +42,7 @@ class Ahead:
     :ivar retire: patches that upstream has, each with the first ref that has it.
     :ivar unknown: patches without a forecast or a rebase.
     :ivar dropped: patches that the ledger drops.
+    :ivar has_stack: True if the ref has a stack of its own.
     """
 
     upstream: str
@@ -51,6 +52,7 @@ class Ahead:
     retire: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...]
     dropped: tuple[Drop, ...] = ()
+    has_stack: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ class Ahead:
     @property
     def said(self) -> str:
         """Return the counts in one line."""
-        applied = "lands" if len(self.lands) == 1 else "land"
+        applied = "applies" if len(self.lands) == 1 else "apply"
         parts = [
             (len(self.retire), "upstream has"),
             (len(self.lands), applied),

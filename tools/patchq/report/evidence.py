@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from patchq.errors import PatchqError
 from patchq.forecast.forecast import forecast
@@ -17,6 +17,7 @@ from patchq.formats.ledger import WRITTEN, Attempt, Cost, Drop, Ledger, costs, f
 from patchq.formats.measurements import Bound, Measurement, Target, differ_in_one
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
 from patchq.mutation.known import KnownStrength, known_strength
+from patchq.names import sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
@@ -24,6 +25,7 @@ from patchq.proofs.judge import NOT_RUN, Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.report.ahead import DROPPED, Ahead, ReportCell, count
 from patchq.report.bench import ledger_file, read_goals, read_measurements
+from patchq.report.todo import StackTodo, next_step
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
 from patchq.system import project_files
@@ -110,6 +112,8 @@ class Evidence:
     :ivar not_run: patches whose proof has no result, each with the reason.
     :ivar notes: data that could not be computed, with the reason.
     :ivar ahead: cost of each pinned ref that is newer than the set's own.
+    :ivar todo: next step for each stack.
+    :ivar prove: command that gets the missing results of proofs.
     :ivar bounds: limits that the project's file of targets names.
     """
 
@@ -130,6 +134,8 @@ class Evidence:
     notes: tuple[str, ...] = ()
     results_file: str = ""
     ahead: tuple[Ahead, ...] = ()
+    todo: tuple[StackTodo, ...] = ()
+    prove: str = "patchq test --prove"
 
     @property
     def patches(self) -> list[PatchView]:
@@ -180,9 +186,15 @@ def gather(
     ahead: list[Ahead] = []
     for matrix in matrices:
         ahead += _ahead(project, matrix, set_name)
+    set_option = "" if set_name == project.lock.default_set else f" --set {sh(set_name)}"
+    todo = []
+    for stack, found in zip(stacks, status(project, set_name), strict=True):
+        failing = [patch.name for patch in stack.patches if patch.proof in ("failed", "not proven")]
+        newer = [release for release in ahead if release.upstream == stack.upstream]
+        todo.append(next_step(found, failing, newer, set_option))
     goals = read_goals(project)
     return Evidence(
-        project=project.layout.root.name,
+        project=project.lock.name or project.layout.root.name,
         set_name=set_name,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         sets={name: dict(refs) for name, refs in project.lock.sets.items()},
@@ -199,6 +211,8 @@ def gather(
         notes=tuple(notes),
         results_file=results_file,
         ahead=tuple(ahead),
+        todo=tuple(todo),
+        prove=f"patchq test --prove{set_option}",
     )
 
 
@@ -273,7 +287,11 @@ def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
             if age(pins[ref]) > age(here):
                 names += load_stack(project.layout, pins[ref]).names
         ahead[pin.ref] = list(dict.fromkeys(names))
-    return count(matrix.upstream, matrix.refs, matrix.rows, ahead)
+    found = []
+    for release in count(matrix.upstream, matrix.refs, matrix.rows, ahead):
+        stack = load_stack(project.layout, pins[release.ref])
+        found.append(replace(release, has_stack=bool(stack.names)))
+    return found
 
 
 def _costs(lines: Sequence[LedgerLine], upstream: str) -> list[Cost]:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from patchq.forecast.summary import many
 from patchq.formats.ledger import WRITTEN, say_moved
 from patchq.formats.measurements import Measurement
 from patchq.formats.render import FOLDER, raw, render
 from patchq.report.ahead import DROPPED
-from patchq.report.evidence import Evidence, Matrix
+from patchq.report.evidence import Evidence, Matrix, StackView
+from patchq.report.todo import NextStep, StackTodo
 
 #: Lines of the ledger that the page shows.
 MOST_LINES = 400
@@ -32,6 +34,15 @@ _TONES = {
     "o": (DROPPED,),
 }
 _TONE = {outcome: tone for tone, outcomes in _TONES.items() for outcome in outcomes}
+
+#: By CSS class, the parts of a release's bar.
+_BAR_LEGEND = (
+    ("k", "applies"),
+    ("x", "needs review"),
+    ("h", "may be dropped: upstream has it"),
+    ("o", "dropped"),
+    ("u", "not looked at"),
+)
 
 #: Sizes of the charts in pixels.
 _BAR_AREA, _VALUE_AREA, _ROW, _CHARACTER = 520, 200, 24, 7
@@ -51,6 +62,7 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
     style = (FOLDER / "report" / "report.css").read_text()
     cells = [_cells(matrix, link) for matrix in evidence.matrices]
     statuses = Counter(patch.info.status.split(" ")[0] for patch in evidence.patches)
+    next_refs = {(todo.upstream, todo.onto) for todo in evidence.todo if todo.onto}
     ledger = sorted(evidence.ledger, key=lambda line: line.attempt.time, reverse=True)
     return render(
         "report/report.html.j2",
@@ -63,6 +75,9 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
         short=_short,
         stops=_has_stop,
         charts=_charts(evidence),
+        steps=_steps(evidence),
+        next_refs=next_refs,
+        bar_legend=_BAR_LEGEND,
         totals=[_totals(matrix) for matrix in evidence.matrices],
         anchors={patch.name: anchor(patch.name) for patch in evidence.patches},
         most_refs=MOST_REFS,
@@ -83,7 +98,56 @@ def markdown(evidence: Evidence) -> str:
         for name, row in matrix.rows.items():
             outcome = row[-1].outcome or "not looked"
             newest[f"{matrix.upstream}/{name}"] = f"{matrix.refs[-1]}: {outcome}"
-    return render("report/summary.md.j2", e=evidence, newest=newest)
+    return render("report/summary.md.j2", e=evidence, newest=newest, steps=_steps(evidence))
+
+
+def _steps(evidence: Evidence) -> dict[str, tuple[str, str, str]]:
+    """Return the words for each stack's next step, by upstream: a label, its CSS class and the reason."""
+    stacks = {stack.upstream: stack for stack in evidence.stacks}
+    found = {}
+    for todo in evidence.todo:
+        label, mark = _STEP_LABELS[todo.step]
+        found[todo.upstream] = (label, mark, _say_step(evidence, todo, stacks[todo.upstream]))
+    return found
+
+
+_STEP_LABELS = {
+    NextStep.NO_PATCHES: ("empty", "o"),
+    NextStep.APPLY: ("not applied", "g"),
+    NextStep.EXPORT: ("not exported", "g"),
+    NextStep.EDITED: ("edited", "g"),
+    NextStep.PROOF_FAILS: ("not proven", "x"),
+    NextStep.NOT_LOOKED_AT: ("not looked at", "o"),
+    NextStep.REVIEW: ("needs review", "x"),
+    NextStep.CARRY: ("ready", "k"),
+    NextStep.CARRIED: ("carried", "k"),
+    NextStep.NEWEST: ("newest pin", "k"),
+}
+
+
+def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
+    """Return the reason for a stack's next step."""
+    patches = many(len(todo.patches), "patch") if len(todo.patches) == 1 else f"{len(todo.patches)} patches"
+    newer = [release for release in evidence.ahead if release.upstream == todo.upstream]
+    onto = _short(todo.onto)
+    if todo.step is NextStep.NO_PATCHES:
+        return "the stack has no patches"
+    if todo.step is NextStep.APPLY:
+        return f"the stack is {stack.state}, its worktree {stack.worktree}"
+    if todo.step is NextStep.EXPORT:
+        return "the worktree has commits that are not in the stack"
+    if todo.step is NextStep.EDITED:
+        return "the worktree has edits that are in no patch"
+    if todo.step is NextStep.PROOF_FAILS:
+        return f"the proofs of {patches} fail"
+    if todo.step is NextStep.NOT_LOOKED_AT:
+        return f"{patches} on {onto}"
+    if todo.step in (NextStep.REVIEW, NextStep.CARRY):
+        (said,) = [release.said for release in newer if release.ref == todo.onto]
+        return f"{onto}: {said}"
+    if newer:
+        return f"to {_short(newer[-1].ref)}; look for a newer release"
+    return "no newer release is pinned; look for one"
 
 
 def _short(ref: str) -> str:
@@ -138,8 +202,8 @@ def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
     for column in range(len(matrix.refs)):
         counts.append(Counter(_TONE.get(cells[column].outcome, "") for cells in matrix.rows.values()))
     rows = [
-        ("land", "k", [count["k"] + count["g"] for count in counts]),
-        ("stop", "x", [count["x"] for count in counts]),
+        ("apply", "k", [count["k"] + count["g"] for count in counts]),
+        ("need review", "x", [count["x"] for count in counts]),
         ("upstream has", "h", [count["h"] for count in counts]),
         (DROPPED, "o", [count["o"] for count in counts]),
         ("not looked at", "", [count[""] for count in counts]),

@@ -37,6 +37,14 @@
       e.preventDefault();
     });
   });
+  document.querySelectorAll(".copy").forEach(function (button) {
+    button.hidden = !navigator.clipboard;
+    button.addEventListener("click", function () {
+      navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent).then(function () {
+        button.textContent = "Copied";
+      });
+    });
+  });
   // A table that is drawn as cards stays one to a screen reader.
   function roles(tables, cell) {
     tables.forEach(function (table) {

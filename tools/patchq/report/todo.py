@@ -1,0 +1,77 @@
+"""The next step for each stack of a report: its state, and the command to type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from patchq.names import sh
+from patchq.report.ahead import Ahead
+from patchq.stacks.views import StackStatus
+
+
+class NextStep(str, Enum):
+    """State of a stack that decides the command. The first that holds counts."""
+
+    NO_PATCHES = "no patches"
+    APPLY = "apply"
+    EXPORT = "export"
+    EDITED = "edited"
+    PROOF_FAILS = "proof fails"
+    NOT_LOOKED_AT = "not looked at"
+    REVIEW = "review"
+    CARRY = "carry"
+    CARRIED = "carried"
+    NEWEST = "newest pin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackTodo:
+    """Next step for one stack.
+
+    :ivar onto: newer pinned ref that the step is about, or empty.
+    :ivar patches: patches that the step is about.
+    """
+
+    upstream: str
+    ref: str
+    step: NextStep
+    command: str
+    onto: str = ""
+    patches: tuple[str, ...] = ()
+
+
+def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead], set_option: str) -> StackTodo:
+    """Return the next step for a stack.
+
+    :param failing: its patches that are not proven.
+    :param ahead: the newer pinned refs of its upstream, oldest first.
+    :param set_option: `` --set SET``, or empty for the default set.
+    """
+    name = stack.upstream
+    step = NextStep.CARRIED if ahead else NextStep.NEWEST
+    command, onto = f"patchq forecast {sh(name)} --newest{set_option}", ""
+    patches: tuple[str, ...] = ()
+    # A ref with a stack of its own was carried already.
+    open_refs = [release for release in ahead if not release.has_stack]
+    if not stack.total:
+        step, command = NextStep.NO_PATCHES, f"patchq import {sh(name)} PATH"
+    elif stack.state != "applied" or stack.worktree == "missing":
+        step, command = NextStep.APPLY, f"patchq apply{set_option}"
+    elif stack.worktree == "commits":
+        step, command = NextStep.EXPORT, f"patchq export {sh(name)}"
+    elif stack.worktree != "clean":
+        step, command = NextStep.EDITED, f"patchq status{set_option}"
+    elif failing:
+        step, patches = NextStep.PROOF_FAILS, tuple(failing)
+        command = f"patchq test {' '.join(map(sh, failing))} --prove{set_option}"
+    elif open_refs:
+        release = open_refs[0]
+        onto, patches = release.ref, tuple(patch for patch, _ in release.needs)
+        step = NextStep.REVIEW if patches else NextStep.CARRY
+        command = f"patchq rebase {sh(name)} --onto {sh(onto)}{set_option}"
+        if release.unknown:
+            step, patches = NextStep.NOT_LOOKED_AT, release.unknown
+            command = f"patchq forecast {sh(name)} --onto {sh(onto)}{set_option}"
+    return StackTodo(upstream=name, ref=stack.ref, step=step, command=command, onto=onto, patches=patches)
