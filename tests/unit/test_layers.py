@@ -30,7 +30,7 @@ LAYERS = [
     {"stacks", "environment"},
     {"store", "drift", "proofs", "build", "mutation", "kernels", "merge"},
     {"upstream", "thin"},
-    {"adopt", "forecast"},
+    {"adopt", "forecast", "together"},
     {"rebase"},
     {"report", "contribute"},
     {"cli"},

@@ -132,6 +132,41 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
         return {path: data[blob] for path, blob in blobs.items()}
 
 
+def commit_of(folder: Path, revision: str) -> CommitId:
+    """Return the commit that a revision names.
+
+    :raises NoSuchRevision: if the repository doesn't have the revision.
+    :raises UserError: if there is no repository, or it is broken.
+    """
+    with _opened(folder) as repo:
+        code, out, _ = _ask(repo.git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        if code:
+            raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
+        return CommitId(out.decode().strip())
+
+
+@contextmanager
+def borrowed(folder: Path, attributes: Sequence[str] = ()) -> Iterator[tuple[Git, str]]:
+    """Yield a temporary repository with the objects of the user's, and the path of ``folder`` in it.
+
+    New objects go into the temporary repository. Neither the configuration nor the attributes of
+    the user's repository are in effect.
+
+    :param attributes: lines of attributes, whose patterns apply in any folder.
+    :raises UserError: if there is no repository, or it is broken.
+    """
+    with _opened(folder) as repo:
+        prefix = os.fsdecode(_answer(repo, folder, "rev-parse", "--show-prefix").rstrip(b"\n"))
+        own = Git(Path(repo.common_dir).resolve())
+    with scratch(own) as beside:
+        if (own.folder / "shallow").exists():
+            (beside.folder / "shallow").write_bytes((own.folder / "shallow").read_bytes())
+        (beside.folder / "info").mkdir(exist_ok=True)
+        lines = "".join(f"**/{line}\n" for line in attributes)
+        (beside.folder / "info" / "attributes").write_text(lines)
+        yield beside, prefix
+
+
 def base_of_conflict(folder: Path, path: str) -> bytes | None:
     """Return the merge base's version of a file with a conflict.
 

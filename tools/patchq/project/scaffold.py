@@ -12,7 +12,8 @@ from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME
 
 _IGNORE = ["/.patchq/", "/dist/"]
-_ATTRIBUTES = [
+#: Attributes of a project's files, which git needs to merge them.
+ATTRIBUTES = [
     "patches/**/*.patch -text -whitespace",
     "patches/*/*/series merge=union",
     "patches/*/ledger.jsonl merge=union",
@@ -226,7 +227,7 @@ def init(folder: Path) -> list[str]:
 
 def with_attributes(folder: Path) -> bytes | None:
     """Return a project's ``.gitattributes`` with the missing lines; None if no line is missing."""
-    return _with_lines(folder, ATTRIBUTES_NAME, _ATTRIBUTES)
+    return _with_lines(folder, ATTRIBUTES_NAME, ATTRIBUTES)
 
 
 def _with_lines(folder: Path, name: str, lines: list[str]) -> bytes | None:

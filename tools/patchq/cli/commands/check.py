@@ -61,6 +61,38 @@ def _upstream_lines(
     ]
 
 
+def _together(
+    project: Project,
+    refs: tuple[str, ...],
+    names: tuple[str, ...],
+    *,
+    offline: bool,
+    allow_empty: bool,
+    text_only: bool,
+) -> tuple[list[Finding], list[str]]:
+    """Return the findings of the project with branches merged, and the patches to prove again."""
+    from patchq.cli.clashes import finding_of
+    from patchq.stacks.check import check
+    from patchq.together.concurrent import merged
+
+    found: list[Finding] = []
+    plans: dict[tuple[str, str], ApplyPlan] = {}
+    with merged(project, refs) as together:
+        clashes = list(together.clashes)
+        if then := together.project:
+            found = check(then, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
+            found += [] if text_only else _shared(then, names, offline, plans)
+            found += [] if text_only else _upstream_lines(then, plans, ())
+        if not text_only:
+            clashes += together.compare(plans, offline=offline)
+        # A patch file with conflict markers breaks other rules, too.
+        broken = {(c.upstream, c.ref, c.name) for c in clashes if c.path in together.broken and c.name}
+        found = [f for f in found if (f.upstream, f.ref, f.patch) not in broken]
+        proofs = sorted(together.proofs)
+    chosen = [c for c in clashes if not names or not c.upstream or c.upstream in names]
+    return [finding_of(c) for c in chosen] + found, proofs
+
+
 def _installs(
     project: Project, set_name: str, platform: str, offline: bool
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
@@ -107,6 +139,13 @@ def _installs(
     metavar="UPSTREAM/PATCH:PATH[:LINE]",
     help="Line, or a file's lines, that upstream added and a patch may drop; the ledger records it.",
 )
+@click.option(
+    "--with",
+    "refs",
+    multiple=True,
+    metavar="REF",
+    help="Branch to merge first, in memory; repeat it for several. Checks the merged project.",
+)
 @click.option("--installs", is_flag=True, help="Check only that a set's wheels install together, with uv.")
 @click.option(
     "--platform",
@@ -124,6 +163,7 @@ def command(
     mend: bool,
     allow_empty: bool,
     dropped: tuple[str, ...],
+    refs: tuple[str, ...],
     installs: bool,
     platform: str,
     set_name: str,
@@ -141,7 +181,10 @@ def command(
         raise click.UsageError(
             "--installs looks at a set, --set says at which; it takes neither names nor other checks"
         )
+    if refs and (mend or installs or dropped):
+        raise click.UsageError("--with checks committed versions only; it changes nothing and takes no other checks")
     written: tuple[str, ...] = ()
+    proofs: list[str] = []
     if mend:
         from patchq.stacks.fix import fix
 
@@ -149,6 +192,8 @@ def command(
     resolved: list[dict[str, Any]] = []
     if installs:
         found, resolved = _installs(project, set_name, platform, offline)
+    elif refs:
+        found, proofs = _together(project, refs, names, offline=offline, allow_empty=allow_empty, text_only=text_only)
     else:
         plans: dict[tuple[str, str], ApplyPlan] = {}
         found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
@@ -156,7 +201,10 @@ def command(
         found += [] if text_only else _upstream_lines(project, plans, dropped)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
-        emit("check", {"findings": [asdict(f) for f in found], "written": list(written), "resolved": resolved})
+        emit(
+            "check",
+            {"findings": [asdict(f) for f in found], "written": list(written), "resolved": resolved, "proofs": proofs},
+        )
     else:
         for name in written:
             echo(f"{name}: rewritten")
@@ -167,6 +215,8 @@ def command(
         for one in (r for r in resolved if r["packages"]):
             without = f" without {len(one['lacked'])} that the index lacks" if one["lacked"] else ""
             echo(f"set {one['set_name']} on {one['platform']}: {len(one['packages'])} packages resolve{without}")
+    if proofs and not as_json:
+        echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
     if not as_json and not installs:
         count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
         aside = len(found) - len(problems)

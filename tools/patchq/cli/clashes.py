@@ -1,0 +1,77 @@
+"""Sentences for clashes between branches."""
+
+from __future__ import annotations
+
+from patchq.drift.between import UseChange
+from patchq.stacks.check import Finding
+from patchq.together.concurrent import Clash, ClashKind
+
+_CHANGES = {
+    UseChange.REMOVED: "{name}, which it uses, is gone",
+    UseChange.CALL: "its call of {name} no longer fits",
+    UseChange.DEFAULT: "{name}, which it calls, has another default",
+    UseChange.FORM: "{name}, which it uses, is now {detail}",
+    UseChange.RETURNS: "{name}, which it calls, returns another number of values",
+    UseChange.OVERRIDE: "{name}, which it overrides, has other parameters or is gone",
+    UseChange.ABSTRACT: "its class must now define {name}",
+    UseChange.BODY: "{name}, which it calls, does something else",
+    UseChange.VALUE: "{name}, which it uses, has another value",
+    UseChange.FILE: "it names {name}, which is gone",
+}
+
+
+def _names(patches: tuple[str, ...]) -> str:
+    return ", ".join(patches)
+
+
+def _drift(clash: Clash) -> tuple[str, str]:
+    assert clash.change
+    said = _CHANGES[clash.change].format(name=clash.name, detail=clash.detail)
+    changer, user = clash.branches
+    by = f" by {_names(clash.ours)}" if clash.ours else ""
+    detail = f": {clash.detail}" if clash.detail and clash.change in (UseChange.CALL, UseChange.DEFAULT) else ""
+    user_of = _names(clash.theirs) or clash.path
+    message = f"{clash.path}:{clash.line}: {user_of} of {user}: {said} with {changer}{by}{detail}"
+    return message, f"change {user_of} on top of {changer}"
+
+
+def _worded(clash: Clash) -> tuple[str, str]:
+    """Return the message and the hint of a clash."""
+    one, other = clash.branches
+    both = f"{one} and {other}"
+    if clash.kind is ClashKind.DRIFT:
+        return _drift(clash)
+    if clash.kind is ClashKind.MERGE:
+        return f"git can't merge {clash.path} of {both}", f"merge {other} by hand"
+    if clash.kind is ClashKind.SAME_PATCH:
+        hint = f"merge {other} by hand, and write {clash.name} again with `patchq export`"
+        return f"{both} change the diff of {clash.name}, and git merges it as plain text", hint
+    if clash.kind is ClashKind.SERIES:
+        return f"{clash.path}, merged from {both}, can't be used: {clash.detail}", f"merge {other} by hand"
+    if clash.kind is ClashKind.SAME_DEFINITION:
+        where = f"{clash.path} and {clash.detail}" if clash.detail else f"{clash.path}:{clash.line}"
+        by = " and ".join(filter(None, (_names(clash.ours), _names(clash.theirs)))) or both
+        return f"{where}: {by} add {clash.name}, each its own", "keep one of them"
+    if clash.kind is ClashKind.SHARED_PROOF:
+        return f"{both} change {clash.path}; git merges it", "run it once they are merged"
+    return (
+        f"{other} adds or changes {clash.name}; {one} carries the stack to {clash.detail}, without that",
+        f"carry {clash.name} to {clash.detail}, too: `patchq rebase {clash.upstream} --onto {clash.detail}`",
+    )
+
+
+def finding_of(clash: Clash) -> Finding:
+    """Return the finding that reports a clash."""
+    message, hint = _worded(clash)
+    patch = clash.name
+    if clash.kind in (ClashKind.DRIFT, ClashKind.SAME_DEFINITION):
+        patch = clash.theirs[0].partition("/")[2] if clash.theirs else ""
+    return Finding(
+        upstream=clash.upstream,
+        ref=clash.ref,
+        patch=patch,
+        rule=clash.kind.value,
+        message=message,
+        hint=hint,
+        level="warning" if clash.mild else "problem",
+    )

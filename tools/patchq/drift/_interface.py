@@ -1,0 +1,530 @@
+"""Interface of a Python file (the names and signatures that other code can use), and uses of names."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from patchq.drift._outline import lines_of, parse
+from patchq.drift._signatures import Parameter, Signature
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+#: Decorators that allow several definitions of one name.
+_SEVERAL = ("overload", "setter", "getter", "deleter", "register", "singledispatch")
+#: Decorators that change how a function is used.
+_FORMS = ("property", "cached_property", "staticmethod", "classmethod", "contextmanager", "fixture")
+#: Methods that add an option to a command line.
+_OPTIONS = ("add_argument", "option")
+
+
+class ItemKind(str, Enum):
+    """Kind of an item."""
+
+    FUNCTION = "function"
+    CLASS = "class"
+    NAME = "name"
+    IMPORT = "import"
+    KEY = "key"
+    OPTION = "option"
+    ENTRY = "entry"
+    ATTRIBUTE = "attribute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiItem:
+    """Item that other code can use.
+
+    :ivar name: name in the file, such as ``Class.method``.
+    :ivar signature: parameters; None if they are unknown, or if it isn't called.
+    :ivar form: ``async``, and decorators such as ``property``.
+    :ivar returns: lengths of the tuples that a function returns; empty if it returns other values.
+    :ivar text: source without indentation, to compare bodies and values.
+    :ivar abstract: True for a method that subclasses must define.
+    """
+
+    name: str
+    kind: ItemKind
+    line: int
+    signature: Signature | None = None
+    form: tuple[str, ...] = ()
+    returns: frozenset[int] = frozenset()
+    text: str = ""
+    abstract: bool = False
+
+
+class Interface:
+    """Interface of one version of a Python file.
+
+    :ivar module: dotted name of the module.
+    :ivar items: all definitions by name. A name may be defined several times.
+    :ivar imported: dotted path of each imported name, and of each star import under ``*``.
+    :ivar bases: names of the base classes of each class, as dotted paths.
+    """
+
+    def __init__(self, path: str, source: bytes) -> None:
+        self.module, self._is_package = module_of(path)
+        self.items: dict[str, list[ApiItem]] = {}
+        self.imported: dict[str, str] = {}
+        self.stars: list[str] = []
+        self.bases: dict[str, tuple[str, ...]] = {}
+        self.tree = parse(source)
+        self._lines = lines_of(source)
+        if self.tree:
+            with contextlib.suppress(RecursionError):
+                self._read(self.tree.body, "")
+                self._read_calls(self.tree)
+
+    def first(self, name: str) -> ApiItem | None:
+        """Return the first definition of a name."""
+        found = self.items.get(name)
+        return found[0] if found else None
+
+    def _add(self, item: ApiItem) -> None:
+        self.items.setdefault(item.name, []).append(item)
+
+    def _read(self, body: list[ast.stmt], scope: str) -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._add(self._function(node, scope))
+                if scope:
+                    self._read_attributes(node, scope)
+            elif isinstance(node, ast.ClassDef):
+                self._read_class(node, scope)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                self._read_assignment(node, scope)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                self._read_import(node, scope)
+            else:
+                for block in ("body", "orelse", "finalbody"):
+                    self._read(getattr(node, block, []), scope)
+                for handler in getattr(node, "handlers", []):
+                    self._read(handler.body, scope)
+
+    def _function(self, node: Function, scope: str) -> ApiItem:
+        decorators = [last_name(d) for d in node.decorator_list]
+        form = tuple(name for name in decorators if name in _FORMS or name in _SEVERAL)
+        if isinstance(node, ast.AsyncFunctionDef):
+            form = ("async", *form)
+        name = scope + node.name
+        return ApiItem(
+            name=name,
+            kind=ItemKind.FUNCTION,
+            line=node.lineno,
+            signature=signature_of(f"{self.module}.{name}", node, in_class=bool(scope)),
+            form=form,
+            returns=_returns(node),
+            text=self._text(node),
+            abstract="abstractmethod" in decorators,
+        )
+
+    def _read_attributes(self, node: Function, scope: str) -> None:
+        """Read the attributes that a method sets on ``self``."""
+        for child in ast.walk(node):
+            if not isinstance(child, ast.Attribute) or not isinstance(child.ctx, ast.Store):
+                continue
+            if isinstance(child.value, ast.Name) and child.value.id == "self":
+                name = scope + child.attr
+                if name not in self.items:
+                    self._add(ApiItem(name=name, kind=ItemKind.ATTRIBUTE, line=child.lineno))
+
+    def _text(self, node: ast.stmt | ast.expr) -> str:
+        lines = self._lines[node.lineno - 1 : node.end_lineno]
+        return b"\n".join(line.strip() for line in lines).decode("utf-8", "replace")
+
+    def _read_class(self, node: ast.ClassDef, scope: str) -> None:
+        name = scope + node.name
+        self._add(
+            ApiItem(
+                name=name,
+                kind=ItemKind.CLASS,
+                line=node.lineno,
+                signature=_constructor(f"{self.module}.{name}", node),
+            )
+        )
+        self.bases[name] = tuple(path for base in node.bases if (path := self.resolve(base)))
+        self._read(node.body, name + ".")
+
+    def _read_assignment(self, node: ast.Assign | ast.AnnAssign, scope: str) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            for part in parts:
+                if isinstance(part, ast.Name):
+                    text = self._text(node.value) if node.value else ""
+                    self._add(ApiItem(name=scope + part.id, kind=ItemKind.NAME, line=node.lineno, text=text))
+        value, target = node.value, targets[0]
+        if isinstance(value, ast.Dict) and isinstance(target, ast.Name):
+            for key, entry in zip(value.keys, value.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    name = f"{scope}{target.id}[{key.value!r}]"
+                    self._add(ApiItem(name=name, kind=ItemKind.KEY, line=key.lineno, text=self._text(entry)))
+
+    def _read_import(self, node: ast.Import | ast.ImportFrom, scope: str) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                self.imported[name] = alias.name if alias.asname else name
+                self._add(ApiItem(name=scope + name, kind=ItemKind.IMPORT, line=node.lineno))
+            return
+        base = self.absolute(node)
+        for alias in node.names:
+            if alias.name == "*":
+                self.stars.append(base)
+                continue
+            self.imported[alias.asname or alias.name] = f"{base}.{alias.name}"
+            self._add(ApiItem(name=scope + (alias.asname or alias.name), kind=ItemKind.IMPORT, line=node.lineno))
+
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """Return the module that an import names, with a relative name resolved."""
+        if not node.level:
+            return node.module or ""
+        parts = self.module.split(".")
+        kept = parts[: len(parts) - node.level + self._is_package]
+        return ".".join([*kept, *([node.module] if node.module else [])])
+
+    def _read_calls(self, tree: ast.Module) -> None:
+        """Read the options and registered names that calls add, anywhere in the file."""
+        for scope, node in _calls(tree):
+            called = last_name(node)
+            texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            if called in _OPTIONS:
+                receiver = ast.unparse(node.func)
+                for text in texts:
+                    if text.startswith("--"):
+                        name = f"{scope}{receiver}({text})"
+                        self._add(ApiItem(name=name, kind=ItemKind.OPTION, line=node.lineno, text=text))
+            elif "register" in called and texts:
+                name = f"{called}({texts[0]!r})"
+                self._add(ApiItem(name=name, kind=ItemKind.ENTRY, line=node.lineno, text=texts[0]))
+
+    def resolve(self, node: ast.expr) -> str:
+        """Return the dotted path that a name or attribute refers to; empty if it is unknown."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Subscript):  # a generic base class
+            return self.resolve(node.value)
+        if not isinstance(node, ast.Name):
+            return ""
+        if node.id in self.imported:
+            first = self.imported[node.id]
+        elif node.id in self.items:
+            first = f"{self.module}.{node.id}"
+        else:
+            return ""
+        return ".".join([first, *reversed(parts)])
+
+
+def module_of(path: str) -> tuple[str, bool]:
+    """Return the dotted name of a Python file's module, and whether it is a package.
+
+    >>> module_of("src/pkg/sub/__init__.py"), module_of("pkg/mod.py")
+    (('pkg.sub', True), ('pkg.mod', False))
+    """
+    parts = path.removesuffix(".py").split("/")
+    if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
+        parts = parts[1:]
+    if parts[-1] == "__init__":
+        return ".".join(parts[:-1]), True
+    return ".".join(parts), False
+
+
+def last_name(node: ast.expr) -> str:
+    """Return the last part of a called or dotted name.
+
+    >>> last_name(ast.parse("a.b(1)").body[0].value)
+    'b'
+    """
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def signature_of(path: str, node: Function, *, in_class: bool) -> Signature:
+    """Return a function's signature, without ``self`` and ``cls`` of methods."""
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
+    defaults += arguments.defaults
+    found: list[Parameter] = []
+    for number, (argument, default) in enumerate(zip(positional, defaults, strict=True)):
+        is_first = number == 0 and in_class and argument.arg in ("self", "cls")
+        if is_first:
+            continue
+        only = number < len(arguments.posonlyargs)
+        found.append(_parameter(argument, "positional-only" if only else "positional or keyword", default))
+    if arguments.vararg:
+        found.append(Parameter(arguments.vararg.arg, "variadic positional", None))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append(_parameter(argument, "keyword-only", default))
+    if arguments.kwarg:
+        found.append(Parameter(arguments.kwarg.arg, "variadic keyword", None))
+    return Signature(path, tuple(found))
+
+
+def _parameter(argument: ast.arg, kind: str, default: ast.expr | None) -> Parameter:
+    return Parameter(argument.arg, kind, ast.unparse(default) if default is not None else None)
+
+
+def _constructor(path: str, node: ast.ClassDef) -> Signature | None:
+    """Return the signature of a class's constructor; None if the class doesn't define it."""
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+            return signature_of(f"{path}.__init__", member, in_class=True)
+    is_record = any(last_name(d) in ("dataclass", "define") for d in node.decorator_list)
+    bases = [last_name(base) for base in node.bases]
+    if not (is_record and not bases) and bases not in (["NamedTuple"], ["BaseModel"], ["Struct"]):
+        return None
+    found = []
+    for member in node.body:
+        if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+            if "ClassVar" in ast.unparse(member.annotation):
+                continue
+            default = ast.unparse(member.value) if member.value else None
+            found.append(Parameter(member.target.id, "positional or keyword", default))
+    return Signature(path, tuple(found))
+
+
+def _returns(node: Function) -> frozenset[int]:
+    """Return the lengths of the tuples that a function returns; empty if it returns other values."""
+    lengths = set()
+    for value in _returned(node.body):
+        if isinstance(value, ast.Constant) and value.value is None:
+            continue
+        if not isinstance(value, ast.Tuple) or any(isinstance(e, ast.Starred) for e in value.elts):
+            return frozenset()
+        lengths.add(len(value.elts))
+    return frozenset(lengths)
+
+
+def _returned(body: list[ast.stmt]) -> Iterator[ast.expr]:
+    for node in body:
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield node.value
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        for block in ("body", "orelse", "finalbody"):
+            yield from _returned(getattr(node, block, []))
+        for part in (*getattr(node, "handlers", []), *getattr(node, "cases", [])):
+            yield from _returned(part.body)
+
+
+def _calls(node: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.Call]]:
+    """Yield each call with the name of the function around it."""
+    for child in ast.iter_child_nodes(node):
+        inner = scope
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{scope}{child.name}."
+        if isinstance(child, ast.Call):
+            yield scope, child
+        yield from _calls(child, inner)
+
+
+# Uses of names in added lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Use of a name.
+
+    :ivar last: last part of the name.
+    :ivar paths: dotted paths that the name may refer to.
+    :ivar call: the call, if the name is called.
+    :ivar unknown: True if the name is an attribute of an object of unknown type.
+    """
+
+    line: int
+    last: str
+    paths: tuple[str, ...] = ()
+    call: ast.Call | None = None
+    unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Class with base classes.
+
+    :ivar bases: dotted paths of the base classes.
+    :ivar methods: its methods by name.
+    :ivar added: added lines of the file.
+    """
+
+    line: int
+    bases: tuple[str, ...]
+    methods: dict[str, ApiItem]
+    added: Collection[int]
+
+
+def uses_of(interface: Interface, added: Collection[int]) -> Iterator[Use | Override]:
+    """Yield the uses in added lines, calls before plain names."""
+    assert interface.tree
+    visitor = _Uses(interface, added)
+    with contextlib.suppress(RecursionError):  # expressions with thousands of terms
+        visitor.visit(interface.tree)
+    yield from visitor.overrides
+    yield from sorted(visitor.found, key=lambda use: use.call is None)
+
+
+class _Uses(ast.NodeVisitor):
+    def __init__(self, interface: Interface, added: Collection[int]) -> None:
+        self.interface, self.added = interface, added
+        self.classes: list[str] = []
+        #: Names of each function around the current node, with the paths of their classes.
+        self.locals: list[dict[str, str]] = []
+        self.attributes: dict[str, str] = {}
+        self.found: list[Use] = []
+        self.overrides: list[Override] = []
+        assert interface.tree
+        self._read_attributes(interface.tree)
+
+    def _read_attributes(self, tree: ast.Module) -> None:
+        """Record the attributes of ``self`` that hold instances of known classes."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute) and (path := self.interface.resolve(node.value.func)):
+                        self.attributes[ast.unparse(target)] = path
+
+    def _is_added(self, node: ast.expr | ast.stmt) -> bool:
+        return any(line in self.added for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+    def _use(self, line: int, path: str, call: ast.Call | None = None) -> None:
+        self.found.append(Use(line=line, last=path.rpartition(".")[2], paths=(path,), call=call))
+
+    # Scopes
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        name = ".".join([*self.classes, node.name])
+        if not self.locals and self._is_added(node):
+            methods = {}
+            for member in node.body:
+                item = self.interface.first(f"{name}.{member.name}") if isinstance(member, _FUNCTIONS) else None
+                if item:
+                    methods[item.name.rpartition(".")[2]] = item
+            bases = self.interface.bases.get(name, ())
+            if bases:
+                self.overrides.append(Override(line=node.lineno, bases=bases, methods=methods, added=self.added))
+        self.classes.append(node.name)
+        self.generic_visit(node)
+        self.classes.pop()
+
+    def visit_FunctionDef(self, node: Function) -> None:
+        self._use_fixtures(node)
+        names: dict[str, str] = {}
+        arguments = node.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            names[argument.arg] = self.interface.resolve(argument.annotation) if argument.annotation else ""
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+                names.setdefault(child.id, "")
+        for child in ast.walk(node):
+            if isinstance(child, ast.Assign) and isinstance(child.value, ast.Call):
+                path = self.interface.resolve(child.value.func)
+                for target in child.targets:
+                    if isinstance(target, ast.Name):
+                        names[target.id] = path
+        self.locals.append(names)
+        self.generic_visit(node)
+        self.locals.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def _use_fixtures(self, node: Function) -> None:
+        """Add the fixtures that a test asks for by its parameters."""
+        if node.name.startswith("test") or any("fixture" in ast.unparse(d) for d in node.decorator_list):
+            for argument in node.args.args:
+                if argument.lineno in self.added:
+                    module = self.interface.module
+                    package = module.rpartition(".")[0]
+                    conftest = f"{package}.conftest" if package else "conftest"
+                    paths = (f"{module}.{argument.arg}", f"{conftest}.{argument.arg}")
+                    self.found.append(Use(line=argument.lineno, last=argument.arg, paths=paths))
+
+    # Uses
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if node.lineno in self.added:
+                self._use(node.lineno, alias.name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if self._is_added(node):
+            base = self.interface.absolute(node)
+            self._use(node.lineno, base)
+            for alias in node.names:
+                self._use(alias.lineno, f"{base}.{alias.name}")
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if self._is_added(node):
+            paths, last = self._paths(node.func)
+            unknown = isinstance(node.func, ast.Attribute) and not paths
+            if paths or unknown:
+                self.found.append(Use(line=node.lineno, last=last, paths=paths, call=node, unknown=unknown))
+            for path in paths:
+                for keyword in node.keywords:
+                    if keyword.arg:
+                        self._use(node.lineno, f"{path}.{keyword.arg}")
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        end = node.end_lineno or node.lineno
+        if isinstance(node.ctx, ast.Load) and end in self.added:
+            paths, last = self._paths(node)
+            if paths:
+                self.found.append(Use(line=end, last=last, paths=paths))
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load) and node.lineno in self.added and not self._is_local(node.id):
+            for path in self._paths(node)[0]:
+                self._use(node.lineno, path)
+
+    def _is_local(self, name: str) -> bool:
+        return any(name in names for names in self.locals)
+
+    def _paths(self, node: ast.expr) -> tuple[tuple[str, ...], str]:
+        """Return the paths that an expression may refer to, and its last part."""
+        if isinstance(node, ast.Name):
+            path = "" if self._is_local(node.id) else self.interface.resolve(node)
+            if not path:
+                return (), node.id
+            # An import of the file is a name of its module too.
+            return tuple(dict.fromkeys((path, f"{self.interface.module}.{node.id}"))), node.id
+        if not isinstance(node, ast.Attribute):
+            return (), ""
+        owners = self._owners(node.value)
+        if node.attr == "__init__":
+            return owners, owners[0].rpartition(".")[2] if owners else ""
+        return tuple(f"{owner}.{node.attr}" for owner in owners), node.attr
+
+    def _owners(self, node: ast.expr) -> tuple[str, ...]:
+        """Return the paths of the modules or classes whose attribute is used."""
+        own = f"{self.interface.module}.{'.'.join(self.classes)}"
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "super" and self.classes:
+                return self.interface.bases.get(".".join(self.classes), ())
+            path = self.interface.resolve(node.func)
+            return (path,) if path else ()
+        if isinstance(node, ast.Name):
+            if node.id in ("self", "cls") and self.classes:
+                return (own,)
+            for names in reversed(self.locals):
+                if node.id in names:
+                    return (names[node.id],) if names[node.id] else ()
+        held = self.attributes.get(ast.unparse(node))
+        if held:
+            return (held,)
+        path = self.interface.resolve(node)
+        if not path and isinstance(node, ast.Attribute):
+            paths, _ = self._paths(node)
+            return paths
+        return (path,) if path else ()
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -1,0 +1,549 @@
+"""``check --with``: the project with several branches merged, and how their patches clash."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from patchq.drift.between import (
+    MILD,
+    Drift,
+    Place,
+    Trees,
+    Twice,
+    UseChange,
+    added_lines,
+    find_drift,
+    find_twice,
+)
+from patchq.errors import PatchqError, UserError
+from patchq.formats.series import SUFFIX, parse
+from patchq.git import person
+from patchq.git.repository import Git
+from patchq.names import BlobId, CommitId, TreeId, show_path
+from patchq.project.project import Project
+from patchq.project.scaffold import ATTRIBUTES
+from patchq.stacks.apply import ApplyPlan
+from patchq.system.paths import LOCK_NAME, folder_to_ref
+from patchq.together._versions import (
+    At,
+    MergeStep,
+    ProjectVersion,
+    changed_names,
+    merge_versions,
+    patch_text,
+    patches_of,
+)
+
+#: Upstream name of the project's own proofs in places.
+_PROOFS = ""
+
+
+class ClashKind(str, Enum):
+    """Kind of clash between two branches; the rule of its finding."""
+
+    MERGE = "merge"
+    SERIES = "series"
+    SAME_PATCH = "same-patch"
+    SAME_DEFINITION = "same-definition"
+    DRIFT = "drift-between"
+    SHARED_PROOF = "shared-proof"
+    LEFT_BEHIND = "left-behind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clash:
+    """Clash between two branches.
+
+    :ivar mild: True if it may be correct, and fails nothing.
+    :ivar path: file of the project, or of the upstream.
+    :ivar name: definition, or patch.
+    :ivar change: for drift, the change of the definition.
+    :ivar ours: patches of the versions before, as ``upstream/name``.
+    :ivar theirs: patches of the branch.
+    :ivar branches: labels of both sides.
+    """
+
+    kind: ClashKind
+    branches: tuple[str, str]
+    mild: bool = False
+    upstream: str = ""
+    ref: str = ""
+    path: str = ""
+    line: int = 0
+    name: str = ""
+    change: UseChange | None = None
+    detail: str = ""
+    ours: tuple[str, ...] = ()
+    theirs: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class MergedProject:
+    """Project with branches merged, in a temporary folder.
+
+    :ivar project: the merged project; None if its lock or a series can't be read.
+    :ivar clashes: clashes that git's merge shows.
+    :ivar broken: paths in the project that git could not merge.
+    """
+
+    project: Project | None
+    clashes: list[Clash]
+    broken: set[str]
+    steps: list[MergeStep]
+    proofs: set[str] = field(default_factory=set)
+
+    def compare(self, plans: Mapping[At, ApplyPlan], *, offline: bool = False) -> list[Clash]:
+        """Return the clashes of the patches' definitions, and add to ``proofs``.
+
+        :param plans: apply results of the merged project that are known.
+        """
+        found: list[Clash] = []
+        for number, step in enumerate(self.steps):
+            is_last = number == len(self.steps) - 1
+            comparison = _Comparison(step, plans if is_last else {}, offline)
+            found += comparison.clashes()
+            self.proofs |= comparison.proofs
+        return found
+
+
+@contextmanager
+def merged(project: Project, revisions: Sequence[str]) -> Iterator[MergedProject]:
+    """Merge branches of the project's repository into its last commit, without the work tree.
+
+    :param revisions: branches, tags or commits.
+    :raises UserError: if a revision doesn't exist, or has no project.
+    """
+    root = project.layout.root
+    with (
+        project.locked("check"),
+        person.borrowed(root, ATTRIBUTES) as (git, prefix),
+        tempfile.TemporaryDirectory(prefix="patchq-") as text,
+    ):
+        numbers = itertools.count()
+
+        def make(commit: CommitId, label: str) -> ProjectVersion:
+            folder = Path(text) / str(next(numbers))
+            folder.mkdir()
+            return ProjectVersion(project, git, prefix, commit=commit, label=label, folder=folder)
+
+        ours = make(person.commit_of(root, "HEAD"), person.branch(root) or "HEAD")
+        steps: list[MergeStep] = []
+        for revision in revisions:
+            theirs = make(person.commit_of(root, revision), revision)
+            if LOCK_NAME not in theirs.files:
+                raise UserError(
+                    f"{revision} holds no patchq project: it has no {LOCK_NAME}", hint="name a later revision"
+                )
+            steps.append(merge_versions(make, git, prefix, ours, theirs))
+            ours = steps[-1].merged
+        yield _read_merge(project, steps)
+
+
+def _read_merge(project: Project, steps: Sequence[MergeStep]) -> MergedProject:
+    clashes: list[Clash] = []
+    broken: set[str] = set()
+    for step in steps:
+        broken.update(step.conflicts)
+        clashes += _conflicts(step)
+        clashes += _same_patches(step)
+        clashes += _series(step)
+        clashes += _proofs(step)
+    last = steps[-1].merged
+    is_readable = LOCK_NAME not in broken and not any(c.kind is ClashKind.SERIES for c in clashes)
+    if is_readable:
+        last.write_all()
+        for name in ("state", "check"):
+            known = project.layout.private / name
+            if known.is_dir():
+                shutil.copytree(known, last.project.layout.private / name)
+    return MergedProject(
+        project=last.project if is_readable else None, clashes=clashes, broken=broken, steps=list(steps)
+    )
+
+
+def _at_of(path: str) -> tuple[str, str, str]:
+    """Return the upstream, ref and patch of a path in the project; empty texts for other files."""
+    parts = path.split("/")
+    if len(parts) == 4 and parts[0] == "patches" and parts[3].endswith(SUFFIX):
+        return parts[1], folder_to_ref(parts[2]), parts[3].removesuffix(SUFFIX)
+    return "", "", ""
+
+
+def _conflicts(step: MergeStep) -> Iterator[Clash]:
+    for path in step.conflicts:
+        upstream, ref, patch = _at_of(path)
+        named = (f"{upstream}/{patch}",) if patch else ()
+        yield Clash(
+            kind=ClashKind.MERGE,
+            branches=(step.ours.label, step.theirs.label),
+            upstream=upstream,
+            ref=ref,
+            path=path,
+            name=patch,
+            ours=named,
+            theirs=named,
+        )
+
+
+def _same_patches(step: MergeStep) -> Iterator[Clash]:
+    """Yield the patches whose diff both branches change. Git merges patch files as plain text."""
+    base, ours, theirs = step.base.files, step.ours.files, step.theirs.files
+    for path in sorted(base.keys() & ours.keys() & theirs.keys()):
+        upstream, ref, patch = _at_of(path)
+        if not patch or path in step.conflicts or len({base[path], ours[path], theirs[path]}) < 3:
+            continue
+        texts = [patch_text(version.read(path)) for version in (step.base, step.ours, step.theirs)]
+        if len(set(texts)) == 3:
+            yield Clash(
+                kind=ClashKind.SAME_PATCH,
+                branches=(step.ours.label, step.theirs.label),
+                upstream=upstream,
+                ref=ref,
+                path=path,
+                name=patch,
+                ours=(f"{upstream}/{patch}",),
+                theirs=(f"{upstream}/{patch}",),
+            )
+
+
+def _series(step: MergeStep) -> Iterator[Clash]:
+    """Yield each merged series that can't be read, or that names a patch without a file."""
+    for (upstream, ref), files in step.merged.stacks.items():
+        if "series" not in files:
+            continue
+        folder = step.merged.project.layout.stack(upstream, ref)
+        path = folder.relative_to(step.merged.project.layout.root).as_posix() + "/series"
+        detail = ""
+        try:
+            series = parse(step.merged.read(path), path)
+        except PatchqError as error:
+            detail = error.message
+        else:
+            missing = [name for name in series.names if name + SUFFIX not in files]
+            if not missing:
+                continue
+            detail = ", ".join(missing)
+        yield Clash(
+            kind=ClashKind.SERIES,
+            branches=(step.ours.label, step.theirs.label),
+            upstream=upstream,
+            ref=ref,
+            path=path,
+            detail=detail,
+        )
+
+
+def _proofs(step: MergeStep) -> Iterator[Clash]:
+    """Yield the proofs that both branches change and git merges."""
+    base, ours, theirs = step.base.proofs, step.ours.proofs, step.theirs.proofs
+    for path in sorted(changed_names(base, ours) & changed_names(base, theirs)):
+        if path not in step.conflicts and ours.get(path) != theirs.get(path):
+            yield Clash(
+                kind=ClashKind.SHARED_PROOF,
+                branches=(step.ours.label, step.theirs.label),
+                mild=True,
+                path=path,
+            )
+
+
+class _Tree:
+    """Files of one applied stack, or of the project's proofs."""
+
+    def __init__(self, git: Git, tree: str, blobs: Mapping[bytes, BlobId] | None = None) -> None:
+        self.git, self.tree = git, tree
+        self._blobs = dict(blobs) if blobs is not None else None
+        self._contents: dict[bytes, bytes | None] = {}
+
+    @property
+    def blobs(self) -> dict[bytes, BlobId]:
+        if self._blobs is None:
+            self._blobs = {path: entry.blob for path, entry in self.git.list_tree(self.tree).items()}
+        return self._blobs
+
+    def load(self, paths: Collection[bytes]) -> None:
+        """Read files in one call."""
+        if self._blobs is None:
+            found = {path: entry.blob for path, entry in self.git.list_tree(self.tree, sorted(paths)).items()}
+        else:
+            found = {path: self._blobs[path] for path in paths if path in self._blobs}
+        contents = self.git.read_blobs(found.values())
+        for path in paths:
+            self._contents[path] = contents[found[path]] if path in found else None
+
+    def read(self, path: bytes) -> bytes | None:
+        if path not in self._contents:
+            blob = self.blobs.get(path)
+            self._contents[path] = self.git.read_blobs([blob])[blob] if blob else None
+        return self._contents[path]
+
+    def count(self, name: str) -> int:
+        """Return the number of Python functions and methods of a name."""
+        pattern = rf"^\s*(async )?def {name}\b"
+        argv = ("grep", "-h", "-I", "-E", pattern, self.tree, "--", "*.py")
+        return self.git.run(*argv, ok_codes=(0, 1)).count(b"\n")
+
+
+class _Comparison:
+    """Comparison of two branches by the trees of their stacks."""
+
+    def __init__(self, step: MergeStep, plans: Mapping[At, ApplyPlan], offline: bool) -> None:
+        self.step, self.offline = step, offline
+        self.store = step.merged.project.store
+        self.versions = (step.base, step.ours, step.theirs, step.merged)
+        self._tips: dict[tuple[At, frozenset[tuple[str, BlobId]]], TreeId | None] = {}
+        for at, plan in plans.items():
+            self._tips[self._key(step.merged, at)] = plan.after.tree
+        self.sides = [self._changed(version) for version in (step.ours, step.theirs)]
+        self.ats = sorted({*self.sides[0], *self.sides[1]})
+        self.proofs: set[str] = set()
+
+    def _key(self, version: ProjectVersion, at: At) -> tuple[At, frozenset[tuple[str, BlobId]]]:
+        return at, frozenset(version.stacks.get(at, {}).items())
+
+    def _changed(self, version: ProjectVersion) -> dict[At, set[str]]:
+        """Return the patches that a branch adds, changes or removes, by stack."""
+        found = {}
+        for at in sorted(self.step.base.stacks.keys() | version.stacks.keys()):
+            names = changed_names(self.step.base.stacks.get(at, {}), version.stacks.get(at, {}))
+            if names:
+                found[at] = patches_of(names)
+        return found
+
+    def _tip(self, version: ProjectVersion, at: At) -> TreeId | None:
+        key = self._key(version, at)
+        if key not in self._tips:
+            plan = version.plan(at, self.offline)
+            self._tips[key] = plan.after.tree if plan else None
+        return self._tips[key]
+
+    def clashes(self) -> list[Clash]:
+        """Return the clashes, and collect the proofs to run again."""
+        found: dict[Clash, None] = {}
+        has_both = all(self.sides) or self._proofs_changed()
+        if not has_both:
+            return []
+        for group in self._groups():
+            found.update(dict.fromkeys(self._of_group(group)))
+        found.update(dict.fromkeys(self._left_behind()))
+        return list(found)
+
+    def _proofs_changed(self) -> bool:
+        changed = [changed_names(self.step.base.proofs, v.proofs) for v in (self.step.ours, self.step.theirs)]
+        return bool((self.sides[0] or changed[0]) and (self.sides[1] or changed[1]))
+
+    def _groups(self) -> list[tuple[At, ...]]:
+        """Return the changed stacks that are used together: those of each set, and each other one."""
+        groups: dict[tuple[At, ...], None] = {}
+        left = set(self.ats)
+        sets: Mapping[str, Mapping[str, str]] = {}
+        with_lock = self.step.theirs if LOCK_NAME in self.step.conflicts else self.step.merged
+        with_lock.write([LOCK_NAME])
+        sets = with_lock.project.lock.sets
+        for refs in sets.values():
+            group = tuple(at for at in self.ats if refs.get(at[0]) == at[1])
+            left -= set(group)
+            groups[group] = None
+        groups.update(dict.fromkeys((at,) for at in sorted(left)))
+        return [group for group in groups if group or len(groups) == 1]
+
+    def _of_group(self, group: Sequence[At]) -> Iterator[Clash]:
+        trees: list[dict[str, _Tree]] = [{}, {}, {}, {}]
+        refs: dict[str, At] = {}
+        for at in group:
+            tips = [self._tip(version, at) for version in self.versions]
+            if None in tips:
+                continue
+            refs[at[0]] = at
+            for side, tip in zip(trees, tips, strict=True):
+                side[at[0]] = _Tree(self.store, str(tip))
+        for side, version in zip(trees, self.versions, strict=True):
+            blobs = {path.encode(): blob for path, blob in version.proofs.items()}
+            side[_PROOFS] = _Tree(version.git, version.commit, blobs)
+        base, ours, theirs, merge = trees
+        added = [self._added(base, side) for side in (ours, theirs)]
+        places = sorted({*added[0], *added[1]})
+        for side in trees:
+            _load(side, places)
+        sides = [_as_trees(side) for side in trees]
+        found = find_twice(sides[0].read, sides[1], sides[2], sides[3].read, places)
+        yield from (self._twice(one, refs) for one in found)
+        # Lines of each branch, in the tree that they were written for and in the merged tree.
+        for number, side in ((1, ours), (2, theirs)):
+            changed = self._differing(side, merge)
+            _load(side, changed)
+            _load(merge, changed)
+            drifts = find_drift(sides[number], sides[3], added[number - 1], changed)
+            yield from (self._drift(one, refs, of_theirs=number == 2) for one in drifts)
+        self._collect_proofs(refs, added)
+
+    def _added(self, base: Mapping[str, _Tree], side: Mapping[str, _Tree]) -> dict[Place, set[int]]:
+        """Return the lines that a branch adds, and the files that it only removes lines from."""
+        found: dict[Place, set[int]] = {}
+        for upstream, before in base.items():
+            after = side[upstream]
+            if upstream == _PROOFS:
+                for path in changed_names_of(before.blobs, after.blobs):
+                    found[upstream, path] = _added_by(before.read(path) or b"", after.read(path) or b"")
+            elif before.tree != after.tree:
+                for change in self.store.changes(before.tree, after.tree):
+                    found[upstream, change.path] = set()
+                lines = added_lines(self.store.diff_as_merged(before.tree, after.tree))
+                found.update(((upstream, path), numbers) for path, numbers in lines.items())
+        return found
+
+    def _differing(self, side: Mapping[str, _Tree], merge: Mapping[str, _Tree]) -> list[Place]:
+        found: list[Place] = []
+        for upstream, before in side.items():
+            after = merge[upstream]
+            if upstream == _PROOFS:
+                found += [(upstream, path) for path in changed_names_of(before.blobs, after.blobs)]
+            elif before.tree != after.tree:
+                found += [(upstream, change.path) for change in self.store.changes(before.tree, after.tree)]
+        return found
+
+    def _twice(self, found: Twice, refs: Mapping[str, At]) -> Clash:
+        (upstream, path), (other, other_path) = found.places
+        shown = show_path(path)
+        detail = show_path(other_path) if other_path != path else ""
+        return Clash(
+            kind=ClashKind.SAME_DEFINITION,
+            branches=(self.step.ours.label, self.step.theirs.label),
+            upstream=upstream,
+            ref=refs[upstream][1] if upstream in refs else "",
+            path=shown,
+            line=found.line,
+            name=found.name,
+            detail=detail,
+            ours=self._patches(0, refs.get(upstream), path),
+            theirs=self._patches(1, refs.get(other), other_path),
+        )
+
+    def _drift(self, found: Drift, refs: Mapping[str, At], *, of_theirs: bool) -> Clash:
+        upstream, path = found.place
+        users = self._patches(of_theirs, refs.get(upstream), path)
+        changers = self._patches(not of_theirs, refs.get(found.defined[0]), found.defined[1])
+        labels = (self.step.ours.label, self.step.theirs.label)
+        # The user of the definition comes last.
+        branches = labels if of_theirs else labels[::-1]
+        self.proofs.update((*users, *changers))
+        return Clash(
+            kind=ClashKind.DRIFT,
+            branches=branches,
+            mild=found.change in MILD,
+            upstream=upstream,
+            ref=refs[upstream][1] if upstream in refs else "",
+            path=show_path(path),
+            line=found.line,
+            name=found.name,
+            change=found.change,
+            detail=found.detail,
+            ours=changers,
+            theirs=users,
+        )
+
+    def _patches(self, side: int, at: At | None, path: bytes) -> tuple[str, ...]:
+        """Return the patches of a branch that it changed and that touch a file."""
+        if at is None:
+            return ()
+        version = (self.step.ours, self.step.theirs)[side]
+        found = []
+        for patch in sorted(self.sides[side].get(at, ())):
+            if any(path in _touched(v, at, patch) for v in (version, self.step.base)):
+                found.append(f"{at[0]}/{patch}")
+        return tuple(found)
+
+    def _collect_proofs(self, refs: Mapping[str, At], added: Sequence[Mapping[Place, set[int]]]) -> None:
+        """Add the patches that touch a file which the other branch touches, too."""
+        both = added[0].keys() & added[1].keys()
+        for upstream, path in both:
+            for side in (0, 1):
+                self.proofs.update(self._patches(side, refs.get(upstream), path))
+
+    def _left_behind(self) -> Iterator[Clash]:
+        """Yield the patches that one branch adds to a stack which the other carries to another ref."""
+        base = self.step.base.stacks
+        labels = (self.step.ours.label, self.step.theirs.label)
+        versions = (self.step.ours, self.step.theirs)
+        for side in (0, 1):
+            other = 1 - side
+            fresh = [at for at in versions[side].stacks if at not in base and at not in versions[other].stacks]
+            for upstream, ref in fresh:
+                carried = versions[side].stacks[upstream, ref]
+                for at, patches in self.sides[other].items():
+                    if at[0] != upstream or at not in base:
+                        continue
+                    # A stack on another ref has most of the patches of the one that it was carried from.
+                    if len(carried.keys() & base[at].keys()) < 2:
+                        continue
+                    for patch in sorted(patches):
+                        yield Clash(
+                            kind=ClashKind.LEFT_BEHIND,
+                            branches=(labels[side], labels[other]),
+                            mild=not self._becomes_default(versions[side], upstream, ref),
+                            upstream=upstream,
+                            ref=at[1],
+                            name=patch,
+                            detail=ref,
+                            theirs=(f"{upstream}/{patch}",),
+                        )
+
+    def _becomes_default(self, version: ProjectVersion, upstream: str, ref: str) -> bool:
+        version.write([LOCK_NAME])
+        lock = version.project.lock
+        return lock.sets.get(lock.default_set, {}).get(upstream) == ref
+
+
+def _load(side: Mapping[str, _Tree], places: Collection[Place]) -> None:
+    for upstream, tree in side.items():
+        paths = [path for name, path in places if name == upstream]
+        if paths:
+            tree.load(paths)
+
+
+def _as_trees(side: Mapping[str, _Tree]) -> Trees:
+    def read(place: Place) -> bytes | None:
+        return side[place[0]].read(place[1]) if place[0] in side else None
+
+    def paths(upstream: str) -> Collection[bytes]:
+        return side[upstream].blobs if upstream in side else ()
+
+    def count(name: str) -> int:
+        return sum(tree.count(name) for upstream, tree in side.items() if upstream != _PROOFS)
+
+    return Trees(read=read, paths=paths, count=count)
+
+
+def changed_names_of(before: Mapping[bytes, BlobId], after: Mapping[bytes, BlobId]) -> list[bytes]:
+    """Return the paths whose files differ."""
+    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+
+
+def _added_by(before: bytes, after: bytes) -> set[int]:
+    """Return the added lines of a file, from 1."""
+    found: set[int] = set()
+    matcher = difflib.SequenceMatcher(None, before.split(b"\n"), after.split(b"\n"), autojunk=False)
+    for kind, _, _, first, last in matcher.get_opcodes():
+        if kind in ("insert", "replace"):
+            found.update(range(first + 1, last + 1))
+    return found
+
+
+def _touched(version: ProjectVersion, at: At, patch: str) -> set[bytes]:
+    """Return the paths that a patch names in its diff."""
+    layout = version.project.layout
+    path = (layout.stack(*at) / (patch + SUFFIX)).relative_to(layout.root).as_posix()
+    found: set[bytes] = set()
+    for line in patch_text(version.read(path)).split(b"\n"):
+        if line.startswith((b"--- a/", b"+++ b/")):
+            found.add(line[6:].rstrip(b"\t"))
+        elif line.startswith((b"rename from ", b"rename to ")):
+            found.add(line.partition(b" ")[2].partition(b" ")[2])
+    return found
