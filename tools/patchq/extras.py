@@ -11,7 +11,15 @@ from patchq.errors import UserError
 
 #: Import names of the libraries that each extra installs.
 LIBRARIES = {
-    "adopt": ("dockerfile_parse", "tree_sitter", "tree_sitter_bash"),
+    "adopt": (
+        "cmake_parser",
+        "dockerfile_parse",
+        "tree_sitter",
+        "tree_sitter_bash",
+        "tree_sitter_nix",
+        "tree_sitter_ruby",
+        "yaml",
+    ),
     "attest": ("securesystemslib", "cryptography"),
     "cluster": ("distributed",),
     "contribute": ("identify", "markdown_it", "pre_commit", "yaml"),

@@ -176,11 +176,15 @@ def _names(section: Section) -> list[bytes]:
     return [name for name in both if name != b"/dev/null"]
 
 
-def find_placing(found: Sequence[Section], files: Collection[bytes], given: Placing) -> Placing | None:
+def find_placing(
+    found: Sequence[Section], files: Collection[bytes], given: Placing, *, exact: bool = False
+) -> Placing | None:
     """Return the mapping with which the tree has every file that a diff changes, or None.
 
     Try ``given`` first, then other strip levels, then a common folder. Return None if no folder
     fits, or more than one.
+
+    :param exact: True if ``given`` is the level that another tool uses for a diff of new files.
     """
     there = [_names(section) for section in found]
     there = [names for names in there if names]
@@ -189,7 +193,7 @@ def find_placing(found: Sequence[Section], files: Collection[bytes], given: Plac
         return all(any(placing.place(n) in files for n in names) for names in there)
 
     if not there:
-        return Placing(0, given.folder) if given.strip == 1 and _unprefixed(found, files) else given
+        return Placing(0, given.folder) if not exact and given.strip == 1 and _unprefixed(found, files) else given
     if fits(given):
         return given
     depth = max(name.count(b"/") for names in there for name in names)

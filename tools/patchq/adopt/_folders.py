@@ -1,8 +1,8 @@
 """Patch files of other tools and their order: a single file, a folder, another tool's project.
 
 Supported are quilt's ``series`` (Debian, gbp, StGit's export, git-pile), Electron's ``.patches``,
-numbered files (``git format-patch -o``, OpenWrt, Buildroot), a Yocto recipe's ``SRC_URI``, and a
-Debian source package's archive.
+numbered files (``git format-patch -o``, OpenWrt, Buildroot), recipes of packagers (``recipes/``), and
+a Debian source package's archive.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from patchq.adopt._recipe import recipe_patches
-from patchq.adopt.limits import MOST, MOST_ALL, read_edited, read_list, too_large
+from patchq.adopt.limits import MOST, MOST_ALL, read_edited, too_large
 from patchq.errors import FormatError, UserError
 from patchq.names import sh
+from patchq.recipes.entries import Entry, read_list
+from patchq.recipes.recipe import is_recipe, recipe_entries, recipe_in
 from patchq.sources.archive import members, opened_archive
 from patchq.stacks.export import slug
 
@@ -31,6 +32,7 @@ class FolderPlace:
 
     :ivar data: contents of the file, or its path.
     :ivar unlisted: list of the folder, if it doesn't name the file. Such a file is left out.
+    :ivar entry: entry of the recipe that names the file.
     """
 
     data: bytes | Path
@@ -40,6 +42,7 @@ class FolderPlace:
     folder: str = ""
     origin: str = ""
     unlisted: str = ""
+    entry: Entry | None = None
 
     def read(self) -> bytes:
         """Return the contents of the file.
@@ -60,14 +63,36 @@ def places(path: Path) -> list[FolderPlace]:
         return _in_folder(path)
     if _DEBIAN.match(path.name) or path.suffix == ".dsc":
         return _debian_archive(path)
-    if path.suffix in (".bb", ".bbappend", ".inc"):
-        return [_place(p.path, p.strip, p.folder) for p in recipe_patches(path)]
-    return [_place(path)]
+    return _in_recipe(path) if is_recipe(path) else [_place(path)]
 
 
-def _place(path: Path, strip: int = 1, folder: str = "") -> FolderPlace:
+def _place(path: Path, strip: int = 1) -> FolderPlace:
+    return FolderPlace(data=path, where=str(path), name=slug(path.name), strip=strip, origin=origin_of(path))
+
+
+def _in_recipe(path: Path) -> list[FolderPlace]:
+    """Return the entries of a recipe, then the patch files next to them that it doesn't name."""
+    entries = recipe_entries(path)
+    found = [_entry(path, entry) for entry in entries]
+    files = {place.data.resolve() for place in found if isinstance(place.data, Path)}
+    folders = dict.fromkeys(file.parent for file in files if path.parent.resolve() in file.parents)
+    named = {*files, *(path.parent.resolve() / entry.text for entry in entries)}
+    beside = [file for folder in folders for file in _patch_files(folder) if file not in named]
+    return [*found, *(replace(_place(file), unlisted=path.name) for file in beside)]
+
+
+def _entry(path: Path, entry: Entry) -> FolderPlace:
+    """Return one entry of a recipe. Where the tool finds the strip level, patchq starts at -p0."""
+    file = entry.data if isinstance(entry.data, Path) else path
+    name = slug(file.name if entry.data is file else path.stem)
     return FolderPlace(
-        data=path, where=str(path), name=slug(path.name), strip=strip, folder=folder, origin=origin_of(path)
+        data=entry.data if entry.data is not None else b"",
+        where=str(file) if entry.data is file else entry.where,
+        name=name,
+        strip=0 if entry.strip is None else entry.strip,
+        folder=entry.folder,
+        origin=origin_of(file),
+        entry=entry,
     )
 
 
@@ -96,13 +121,9 @@ def _in_folder(folder: Path) -> list[FolderPlace]:
         raise UserError(
             f"{folder} has patches for several projects: {', '.join(_electron_folders(folder))}", hint="name one folder"
         )
-    recipes = sorted(folder.glob("*.bb"))
-    if len(recipes) == 1:
-        return places(recipes[0])
-    if recipes:
-        raise UserError(f"{folder} has {len(recipes)} recipes", hint=f"name one: {recipes[0]}")
-    files = sorted((p for p in folder.iterdir() if p.is_file() and _PATCH.match(p.name)), key=lambda p: p.name)
-    if files:
+    if recipe := recipe_in(folder):
+        return _in_recipe(recipe)
+    if files := _patch_files(folder):
         return [_place(p) for p in files]
     if (folder / ".git").exists() or (folder / "objects").is_dir():
         raise UserError(
@@ -156,8 +177,12 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
 def _unlisted(folder: Path, listed_in: str, found: Sequence[FolderPlace]) -> list[FolderPlace]:
     """Return the patches of a folder that its list doesn't name."""
     listed = {place.data.resolve() for place in found if isinstance(place.data, Path)}
-    files = sorted(p for p in folder.iterdir() if _PATCH.match(p.name) and p.is_file() and p.resolve() not in listed)
+    files = [path for path in _patch_files(folder) if path.resolve() not in listed]
     return [replace(_place(path), unlisted=listed_in) for path in files]
+
+
+def _patch_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if _PATCH.match(path.name) and path.is_file())
 
 
 def _inside(folder: Path, listed_in: str, name: str) -> Path:

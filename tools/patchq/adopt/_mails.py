@@ -1,4 +1,4 @@
-"""Patches in files: mails as ``git am`` reads them, mboxes, and plain diffs."""
+"""Patches in files: mails as ``git am`` reads them, mboxes, ``hg export``, and plain diffs."""
 
 from __future__ import annotations
 
@@ -50,6 +50,10 @@ _PLAIN_NAME = re.compile(r"\w(?:[^<>\x00-\x1f]*\w)?")
 _ENCODED_ELSE = re.compile(rb"=\?(?!utf-8\?q\?)", re.IGNORECASE)
 _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
 _CR_DIFF = re.compile(rb"^(?:diff --git|---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
+_HG = re.compile(rb"# HG changeset patch\r?\n")
+_HG_LATER = re.compile(rb"^(?=# HG changeset patch\r?\n)", re.MULTILINE)
+_HG_DIFF = re.compile(rb"^diff (?:-r|--git) ", re.MULTILINE)
+_HG_DATE = re.compile(r"(\d{1,12})(?:\.\d+)? (-?)(\d{1,5})")
 _DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
 _FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
 #: Last second of the year 9999; mails can't express later dates.
@@ -70,6 +74,8 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
     :raises FormatError: if git can't read a mail.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
+    if _HG.match(data):
+        return _read_hg(where, data, name, strip)
     _check_words(data, where)
     if plain := _read_plain(where, data, name, strip):
         return [plain]
@@ -90,6 +96,50 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
     if not diff.strip():
         raise UserError(f"{where} holds no diff", hint="is it a patch?")
     return [_of_text(decode(text), diff, where, name, strip)]
+
+
+def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[Found]:
+    """Return the changesets of ``hg export``, with author and date as ``git am`` reads them."""
+    found: list[Found] = []
+    parts = [part for part in _HG_LATER.split(data) if part]
+    for number, part in enumerate(parts, 1):
+        place = where if len(parts) == 1 else f"{where} (changeset {number})"
+        diff_at = _HG_DIFF.search(part)
+        head = part[: diff_at.start()] if diff_at else part
+        _check_message(head, place)
+        fields: dict[str, str] = {}
+        lines = decode(head).replace("\r\n", "\n").split("\n")
+        while lines and lines[0].startswith("#"):
+            key, _, value = lines.pop(0)[1:].strip().partition(" ")
+            fields.setdefault(key, value.strip())
+        if not diff_at:
+            said = (f"{place} holds no diff: left out",)
+            found.append(Found(name=name, where=place, author=None, message="", said=said, left_out=True))
+            continue
+        message = settle(clean_message("\n".join(lines)), author="kept").message
+        own = name if len(parts) == 1 else slug(message.partition("\n")[0])
+        date = _hg_date(fields.get("Date", ""))
+        who, address = first_address(fields.get("User", ""))
+        author = _ident(Outside(Path("/")), who, address, date) if address else None
+        user = fields.get("User", "")
+        told = (f"{place} has an author without an address, {user!r}",) if user and not address else ()
+        taken = Found(name=own, where=place, author=author, message=message, diff=part[len(head) :], strip=strip)
+        found.append(replace(taken, said=told, date="" if author else date))
+    return found
+
+
+def _hg_date(text: str) -> str:
+    """Return a date of Mercurial in git's form. Mercurial counts the seconds west of UTC.
+
+    >>> _hg_date("1700000000 -7200"), _hg_date("now")
+    ('@1700000000 +0200', '')
+    """
+    match = _HG_DATE.fullmatch(text.strip())
+    if not match:
+        return ""
+    minutes = int(match[3]) // 60
+    sign = "+" if match[2] or not minutes else "-"
+    return f"@{match[1]} {sign}{minutes // 60:02}{minutes % 60:02}"
 
 
 def _check_words(data: bytes, where: str) -> None:

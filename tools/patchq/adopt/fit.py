@@ -14,11 +14,13 @@ from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 from patchq.formats.header import Header, Ident
 from patchq.git.diffs import PathChange
 from patchq.git.gitlinks import refuse_repositories
+from patchq.git.objects import blob_id
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
 from patchq.stacks.engine import Engine, Incoming
 
+_EMPTY = blob_id(b"")
 _NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
 #: Blank lines between two files or at the end, which git and patch ignore.
@@ -89,7 +91,8 @@ class Fitter:
         return tried
 
     def _as_given(self, patch: Found) -> bool:
-        return patch.strip == 1 and not patch.folder and not _RETURNED.search(patch.diff)
+        usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty
+        return usual and not _RETURNED.search(patch.diff)
 
     def _at_once(self, found: Sequence[Found]) -> list[tuple[Item, TreeId]]:
         taken = [f for f in found if not f.left_out]
@@ -190,6 +193,9 @@ class Fitter:
                 self._tip,
             )
         try:
+            if patch.reverse or patch.remove_empty:
+                item = Item(name=patch.name, where=patch.where, outcome="applies", notes=notes)
+                return item, self._with_options(patch, text, odd), None
             if odd and (patch.strip != 1 or patch.folder):
                 return (
                     Item(name=patch.name, where=patch.where, outcome="applies", detail="", notes=notes),
@@ -221,7 +227,7 @@ class Fitter:
         try:
             found = sections(diff)
             forced = self.reading.strip is not None
-            placing = (given if forced else find_placing(found, self.files, given)) or given
+            placing = (given if forced else find_placing(found, self.files, given, exact=patch.exact)) or given
             if placing != given:
                 notes.append(f"{patch.where} is read with {placing or '-p1'}: its files lie there")
             if placing == Placing() and diff.startswith(b"diff --git a/") and not _BETWEEN.search(diff):
@@ -237,6 +243,22 @@ class Fitter:
             conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=said.removeprefix("error: "))
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
         return tree
+
+    def _with_options(self, patch: Found, diff: bytes, odd: bool) -> TreeId:
+        """Return the tree after a patch that is applied in reverse, or removes files that it empties."""
+        where = [f"-p{patch.strip}", *([f"--directory={patch.folder}"] if patch.folder else [])] if odd else []
+        tree, said = self._applied(diff, *where, *(["--reverse"] if patch.reverse else []))
+        if tree is None:
+            conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=said.removeprefix("error: "))
+            raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
+        emptied = [c.path for c in self.store.changes(self.tree, tree) if c.old and c.new and c.new.blob == _EMPTY]
+        if not emptied or not patch.remove_empty:
+            return tree
+        with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
+            env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+            self.store.run("read-tree", tree, env=env)
+            self.store.run("update-index", "-z", "--force-remove", "--stdin", data=b"\0".join(emptied), env=env)
+            return TreeId(self.store.run("write-tree", env=env).decode().strip())
 
     def _applied(self, diff: bytes, *options: str) -> tuple[TreeId | None, str]:
         """Return the tree after ``git apply``, or None and the message of git."""

@@ -16,6 +16,9 @@ class Found:
     :ivar where: location for error messages: the file, and the mail's number if there are several.
     :ivar strip: strip level of the file names (``patch -p``).
     :ivar folder: folder of the tree that the stripped names are in (``--directory``).
+    :ivar exact: True if the tool that applies the patch is given its strip level.
+    :ivar reverse: True if the patch is applied in reverse.
+    :ivar remove_empty: True if files that the patch leaves empty are removed.
     :ivar trees: trees before and after the change, if there is no ``diff``.
     :ivar date: date of a patch without an author.
     :ivar origin: value for the ``Origin:`` trailer.
@@ -34,6 +37,9 @@ class Found:
     said: tuple[str, ...] = ()
     left_out: bool = False
     folder: str = ""
+    exact: bool = False
+    reverse: bool = False
+    remove_empty: bool = False
     trees: tuple[TreeId, TreeId] | None = None
     date: str = ""
     origin: str = ""

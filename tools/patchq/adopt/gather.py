@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from patchq.adopt._folders import origin_of, places
+from patchq.adopt._folders import FolderPlace, origin_of, places
 from patchq.adopt._headers import settle
 from patchq.adopt._hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
 from patchq.adopt._leftovers import name_leftovers
@@ -27,6 +27,8 @@ from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.project.project import Project
+from patchq.recipes.entries import LEFT
+from patchq.recipes.recipe import is_recipe
 from patchq.sources.folders import local_folder
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
@@ -72,7 +74,7 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
     if request.git_range:
         return from_range(project, request.paths, request.git_range, first_parent=request.first_parent)
     stacks = [p for p in request.paths if has_stgit(p)]
-    scripts = [p for p in request.paths if p.is_file() and (is_dockerfile(p) or _is_script(p))]
+    scripts = [p for p in request.paths if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p))]
     files = [p for p in request.paths if p not in (*stacks, *scripts)]
     found = [f for path in stacks for f in from_stgit(project, path)]
     found += from_files(files, request.stdin, request.reading) if files else []
@@ -183,11 +185,8 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
             found += _of(read_data(data, str(path), "patch", 1), "", reading, "")
             continue
         for place in places(path):
-            if place.unlisted:
-                said = f"{place.where} is not listed in {place.unlisted}: left out"
-                found.append(
-                    Found(name=place.name, where=place.where, author=None, message="", said=(said,), left_out=True)
-                )
+            if skipped := _skipped(place):
+                found.append(skipped)
                 continue
             try:
                 data = place.read()
@@ -197,11 +196,42 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
                 read = read_data(data, place.where, place.name, place.strip)
             except PatchqError as error:
                 read = [Found(name=place.name, where=place.where, author=None, message="", problem=error)]
-            found += _of(read, place.folder, reading, place.origin)
+            found += [_as_recipe(f, place) for f in _of(read, place.folder, reading, place.origin)]
     if all(f.left_out for f in found):
         told = [*dict.fromkeys(said for f in found for said in f.said)] or [f"{paths[0]} holds no diff"]
         raise UserError("; ".join(told), hint="is it a patch?")
     return found
+
+
+def _skipped(place: FolderPlace) -> Found | None:
+    """Return the result for a file or entry that isn't read: left out, or an error. None for others."""
+    entry = place.entry
+    problem = entry.error() if entry else None
+    said = f"{place.where} is not listed in {place.unlisted}: left out" if place.unlisted else ""
+    if entry and entry.state in LEFT:
+        said = entry.words()
+    if not said and not problem:
+        return None
+    notes = (said,) if said else ()
+    name, where = place.name, entry.where if entry else place.where
+    return Found(name=name, where=where, author=None, message="", said=notes, left_out=bool(said), problem=problem)
+
+
+def _as_recipe(found: Found, place: FolderPlace) -> Found:
+    """Return a patch with the options of the recipe that applies it."""
+    entry = place.entry
+    if entry is None:
+        return found
+    author = None if entry.reverse else found.author
+    message = f'Revert "{found.message.partition(chr(10))[0]}"\n' if entry.reverse and found.message else found.message
+    return replace(
+        found,
+        author=author,
+        message=message,
+        exact=entry.strip is not None,
+        reverse=entry.reverse,
+        remove_empty=entry.remove_empty,
+    )
 
 
 def _is_piped(path: Path) -> bool:

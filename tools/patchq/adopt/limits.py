@@ -11,13 +11,13 @@ from patchq.errors import UserError
 from patchq.formats.treepath import MOST_DEEP
 from patchq.system import fsio
 
-#: Limits in bytes: a patch or edited file; all patches of an import; a series, recipe or list.
-MOST, MOST_ALL, MOST_TEXT = 256 << 20, 512 << 20, 16 << 20
+#: Limits in bytes: a patch or edited file; all patches of an import.
+MOST, MOST_ALL = 256 << 20, 512 << 20
 #: Limits in bytes: a Dockerfile; the shell commands in one file. The parser needs quadratic time
 #: for text that is not shell code.
 MOST_DOCKERFILE, MOST_COMMANDS = 256 << 10, 20 << 10
-#: Limits: mails of an mbox; files read for one recipe.
-MOST_MAILS, MOST_INCLUDED = 10_000, 100
+#: Limit of mails in an mbox.
+MOST_MAILS = 10_000
 _HINT = "see the limits in docs/reference/formats.md; is it a patch?"
 
 
@@ -62,11 +62,3 @@ def walk_edited(folder: Path, where: str) -> Iterator[bytes]:
         below = [at + entry.name + b"/" for entry in found if entry.is_dir(follow_symlinks=False)]
         yield from (at + entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
         todo += reversed(below)
-
-
-def read_list(path: Path) -> str:
-    """Return the text of a file that lists patches, with invalid UTF-8 replaced.
-
-    :raises FormatError: if the file is too large, or not a regular file.
-    """
-    return (fsio.read_limited(path, MOST_TEXT) or b"").decode("utf-8", "replace")

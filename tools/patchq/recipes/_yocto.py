@@ -7,12 +7,11 @@ assignments for some machines or classes only are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from patchq.adopt.limits import MOST_INCLUDED, read_list, too_large
 from patchq.errors import UserError
+from patchq.recipes.entries import Entry, RecipeFile, read_list
 
 _ASSIGN = re.compile(
     r"^SRC_URI(?P<over>(?:[:_][\w-]+(?::[\w-]+)*)?)\s*(?P<how>\?\?=|\?=|:=|\+=|=\+|\.=|=\.|=)\s*\"(?P<value>[^\"]*)\"",
@@ -21,41 +20,34 @@ _ASSIGN = re.compile(
 _INCLUDE = re.compile(r"^(?:require|include)\s+(\S+\.inc)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class RecipePatch:
-    """Patch of a recipe, with its ``striplevel`` and ``patchdir``."""
-
-    path: Path
-    strip: int
-    folder: str
+#: Limit of files read for one recipe.
+MOST_INCLUDED = 100
 
 
-def recipe_patches(recipe: Path) -> list[RecipePatch]:
-    """Return the patches that a recipe's ``SRC_URI`` applies.
+def yocto_entries(recipe: RecipeFile) -> Iterator[Entry]:
+    """Yield the patches that a recipe's ``SRC_URI`` applies.
 
-    :raises UserError: if a patch isn't next to the recipe, or the recipe applies none.
+    :raises UserError: if a patch isn't next to the recipe, or its parameters can't be read.
     """
-    name, _, version = recipe.stem.partition("_")
+    path = recipe.path
+    name, _, version = path.stem.partition("_")
     words = {"PN": name, "BPN": name, "PV": version, "BP": f"{name}-{version}", "P": f"{name}-{version}"}
-    found = []
-    for entry in _uris(_text(recipe, words, [])):
-        scheme, _, rest = entry.partition("://")
-        path, *parameters = rest.split(";")
+    for uri in _uris(_text(path, words, [])):
+        scheme, _, rest = uri.partition("://")
+        file, *parameters = rest.split(";")
         given = dict(p.partition("=")[::2] for p in parameters)
         if scheme != "file" or given.get("apply") in ("no", "0"):
             continue
-        if not path.endswith((".patch", ".diff")) and given.get("apply") not in ("yes", "1"):
+        if not file.endswith((".patch", ".diff")) and given.get("apply") not in ("yes", "1"):
             continue
         folder = re.sub(r"^\$\{S\}/?|^\$\{(?:WORKDIR|UNPACKDIR)\}/git/?", "", given.get("patchdir", "")).strip("/")
         if "$" in folder or ".." in folder.split("/"):
-            raise UserError(f"{recipe}: patchdir={folder} of {path} can't be read", hint="--directory, patch by patch")
+            raise UserError(f"{path}: patchdir={folder} of {file} can't be read", hint="--directory, patch by patch")
         level = given.get("striplevel", "1")
         if not re.fullmatch(r"\d{1,2}", level):
-            raise UserError(f"{recipe}: striplevel={level} of {path} is no number", hint="-p N, patch by patch")
-        found.append(RecipePatch(_find(recipe, _expand(path, words), words), int(level), folder))
-    if not found:
-        raise UserError(f"{recipe} applies no patches", hint="name the .bbappend or the patches themselves")
-    return found
+            raise UserError(f"{path}: striplevel={level} of {file} is no number", hint="-p N, patch by patch")
+        found = _find(path, _expand(file, words), words)
+        yield Entry(where=str(found), text=file, data=found, strip=int(level), folder=folder)
 
 
 def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: list[Path] | None = None) -> str:
@@ -67,7 +59,10 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
     count = [] if count is None else count
     count.append(recipe)
     if len(count) > MOST_INCLUDED:
-        raise too_large(str(count[0]), f"more than {MOST_INCLUDED} includes", MOST_INCLUDED)
+        raise UserError(
+            f"{count[0]}: more than {MOST_INCLUDED} includes; {MOST_INCLUDED} are the most",
+            hint="see the limits in docs/reference/formats.md; is it a patch?",
+        )
     text = re.sub(r"^#.*\n", "", read_list(recipe), flags=re.MULTILINE)
 
     def included(match: re.Match[str]) -> str:
@@ -112,4 +107,4 @@ def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
     near = [p for p in recipe.parent.rglob(Path(name).name) if p.is_file()]
     if len(near) == 1:
         return near[0]
-    raise UserError(f"{recipe} applies {name}, which is not beside it", hint=f"put it into {recipe.parent / 'files'}")
+    raise UserError(f"{recipe} applies {name}, which is not next to it", hint=f"put it into {recipe.parent / 'files'}")

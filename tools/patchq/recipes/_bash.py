@@ -1,0 +1,263 @@
+"""Evaluation of the parts of shell code that apply patches, without running it.
+
+Variables, arrays, functions, loops over words, and ``cd`` are followed. Values that only a run
+would show are unknown (:data:`UNKNOWN`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from patchq.recipes._trees import line_of, parse, text_of
+
+#: Marks a part of a word that only a run would show.
+UNKNOWN = "\0"
+_PART = re.compile(
+    r"'(?P<single>[^']*)'|\\(?P<escaped>.)|\$\{(?P<braced>[^{}]*)\}|\$(?P<name>\w+|[@*#?])|\$\((?:[^()]|\([^()]*\))*\)|"
+    r"`[^`]*`|(?P<quote>\")|(?P<plain>[^'\\$`\"]+|\$)",
+    re.DOTALL,
+)
+_PARAMETER = re.compile(r"(?P<name>\w+|@)(?P<all>\[[@*]\])?(?:(?P<how>//?|##?|%%?)(?P<what>[^/]*)/?(?P<by>.*))?")
+_BRACES = re.compile(r"(?<!\$)\{([^{}\s]*,[^{}\s]*)\}")
+_MOST_STEPS = 100_000
+_MOST_DEEP = 8
+_CONDITIONAL = {"if_statement", "elif_clause", "else_clause", "case_item"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Command that the shell code runs.
+
+    :ivar words: the command and its arguments, expanded.
+    :ivar text: the command as written.
+    :ivar condition: condition that it depends on; empty if none.
+    :ivar stdin: file of ``<``, expanded; empty if none.
+    :ivar folders: arguments of each ``cd`` before it.
+    """
+
+    words: tuple[str, ...]
+    text: str
+    line: int
+    condition: str = ""
+    stdin: str = ""
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Element of an array, with the condition and the line of its assignment."""
+
+    text: str
+    line: int
+    condition: str = ""
+
+
+@dataclass(slots=True)
+class Shell:
+    """Shell code being read.
+
+    :ivar words: values of variables and arrays.
+    :ivar functions: bodies of functions.
+    :ivar comments: comments with their lines.
+    """
+
+    text: str
+    words: dict[str, list[Word]] = field(default_factory=dict)
+    functions: dict[str, Any] = field(default_factory=dict)
+    comments: list[tuple[int, str]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    steps: int = 0
+
+    def run_top(self) -> Iterator[Call]:
+        """Yield the commands outside functions, and record variables and functions."""
+        yield from self._run(parse("bash", self.text), "", 0)
+
+    def run_function(self, name: str) -> Iterator[Call]:
+        """Yield the commands of a function, and of the functions that it calls."""
+        if name in self.functions:
+            yield from self._run(self.functions[name], "", 0)
+
+    def values(self, name: str) -> list[str]:
+        """Return the words of a variable; none if it is unknown."""
+        return [word.text for word in self.words.get(name, [])]
+
+    def _run(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+        self.steps += 1
+        if self.steps > _MOST_STEPS or deep > 64:
+            return
+        kind = node.type
+        if kind == "comment":
+            self.comments.append((line_of(node), text_of(node)))
+        elif kind == "function_definition":
+            self.functions[text_of(node.child_by_field_name("name"))] = node.child_by_field_name("body")
+        elif kind == "variable_assignment":
+            self._assign(node, condition)
+        elif kind in ("command", "redirected_statement"):
+            yield from self._command(node, condition, deep)
+        elif kind == "for_statement":
+            yield from self._loop(node, condition, deep)
+        elif kind == "list":
+            yield from self._list(node, condition, deep)
+        elif kind in _CONDITIONAL or kind in ("while_statement", "c_style_for_statement"):
+            yield from self._branch(node, condition, deep)
+        else:
+            for child in node.children:
+                yield from self._run(child, condition, deep + 1)
+
+    def _branch(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+        children = list(node.children)
+        if node.type == "case_item":
+            own = text_of(node.child_by_field_name("value") or node)
+        elif node.type == "else_clause":
+            own = "else"
+        else:
+            given = next((child for child in children if child.is_named), None)
+            own = text_of(given) if given is not None else node.type
+        inner = f"{condition} and {own}" if condition else own
+        for child in children:
+            outer = child.type in ("elif_clause", "else_clause")
+            yield from self._run(child, f"not {own}" if outer else inner, deep + 1)
+
+    def _list(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+        """Follow ``a && b`` and ``a || b``. A test makes the second command conditional."""
+        first, second = node.named_children[0], node.named_children[-1]
+        yield from self._run(first, condition, deep + 1)
+        operator = next((text_of(child) for child in node.children if not child.is_named), "")
+        tested = first.type == "test_command" or (first.type == "command" and _is_test(text_of(first)))
+        if operator == "||" and not tested:
+            return  # `patch … || die`
+        own = text_of(first) if tested else ""
+        inner = " and ".join(filter(None, [condition, f"not {own}" if own and operator == "||" else own]))
+        yield from self._run(second, inner, deep + 1)
+
+    def _loop(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+        name = text_of(node.child_by_field_name("variable"))
+        body = node.child_by_field_name("body")
+        values = [word for value in node.children_by_field_name("value") for word in self.expand(text_of(value))]
+        for value in values:
+            self.words[name] = [Word(value, line_of(node))]
+            yield from self._run(body, condition, deep + 1)
+
+    def _assign(self, node: Any, condition: str) -> None:
+        name, value = text_of(node.child_by_field_name("name")), node.child_by_field_name("value")
+        adds = any(text_of(child) == "+=" for child in node.children)
+        items = list(value.named_children) if value is not None and value.type == "array" else [value]
+        found: list[Word] = []
+        for item in items:
+            if item is None:
+                continue
+            if item.type == "comment":
+                self.comments.append((line_of(item), text_of(item)))
+                continue
+            found += [Word(word, line_of(item), condition) for word in self.expand(text_of(item))]
+        if adds:
+            self.words[name] = [*self.words.get(name, []), *found]
+        elif condition and name in self.words:
+            self.words[name] = [*self.words[name], *found]
+        else:
+            self.words[name] = found
+
+    def _command(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+        stdin = ""
+        command = node
+        if node.type == "redirected_statement":
+            command = node.child_by_field_name("body")
+            if command is None or command.type != "command":
+                for child in node.children:
+                    yield from self._run(child, condition, deep + 1)
+                return
+        for redirect in node.children:
+            if redirect.type == "file_redirect" and text_of(redirect).lstrip("0").startswith("<"):
+                stdin = "".join(self.expand(text_of(redirect).lstrip("0< ")))
+        parts = [child for child in command.named_children if child.type not in ("file_redirect", "comment")]
+        words = [word for child in parts if child.type != "variable_assignment" for word in self.expand(text_of(child))]
+        if not words:
+            return
+        if words[0] in self.functions and deep < _MOST_DEEP:
+            saved = self.words
+            self.words = {**saved, "@": [Word(word, line_of(node)) for word in words[1:]]}
+            self.words |= {str(n): [Word(word, line_of(node))] for n, word in enumerate(words[1:], 1)}
+            yield from self._run(self.functions[words[0]], condition, deep + 1)
+            self.words = saved
+            return
+        if words[0] in ("cd", "pushd", "popd"):
+            self._change(words)
+        yield Call(tuple(words), text_of(node), line_of(node), condition, stdin, tuple(self.folders))
+
+    def _change(self, words: Sequence[str]) -> None:
+        if words[0] == "popd" and self.folders:
+            self.folders.pop()
+        elif words[0] != "popd":
+            self.folders.append(words[1] if len(words) > 1 else "")
+
+    def expand(self, text: str) -> list[str]:
+        """Return the words that a word of the code becomes.
+
+        >>> shell = Shell("")
+        >>> shell.words["P"] = [Word("x-1.0", 1)]
+        >>> shell.expand('"${FILESDIR}"/${P}-{a,b}.patch')
+        ['\\x00/x-1.0-a.patch', '\\x00/x-1.0-b.patch']
+        """
+        if match := _BRACES.search(text):
+            before, after = text[: match.start()], text[match.end() :]
+            return [word for part in match[1].split(",") for word in self.expand(before + part + after)]
+        quoted = False
+        found = [""]
+        for match in _PART.finditer(text):
+            if match["quote"]:
+                quoted = not quoted
+                continue
+            values = self._part(match, quoted)
+            found[-1] += values[0] if values else ""
+            found += values[1:]
+        return found if any(found) or text in ('""', "''") else []
+
+    def _part(self, match: re.Match[str], quoted: bool) -> list[str]:
+        if match["single"] is not None:
+            return [match["single"]]
+        if match["escaped"] is not None:
+            return ["" if match["escaped"] == "\n" else match["escaped"]]
+        if match["plain"] is not None:
+            return [match["plain"]]
+        inside = match["braced"] or match["name"]
+        parameter = _PARAMETER.fullmatch(inside) if inside else None
+        if not parameter or parameter["name"] not in self.words:
+            return [UNKNOWN]
+        values = self.values(parameter["name"])
+        if parameter["all"] is None and parameter["name"] != "@":
+            values = values[:1] if quoted or len(values) != 1 else values[0].split() or [""]
+        if parameter["how"]:
+            values = [_substituted(value, parameter) for value in values]
+        return values
+
+
+def _substituted(value: str, how: re.Match[str]) -> str:
+    """Return a value after ``${name/a/b}``, ``${name#a}`` or ``${name%a}``."""
+    kind, what = how["how"], how["what"].strip("'\"").replace("\\", "")
+    if UNKNOWN in value or "$" in what or "$" in how["by"]:
+        return UNKNOWN
+    if kind in ("/", "//"):
+        pattern = re.compile(fnmatch.translate(what).removeprefix("(?s:").removesuffix(r")\Z"))
+        by = how["by"].strip("'\"")
+        return pattern.sub(lambda _: by, value, count=0 if kind == "//" else 1)
+    lengths = range(len(value) + 1)
+    for length in reversed(lengths) if len(kind) == 2 else lengths:
+        head, tail = value[:length], value[len(value) - length :]
+        if kind[0] == "#" and fnmatch.fnmatchcase(head, what):
+            return value[length:]
+        if kind[0] == "%" and fnmatch.fnmatchcase(tail, what):
+            return value[: len(value) - length]
+    return value
+
+
+def _is_test(text: str) -> bool:
+    return bool(re.match(r"(?:\[|test\b|use\b|has\b|in_iuse\b|ver_test\b|tc-is|is_)", text.removeprefix("! ")))
+
+
+def with_condition(call: Call, word: Word) -> str:
+    """Return the conditions of a call and of a word that it uses."""
+    return " and ".join(dict.fromkeys(filter(None, [call.condition, word.condition])))

@@ -1,0 +1,110 @@
+"""Patches of a conda recipe: ``source: patches`` of ``meta.yaml`` and ``recipe.yaml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from patchq.errors import FormatError
+from patchq.extras import need
+from patchq.recipes.entries import Entry, RecipeFile, State
+
+_SET = re.compile(r"\{%-?\s*set\s+(\w+)\s*=\s*[\"']?([\w.+-]+)[\"']?\s*-?%\}")
+_STATEMENT = re.compile(r"\{%.*?%\}")
+_VALUE = re.compile(r"\$?\{\{\s*(.*?)\s*\}\}")
+_SELECTOR = re.compile(r"#\s*\[(.+)\]\s*$")
+_COMMENTED = re.compile(r"\s*#\s*-\s*(\S+\.(?:patch|diff))\b")
+
+
+@dataclass(slots=True)
+class _Conda:
+    recipe: RecipeFile
+    lines: list[str]
+
+    def selector(self, node: Any) -> str:
+        """Return the condition in the comment of a node's line; empty if it has none."""
+        match = _SELECTOR.search(self.lines[node.start_mark.line])
+        return match[1].strip() if match else ""
+
+    def entries(self, node: Any, folder: str, condition: str) -> Iterator[Entry]:
+        """Yield the entries of a patch, a list of patches, or an ``if`` with ``then`` and ``else``."""
+        if node.id == "sequence":
+            for item in node.value:
+                inner = self.selector(item) if item.id == "scalar" else ""
+                yield from self.entries(item, folder, _and(condition, inner))
+        elif node.id == "mapping":
+            parts = {key.value: value for key, value in node.value}
+            own = parts["if"].value if "if" in parts and parts["if"].id == "scalar" else ""
+            for key, words in (("then", own), ("else", f"not {own}")):
+                if key in parts:
+                    yield from self.entries(parts[key], folder, _and(condition, words))
+        elif node.value:
+            found = self.recipe.entry(str(node.value), node.start_mark.line + 1, strip=None)
+            yield replace(found, folder=folder).only_if(condition)
+
+    def sources(self, node: Any, condition: str = "") -> Iterator[Entry]:
+        """Yield the entries of the sources in a list, or of one source."""
+        if node.id == "sequence":
+            for item in node.value:
+                yield from self.sources(item, _and(condition, self.selector(item) if item.id == "scalar" else ""))
+        elif node.id == "mapping":
+            parts = {key.value: (key, value) for key, value in node.value}
+            own = parts["if"][1].value if "if" in parts else ""
+            for key, words in (("then", own), ("else", f"not {own}")):
+                if key in parts:
+                    yield from self.sources(parts[key][1], _and(condition, words))
+            folder = next((str(parts[key][1].value) for key in ("folder", "target_directory") if key in parts), "")
+            for key, value in node.value:
+                if key.value == "patches":
+                    words = _and(condition, self.selector(key))
+                    yield from self.entries(value, folder if "$" not in folder else "", words)
+
+
+def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
+    """Yield the entries of a recipe, source by source. conda-build finds the strip level itself.
+
+    :raises FormatError: if the recipe is no YAML.
+    """
+    need("adopt", "reading recipes")
+    import yaml
+
+    text = _without_jinja(recipe.text)
+    reader = _Conda(recipe, text.splitlines() or [""])
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        said = str(error).partition("\n")[0]
+        raise FormatError(f"{recipe.path} is no YAML: {said}", hint="name the patches themselves") from None
+    todo: list[Any] = [root] if root is not None else []
+    while todo:
+        node = todo.pop()
+        if node.id == "mapping":
+            for key, value in node.value:
+                if key.value == "source":
+                    yield from reader.sources(value)
+                else:
+                    todo.append(value)
+        elif node.id == "sequence":
+            todo += reversed(node.value)
+    for number, line in enumerate(reader.lines, 1):
+        if match := _COMMENTED.match(line):
+            yield Entry(where=recipe.at(number), text=match[1], state=State.COMMENTED)
+
+
+def _without_jinja(text: str) -> str:
+    """Return a recipe with its variables inserted. Line numbers stay; unknown values become ``$…``."""
+    known = dict(_SET.findall(text))
+    known |= dict(re.findall(r"^  (\w+): [\"']?([\w.+-]+)[\"']?\s*$", _block(text, "context"), re.MULTILINE))
+    text = re.sub(_STATEMENT, "", text)
+    return _VALUE.sub(lambda match: known.get(match[1], "$…"), text)
+
+
+def _block(text: str, name: str) -> str:
+    match = re.search(rf"^{name}:\n((?:[ #].*\n|\n)*)", text, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _and(first: str, second: str) -> str:
+    return " and ".join(filter(None, [first, second]))

@@ -1,0 +1,188 @@
+"""Patches of an Arch ``PKGBUILD`` and of a Gentoo ebuild."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from patchq.recipes._bash import UNKNOWN, Call, Shell, Word
+from patchq.recipes.entries import Entry, RecipeFile, State
+
+_COMMENTED = re.compile(r"#\s*(?:.*\bpatch\b.*?|.*\beapply\b.*?|[\"']?\S*?)([\w.+-]+\.(?:patch|diff))\b")
+_EDITS = {"sed", "perl", "cp", "mv", "ln", "rm", "autoreconf", "eautoreconf", "install", "tee", "dos2unix"}
+#: Options of patch that don't change its result.
+_HARMLESS = re.compile(r"-[NstufbV]+|--(?:forward|silent|quiet|batch|unified|force|backup|binary|verbose|dry-run)")
+_VALUED = re.compile(r"-[iFpdzBr]")
+
+
+@dataclass(slots=True)
+class _Options:
+    """Options of a ``patch`` or ``git apply`` command."""
+
+    files: list[str]
+    strip: int | None = None
+    folder: str = ""
+    reverse: bool = False
+    remove_empty: bool = False
+    unsupported: str = ""
+
+
+def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
+    """Yield the entries of a ``PKGBUILD``: the patches of ``prepare()``, in order."""
+    shell = Shell(recipe.text)
+    shell.words |= {"srcdir": [Word(".", 0)], "startdir": [Word(".", 0)]}
+    list(shell.run_top())
+    urls = {_source_name(word.text): word.text.rpartition("::")[2] for word in shell.words.get("source", [])}
+    found = [entry for call in shell.run_function("prepare") for entry in _of_call(recipe, shell, call)]
+    for number, entry in enumerate(found):
+        url = urls.get(entry.text.rsplit("/", 1)[-1], "")
+        if entry.state is State.MISSING and "://" in url:
+            found[number] = replace(entry, state=State.REMOTE, text=url)
+    yield from found
+    yield from _rest(recipe, shell, found, shell.words.get("source", []))
+
+
+def gentoo_entries(recipe: RecipeFile) -> Iterator[Entry]:
+    """Yield the entries of an ebuild: ``PATCHES``, and the ``eapply`` calls of ``src_prepare``."""
+    shell = Shell(recipe.text)
+    name = recipe.path.stem
+    match = re.fullmatch(r"(.+?)-(\d[\w.]*)(-r\d+)?", name)
+    package, version = (match[1], match[2]) if match else (name, "")
+    known = {"PN": package, "PV": version, "P": f"{package}-{version}", "PF": name, "FILESDIR": "files"}
+    shell.words |= {key: [Word(value, 0)] for key, value in known.items()}
+    shell.words |= {"S": [Word(".", 0)]}
+    list(shell.run_top())
+    own = "src_prepare" in shell.functions
+    calls = list(shell.run_function("src_prepare"))
+    found: list[Entry] = []
+    applied = False
+    for call in calls:
+        # `default` and the src_prepare of every eclass apply PATCHES.
+        if not applied and (call.words[0] == "default" or call.words[0].endswith("_src_prepare")):
+            applied = True
+            found += _declared(recipe, shell, call.condition)
+        found += _of_call(recipe, shell, call)
+    if not own:
+        found = _declared(recipe, shell, "")
+        applied = True
+    elif not applied and not any("PATCHES" in call.text for call in calls):
+        found += [replace(entry, state=State.UNUSED) for entry in _declared(recipe, shell, "")]
+    yield from found
+    yield from _rest(recipe, shell, found, [])
+
+
+def _source_name(source: str) -> str:
+    """Return the file name of an entry of ``source``: ``name::url``, a URL or a file."""
+    return source.partition("::")[0].rsplit("/", 1)[-1]
+
+
+def _declared(recipe: RecipeFile, shell: Shell, condition: str) -> list[Entry]:
+    """Return the entries of ``PATCHES``: files, or folders of patches."""
+    found: list[Entry] = []
+    for word in shell.words.get("PATCHES", []):
+        for part in word.text.split() if len(shell.words["PATCHES"]) == 1 else [word.text]:
+            entries = _files(recipe, part, word.line or 1)
+            found += [entry.only_if(" and ".join(filter(None, [condition, word.condition]))) for entry in entries]
+    return found
+
+
+def _files(recipe: RecipeFile, name: str, line: int, strip: int | None = 1) -> list[Entry]:
+    """Return the entries of one argument: a file, a pattern, or a folder of patches."""
+    name = re.sub(r"^(?:\./|\.\./)+", "", name)
+    target = recipe.path.parent / name
+    if UNKNOWN not in name and target.is_dir():
+        files = sorted(p for p in target.iterdir() if p.suffix in (".patch", ".diff"))
+        return [recipe.entry(f"{name.rstrip('/')}/{p.name}", line, strip=strip) for p in files]
+    if UNKNOWN not in name and "*" in name and ".." not in name.split("/"):
+        files = sorted(recipe.path.parent.glob(name))
+        return [recipe.entry(str(p.relative_to(recipe.path.parent)), line, strip=strip) for p in files]
+    return [recipe.entry(name, line, strip=strip)]
+
+
+def _of_call(recipe: RecipeFile, shell: Shell, call: Call) -> list[Entry]:
+    """Return the entries of one command: the patches that it applies, or its edit."""
+    words = list(call.words)
+    if words[0] in ("eapply", "epatch"):
+        return _eapply(recipe, call, words[1:])
+    is_git = words[0] == "git" and any(word in ("apply", "am") for word in words[1:])
+    if words[0] != "patch" and not is_git:
+        if words[0] in _EDITS and not (words[0] == "sed" and not re.search(r"\s-\w*i|--in-place", call.text)):
+            return [Entry(where=recipe.at(call.line), text=call.text, state=State.EDIT)]
+        return []
+    options = _options(words[1:], 1 if is_git else None)
+    files = [call.stdin] if call.stdin and not options.files else options.files
+    found: list[Entry] = []
+    for name in files:
+        for entry in _files(recipe, name, call.line, options.strip):
+            if options.unsupported and entry.state is State.TAKEN:
+                entry = replace(entry, state=State.OPTION, detail=options.unsupported)
+            folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
+            entry = replace(entry, folder=folder, reverse=options.reverse, remove_empty=options.remove_empty)
+            found.append(entry.only_if(call.condition))
+    if not files:
+        found = [Entry(where=recipe.at(call.line), text=call.text, state=State.UNREADABLE).only_if(call.condition)]
+    return found
+
+
+def _eapply(recipe: RecipeFile, call: Call, words: Sequence[str]) -> list[Entry]:
+    options = _options([word for word in words if word != "--"], 1)
+    found = [entry for name in options.files for entry in _files(recipe, name, call.line, options.strip)]
+    folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
+    return [replace(e, folder=folder, reverse=options.reverse).only_if(call.condition) for e in found]
+
+
+def _options(words: Sequence[str], strip: int | None) -> _Options:
+    """Read the options of ``patch``, ``git apply`` and ``eapply``."""
+    found = _Options([], strip)
+    todo = [word for word in words if word not in ("apply", "am")]
+    while todo:
+        word = todo.pop(0)
+        if _VALUED.fullmatch(word) and todo:
+            word += todo.pop(0)
+        if match := re.fullmatch(r"-([NstufbRE]*)p(\d+)|--strip=(\d+)", word):
+            found.strip = int(match[2] or match[3])
+            found.reverse |= "R" in (match[1] or "")
+            found.remove_empty |= "E" in (match[1] or "")
+        elif match := re.fullmatch(r"-([Nstufb]*)i(.+)|--input=(.+)", word):
+            found.files.append(match[2] or match[3])
+        elif match := re.fullmatch(r"-d(.+)|--directory=(.+)", word):
+            found.folder = _folder([match[1] or match[2]])
+        elif word in ("-R", "--reverse"):
+            found.reverse = True
+        elif word in ("-E", "--remove-empty-files"):
+            found.remove_empty = True
+        elif word in ("-l", "--ignore-whitespace", "--ignore-space-change", "--merge", "--3way", "-3"):
+            found.unsupported = word
+        elif not word.startswith("-"):
+            found.files.append(word)
+    return found
+
+
+def _folder(folders: Sequence[str]) -> str:
+    """Return the folder of the tree that a series of ``cd`` leads to, below the first one.
+
+    The first ``cd`` enters the unpacked archive. Return an empty text where the code doesn't show it.
+    """
+    parts: list[str] = []
+    for number, folder in enumerate(folders):
+        words = [part for part in folder.split("/") if part not in ("", ".")]
+        words = words[1:] if number == 0 or folder.startswith(("./", UNKNOWN)) else words
+        parts += words
+    if any(UNKNOWN in part or part == ".." for part in parts):
+        return ""
+    return "/".join(parts)
+
+
+def _rest(recipe: RecipeFile, shell: Shell, found: Sequence[Entry], sources: Sequence[Word]) -> Iterator[Entry]:
+    """Yield the patches that are commented out, and those of ``source`` that nothing applies."""
+    named = {entry.text.rsplit("/", 1)[-1] for entry in found}
+    for line, text in shell.comments:
+        match = _COMMENTED.match(text)
+        if match and match[1] not in named:
+            named.add(match[1])
+            yield Entry(where=recipe.at(line), text=match[1], state=State.COMMENTED)
+    for word in sources:
+        name = _source_name(word.text)
+        if re.search(r"\.(?:patch|diff)$", name) and name not in named:
+            yield Entry(where=recipe.at(word.line), text=name, state=State.UNUSED)

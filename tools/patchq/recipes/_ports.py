@@ -1,0 +1,76 @@
+"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, applied with ``-p0``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from patchq.recipes.entries import Entry, RecipeFile, State
+
+_BACKUP = re.compile(r".*(?:\.orig|\.rej|~|,v|\.core)")
+_ASSIGN = re.compile(r"^(?P<comment>#?)\s*(?P<name>PATCHFILES|EXTRA_PATCHES|PATCH_STRIP)\s*[+?]?=\s*(?P<value>.*)")
+
+
+def port_folder(path: Path) -> Path | None:
+    """Return the folder of ``patch-*`` files that a path names, or that the port in it has."""
+    for folder in (path / "files", path / "patches", path):
+        if any(_patches(folder)):
+            return folder
+    return None
+
+
+def _patches(folder: Path) -> list[Path]:
+    found = folder.glob("patch-*") if folder.is_dir() else ()
+    return sorted(path for path in found if path.is_file() and not _BACKUP.fullmatch(path.name))
+
+
+def port_entries(folder: Path) -> Iterator[Entry]:
+    """Yield the entries of a port, in the order of their names.
+
+    :param folder: folder of the ``patch-*`` files.
+    """
+    level = 0
+    named: list[Entry] = []
+    makefile = folder.parent / "Makefile"
+    if makefile.is_file():
+        recipe = RecipeFile(makefile)
+        conditions: list[str] = []
+        for number, line in enumerate(recipe.text.replace("\\\n", " \n").splitlines(), 1):
+            if branch := re.match(r"\.\s*(if\w*|el\w+|endif)\b\s*(.*)", line):
+                _follow(conditions, branch[1], branch[2])
+            elif match := _ASSIGN.match(line):
+                strip = re.fullmatch(r"-p(\d+)", match["value"].strip())
+                if strip and match["name"] == "PATCH_STRIP" and not match["comment"]:
+                    level = int(strip[1])
+                elif match["name"] in ("PATCHFILES", "EXTRA_PATCHES"):
+                    named += _listed(recipe, match, number, " and ".join(conditions))
+    # bsd.port.mk applies downloads first, then EXTRA_PATCHES, then the folder.
+    yield from sorted(named, key=lambda entry: entry.state is not State.REMOTE)
+    for path in _patches(folder):
+        yield Entry(where=str(path), text=path.name, data=path, strip=level)
+
+
+def _follow(conditions: list[str], word: str, rest: str) -> None:
+    if word.startswith("if"):
+        conditions.append(rest if word == "if" else f"{word} {rest}")
+    elif word == "endif" and conditions:
+        conditions.pop()
+    elif conditions:
+        conditions[-1] = rest or f"not {conditions[-1]}"
+
+
+def _listed(recipe: RecipeFile, match: re.Match[str], line: int, condition: str) -> list[Entry]:
+    """Return the entries of a Makefile variable: downloads, or files outside the order of names."""
+    found = []
+    for word in match["value"].split():
+        if match["comment"]:
+            found.append(Entry(where=recipe.at(line), text=word, state=State.COMMENTED))
+        elif match["name"] == "PATCHFILES":
+            found.append(Entry(where=recipe.at(line), text=word, state=State.REMOTE).only_if(condition))
+        elif match["name"] == "EXTRA_PATCHES":
+            name = re.sub(r"^\$\{(?:FILESDIR|PATCHDIR)\}/|^\$\{\.CURDIR\}/", "", word).partition(":")[0]
+            strip = re.search(r":-p(\d+)$", word)
+            entry = recipe.entry(name, line, "files", "patches", "", strip=int(strip[1]) if strip else 0)
+            found.append(entry.only_if(condition))
+    return found

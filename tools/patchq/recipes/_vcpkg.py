@@ -1,0 +1,144 @@
+"""Patches of a vcpkg port: ``PATCHES`` of the commands in its ``portfile.cmake``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from patchq.errors import FormatError
+from patchq.extras import need
+from patchq.recipes.entries import Entry, RecipeFile, State
+
+if TYPE_CHECKING:
+    from cmake_parser import Token
+
+_KEYWORD = re.compile(r"[A-Z][A-Z0-9_]*")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HERE = "${CMAKE_CURRENT_LIST_DIR}/"
+_EDITS_OF_FILE = {"WRITE", "APPEND", "REMOVE", "RENAME", "COPY"}
+
+
+@dataclass(slots=True)
+class _Port:
+    """Portfile being read.
+
+    :ivar variables: entries that a variable lists.
+    :ivar words: values of variables that are text.
+    :ivar conditions: conditions of the open ``if`` blocks.
+    :ivar main: variable that holds the folder of the port's source.
+    """
+
+    recipe: RecipeFile
+    variables: dict[str, list[Entry]] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    conditions: list[str] = field(default_factory=list)
+    main: str = ""
+
+    @property
+    def condition(self) -> str:
+        """Condition that the current command depends on; empty if none."""
+        return " and ".join(self.conditions)
+
+    def entries(self, tokens: Sequence[Token]) -> list[Entry]:
+        """Return the entries of arguments: files, variables, and patches in comments."""
+        found: list[Entry] = []
+        for token in tokens:
+            if token.kind == "COMMENT":
+                if match := re.match(r"\s*(\S+\.(?:patch|diff))\b", token.value):
+                    where = self.recipe.at(token.line)
+                    found.append(Entry(where=where, text=match[1], state=State.COMMENTED))
+                continue
+            text = token.value.removeprefix(_HERE)
+            whole = _VARIABLE.fullmatch(text)
+            if whole and whole[1] in self.variables:
+                found += [entry.only_if(self.condition) for entry in self.variables[whole[1]]]
+            elif whole and re.search(r"PATCH", whole[1]) and whole[1] not in self.words:
+                continue  # never set: empty
+            else:
+                text = _VARIABLE.sub(lambda match: self.words.get(match[1], match[0]), text)
+                found.append(self.recipe.entry(text, token.line).only_if(self.condition))
+        return found
+
+
+def vcpkg_entries(recipe: RecipeFile) -> Iterator[Entry]:
+    """Yield the entries of a portfile, in the order of its commands.
+
+    :raises FormatError: if the portfile can't be parsed.
+    """
+    need("adopt", "reading recipes")
+    from cmake_parser import CMakeParseError, parse_raw
+
+    port = _Port(recipe)
+    try:
+        for node in parse_raw(recipe.text):
+            if hasattr(node, "identifier"):
+                yield from _command(port, node.identifier.lower(), node.args, node.line)
+    except CMakeParseError as error:
+        raise FormatError(f"{recipe.path} is no CMake code: {error}", hint="name the patches themselves") from None
+
+
+def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> Iterator[Entry]:
+    plain = [token.value for token in arguments if token.kind != "COMMENT"]
+    if name in ("if", "foreach", "while"):
+        port.conditions.append(" ".join(plain))
+    elif name in ("else", "elseif") and port.conditions:
+        port.conditions[-1] = " ".join(plain) if name == "elseif" else f"not {port.conditions[-1]}"
+    elif name in ("endif", "endforeach", "endwhile"):
+        port.conditions = port.conditions[:-1]
+    elif name == "set" and len(plain) > 1:
+        _set(port, plain[0], [token for token in arguments if token.kind != "COMMENT"][1:])
+    elif name == "list" and plain[:1] in (["APPEND"], ["PREPEND"]):
+        new = port.entries(arguments[2:])
+        old = port.variables.get(plain[1], [])
+        port.variables[plain[1]] = old + new if plain[0] == "APPEND" else new + old
+    elif name == "vcpkg_download_distfile" and plain:
+        url = next((text for text in plain if "://" in text), plain[0])
+        url = _VARIABLE.sub(lambda match: port.words.get(match[1], match[0]), url)
+        port.variables[plain[0]] = [Entry(where=port.recipe.at(line), text=url, state=State.REMOTE)]
+    elif _edits(name, plain):
+        yield Entry(where=port.recipe.at(line), text=f"{name}({' '.join(plain)})", state=State.EDIT)
+    else:
+        yield from _source(port, name, arguments)
+
+
+def _edits(name: str, words: Sequence[str]) -> bool:
+    """Return True for a command that edits the unpacked source."""
+    edits = name == "vcpkg_replace_string" or (name == "file" and words[:1] and words[0] in _EDITS_OF_FILE)
+    return bool(edits) and any("SOURCE_PATH}" in word for word in words)
+
+
+def _set(port: _Port, name: str, values: Sequence[Token]) -> None:
+    listed = any(re.search(r"\.(?:patch|diff)$", token.value) for token in values)
+    if listed or any(token.value.strip("${}") in port.variables for token in values):
+        found = port.entries(values)
+        port.variables[name] = [*(port.variables.get(name, []) if port.conditions else []), *found]
+    elif len(values) == 1:
+        port.words[name] = _VARIABLE.sub(lambda match: port.words.get(match[1], match[0]), values[0].value)
+    elif not port.conditions:
+        port.variables[name] = []
+
+
+def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entry]:
+    """Yield the entries of a command that unpacks a source, or applies patches to one."""
+    at = next((n for n, token in enumerate(arguments) if token.value == "PATCHES" and token.kind == "RAW"), None)
+    plain = [token.value for token in arguments if token.kind != "COMMENT"]
+    target = next((plain[n + 1] for n, w in enumerate(plain[:-1]) if w in ("OUT_SOURCE_PATH", "SOURCE_PATH")), "")
+    if not target and name.startswith("vcpkg_extract_source_archive") and plain:
+        target = plain[0]
+    target = target.strip("${}")
+    if target and name.startswith(("vcpkg_from_", "vcpkg_extract_")):
+        port.main = port.main or target
+    if at is None:
+        return
+    for token_entry in port.entries(_until_keyword(arguments[at + 1 :])):
+        entry = token_entry
+        if target and port.main and target != port.main and entry.state is not State.COMMENTED:
+            entry = replace(entry, state=State.OTHER_SOURCE, detail=target)
+        yield entry
+
+
+def _until_keyword(tokens: Sequence[Token]) -> list[Token]:
+    end = next((n for n, t in enumerate(tokens) if t.kind == "RAW" and _KEYWORD.fullmatch(t.value)), len(tokens))
+    return list(tokens[:end])

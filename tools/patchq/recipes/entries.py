@@ -1,0 +1,159 @@
+"""Entries of a recipe: a patch to apply, or a line that patchq names and doesn't apply."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from patchq.errors import PatchqError, UserError
+from patchq.names import sh
+from patchq.system import fsio
+
+#: Limit in bytes of a recipe, a series or another list.
+MOST_TEXT = 16 << 20
+_MOST_NAME = 250
+_REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-9a-f]+)(?:\.(?:patch|diff))?(?:\?.*)?")
+
+
+class State(Enum):
+    """Use of an entry: applied, left out, or refused because the native tool would apply it."""
+
+    TAKEN = "taken"
+    COMMENTED = "commented out"
+    CONDITIONAL = "conditional"
+    UNUSED = "declared, and never applied"
+    OTHER_SOURCE = "for another source"
+    EDIT = "edit by a command"
+    REMOTE = "downloaded"
+    MISSING = "not next to the recipe"
+    UNREADABLE = "name unknown"
+    OPTION = "option not supported"
+
+
+#: States of entries that are named and left out.
+LEFT = {State.COMMENTED, State.CONDITIONAL, State.UNUSED, State.OTHER_SOURCE, State.EDIT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Entry of a recipe.
+
+    :ivar where: recipe and line.
+    :ivar text: name, URL or command as written.
+    :ivar data: path of the patch file, or its contents; None if the entry has no readable patch.
+    :ivar strip: strip level; None if the native tool finds it.
+    :ivar folder: folder of the tree that the tool applies the patch in.
+    :ivar reverse: True if the tool applies the patch in reverse (``-R``).
+    :ivar remove_empty: True if the tool removes files that the patch leaves empty (``-E``).
+    :ivar detail: condition of a conditional patch, or an unsupported option.
+    """
+
+    where: str
+    text: str
+    data: Path | bytes | None = None
+    strip: int | None = 1
+    folder: str = ""
+    reverse: bool = False
+    remove_empty: bool = False
+    state: State = State.TAKEN
+    detail: str = ""
+
+    def only_if(self, condition: str) -> Entry:
+        """Return the entry of a patch that is applied under a condition; unchanged if it is empty."""
+        if not condition or self.state in LEFT:
+            return self
+        return replace(self, state=State.CONDITIONAL, detail=condition)
+
+    def words(self) -> str:
+        """Return the reason for leaving the entry out."""
+        name = f" {self.text}" if self.text else ""
+        if self.state is State.CONDITIONAL:
+            command = f"; `patchq import NAME {sh(self.data)}` imports it" if isinstance(self.data, Path) else ""
+            return f"{self.where}:{name} is applied only if {self.detail}: left out{command}"
+        if self.state is State.EDIT:
+            sed = re.match(r"(?:sed|perl)\s", self.text)
+            how = (
+                f"`patchq import NAME --run {shlex.quote(self.text)}`" if sed else "edit the worktree, and `patchq new`"
+            )
+            return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
+        return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
+
+    def error(self) -> PatchqError | None:
+        """Return the error for a patch that the native tool applies and patchq can't read."""
+        if self.state in (State.TAKEN, *LEFT):
+            return None
+        if self.state is State.REMOTE:
+            found = _REQUEST.fullmatch(self.text)
+            request = f"`patchq import NAME {found[1]}`" if found else "download it, and name the file"
+            return UserError(
+                f"{self.where}: {self.text} is downloaded by the packager's tool",
+                hint=f"{request}; --partial leaves it out",
+            )
+        if self.state is State.MISSING:
+            return UserError(
+                f"{self.where}: {self.text} is not next to the recipe", hint="restore it; --partial leaves it out"
+            )
+        if self.state is State.OPTION:
+            return UserError(
+                f"{self.where}: {self.text} is applied with {self.detail}, which patchq never does",
+                hint="apply it in the worktree, and `patchq new`; --partial leaves it out",
+            )
+        return UserError(
+            f"{self.where}: {self.text} depends on more than the recipe",
+            hint="name the patch files themselves, in order; --partial leaves it out",
+        )
+
+
+def _short(text: str) -> str:
+    first, *rest = text.strip().split("\n")
+    return f"`{first}`" + (f" (and {len(rest)} more lines)" if rest else "")
+
+
+@dataclass(slots=True)
+class RecipeFile:
+    """Recipe on disk.
+
+    :ivar root: folder that patches may lie in: the repository of the recipe, or its folder.
+    """
+
+    path: Path
+    text: str = field(init=False)
+    root: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.text = read_list(self.path)
+        folder = self.path.resolve().parent
+        self.root = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
+
+    def at(self, line: int) -> str:
+        """Return the location of a line for messages."""
+        return f"{self.path}:{line}"
+
+    def entry(self, name: str, line: int, *folders: str, strip: int | None = 1) -> Entry:
+        """Return the entry of a patch that lies in one of ``folders`` next to the recipe.
+
+        The default folder is the recipe's own.
+        """
+        found = Entry(where=self.at(line), text=name, strip=strip)
+        if re.match(r"(?:https?|ftp)://", name):
+            return replace(found, state=State.REMOTE)
+        if "$" in name or "\0" in name or "%{" in name or not name.strip():
+            return replace(found, state=State.UNREADABLE, text=name.replace("\0", "…"))
+        if len(name) > _MOST_NAME or "\n" in name:
+            return replace(found, state=State.UNREADABLE, text=name[:80])
+        for folder in folders or ("",):
+            path = self.path.parent / folder / name
+            if path.is_file() and self.root in path.resolve().parents:
+                return replace(found, data=path)
+        return replace(found, state=State.MISSING)
+
+
+def read_list(path: Path) -> str:
+    """Return the text of a file that lists patches, with invalid UTF-8 replaced.
+
+    :raises FormatError: if the file is too large, or not a regular file.
+    """
+    return (fsio.read_limited(path, MOST_TEXT) or b"").decode("utf-8", "replace")
