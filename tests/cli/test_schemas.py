@@ -135,7 +135,8 @@ def of_a_stack(patchq: Patchq, tmp_path: Path) -> None:
         ("forecast", "up", "--onto", "v1"), ("test",), ("test", "--mutate", "--at-most", "1"), ("test", "--upstream"), ("publish",),
         ("bundle", str(tmp_path / "bundle")), ("move", "third", "--before", "first"), ("log",),
         ("undo", "--dry-run"), ("undo",), ("redo", "--dry-run"), ("redo",), ("undo",), ("drop", "third", "--why", "no"),
-        ("undo",), ("reword", "first", "-m", "Say more\n\nWhy."), ("undo",), ("export", "up"), ("report",), ("bench", "show"),
+        ("undo",), ("split", "first"),
+        ("reword", "first", "-m", "Say more\n\nWhy."), ("undo",), ("export", "up"), ("report",), ("bench", "show"),
         ("compose",), ("follow", "up", "--onto", "v1.1", "--no-proof", "--dry-run", str(tmp_path / "follow")),
     ):  # fmt: skip
         patchq.ok(*args, "--json")
@@ -147,6 +148,14 @@ def of_a_stack(patchq: Patchq, tmp_path: Path) -> None:
     patchq.ok("bench", "import", str(table), "--machine", "GB10", "--reported", "notes", "--json")
     edit(patchq.tree() / "b.txt", 30)
     patchq.ok("new", "up", "fourth", "-m", "Fourth\n\nWhy.", "--json")
+    (patchq.tree() / "b.txt").write_bytes(b"at the top\n" + (patchq.tree() / "b.txt").read_bytes())
+    patchq.ok("export", "up", "--amend", "fourth", "--json")
+    patchq.ok("split", "fourth", "fifth", "--hunk", "b.txt:1", "--json")
+    patchq.ok("undo", "--json")
+    patchq.ok("undo", "--json")
+    git(patchq.tree(), "checkout", "--", ".")
+    edit(patchq.tree() / "b.txt", 30, b"again\n")
+    patchq.ok("fold", "up", "--json")
     patchq.ok("build", "--no-isolation", "--json")
     (tmp_path / "root").mkdir()
     patchq.run("verify-image", str(tmp_path / "root"), "--json")

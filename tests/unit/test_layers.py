@@ -28,7 +28,7 @@ LAYERS = [
     {"sources"},
     {"project"},
     {"stacks", "environment", "recipes"},
-    {"store", "drift", "proofs", "build", "mutation", "kernels", "merge"},
+    {"store", "drift", "proofs", "build", "mutation", "kernels", "merge", "editing"},
     {"upstream", "thin"},
     {"adopt", "forecast", "together"},
     {"rebase"},

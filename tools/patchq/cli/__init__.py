@@ -31,6 +31,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "reword": ("reword", "Change the message, trailers or author of a patch."),
         "move": ("move", "Move a patch within its stack."),
         "drop": ("drop", "Remove a patch from its stack."),
+        "split": ("split", "Split files or hunks of a patch off into a new patch."),
+        "fold": ("fold", "Fold your edits into the patches that own those lines."),
         "log": ("log", "List the operations and what each changed."),
         "undo": ("undo", "Undo the last operation."),
         "redo": ("redo", "Redo the operation that was undone last."),

@@ -446,7 +446,7 @@ class Journal:
             return {}
         return dict(fsio.load_state(data, self._handed, VERSION)["worktrees"])
 
-    def _note_restored(self, upstreams: Iterable[str]) -> None:
+    def note_restored(self, upstreams: Iterable[str]) -> None:
         """Record the state in which ``undo`` left worktrees.
 
         If the process is killed before, the next ``undo`` only refuses more edits.
@@ -617,7 +617,7 @@ class Journal:
         for path in plan.record["files"]:
             if path.startswith(f"{self.layout.private.name}/state/"):
                 restored.add(PurePosixPath(path).stem)
-        self._note_restored(restored)
+        self.note_restored(restored)
 
 
 def _parent(record: Mapping[str, Any]) -> str | None:

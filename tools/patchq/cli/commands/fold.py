@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, show_exported
+from patchq.cli.terminal import echo
+
+
+@click.command("fold")
+@click.argument("upstream")
+@click.option("--partial", is_flag=True, help="Leave edits that belong to no single patch in the worktree.")
+@json_option
+def command(upstream: str, partial: bool, as_json: bool) -> None:
+    """Fold your edits into the patches that own those lines.
+
+    Each edit goes into the patch that wrote the edited lines or the line next to an insertion. The tree of the
+    stack is then the edited tree. Edits of lines of no patch, or of several patches, are refused.
+    """
+    from patchq.editing.fold import fold
+
+    result = fold(open_project(as_json), upstream, partial=partial)
+    if as_json:
+        body = {**asdict(result.exported), "edits": [asdict(edit) for edit in result.edits]}
+        emit("fold", body | {"left": [asdict(edit) for edit in result.left], "empty": list(result.empty)})
+        return
+    for edit in result.edits:
+        place = f"{edit.path}:{edit.line}" if edit.line else edit.path
+        echo(f"{upstream}: {place} (-{edit.removed} +{edit.added}) into {edit.owners[0]}")
+    show_exported(result.exported, as_json, "fold")
+    for name in result.empty:
+        echo(f"{upstream}: {name} changes nothing now: `patchq drop {upstream}/{name}` removes it")
+    for edit in result.left:
+        owners = " and ".join(edit.owners) or "no patch"
+        echo(f"{upstream}: left in the worktree: {edit.path}:{edit.line}, lines of {owners}")

@@ -1,0 +1,157 @@
+"""Owners of a file's lines: the patches of a stack that wrote them.
+
+A file is followed through the stack. Each line is an object that stays the same in all versions of
+the file that have the line, so an edit of lines in the last version can be made in any other
+version that has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from patchq.formats.diff import split_lines
+from patchq.git.repository import Git
+from patchq.names import BlobId
+
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
+_DIFF = ("--unified=0", "--inter-hunk-context=0", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """Lines of one version that others replace in the next. Both ranges count from 0 and are half-open."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def regions(store: Git, before: BlobId, after: BlobId) -> list[Region] | None:
+    """Return the differences of two blobs; None if one is binary."""
+    if before == after:
+        return []
+    text = store.run("diff", *_DIFF, before, after, config=("diff.algorithm=myers", "diff.indentHeuristic=true"))
+    found = []
+    for match in _HUNK.finditer(text):
+        start, end = _range(match[1], match[2])
+        new_start, new_end = _range(match[3], match[4])
+        found.append(Region(start=start, end=end, new_start=new_start, new_end=new_end))
+    return found or None
+
+
+def _range(first: bytes, count: bytes | None) -> tuple[int, int]:
+    """Return the half-open range of a hunk's header. An empty range names the line before it."""
+    size = 1 if count is None else int(count)
+    start = int(first) - (size > 0)
+    return start, start + size
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Line of a file, compared by identity.
+
+    :ivar owner: number of the patch that wrote the line; None for a line of the base.
+    """
+
+    text: bytes
+    owner: int | None
+
+
+@dataclass(slots=True)
+class Version:
+    """Lines of a file after some patches.
+
+    :ivar gaps: for the place before each line and after the last one, the patches that removed lines
+        there.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    gaps: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
+
+    def patched(self, changed: Sequence[Region], content: bytes, patch: int) -> Version:
+        """Return the version after a patch with this content."""
+        new = split_lines(content)
+        lines: list[Line] = []
+        gaps: list[frozenset[int]] = []
+        at = 0
+        for region in changed:
+            lines += self.lines[at : region.start]
+            gaps += self.gaps[at : region.start]
+            if region.new_start < region.new_end:
+                written = [Line(text, patch) for text in new[region.new_start : region.new_end]]
+                lines += written
+                gaps += [self.gaps[region.start], *[frozenset[int]()] * (len(written) - 1)]
+                following = self.gaps[region.end]
+            else:
+                following = frozenset({patch}).union(*self.gaps[region.start : region.end + 1])
+            # The gap before the next line comes from here.
+            at = region.end
+            if at < len(self.lines):
+                lines.append(self.lines[at])
+                gaps.append(following)
+                at += 1
+                end = self.gaps[-1]
+            else:
+                end = following
+        if not changed:
+            return Version(self.lines, self.gaps)
+        lines += self.lines[at:]
+        gaps += self.gaps[at : len(self.lines)]
+        return Version(lines, [*gaps, end])
+
+    def owners(self, region: Region) -> set[int]:
+        """Return the patches that own the lines of an edit, or lines next to an insertion."""
+        start, end = region.start, region.end
+        if start == end:
+            lines = self.lines[max(start - 1, 0) : start + 1]
+            gaps = self.gaps[start : start + 1]
+        else:
+            lines = self.lines[start:end]
+            # A patch that removed lines at the end of the file may have lines there in other versions.
+            gaps = self.gaps[start + 1 : end + (end == len(self.lines))]
+        found = {line.owner for line in lines if line.owner is not None}
+        return found.union(*gaps)
+
+
+@dataclass(slots=True, kw_only=True)
+class LineEdits:
+    """Edits of lines, which can be made in each version that has the lines.
+
+    :ivar at_start: lines to insert at the start of the file.
+    """
+
+    removed: set[int] = field(default_factory=set)
+    before: dict[int, list[Line]] = field(default_factory=dict)
+    after: dict[int, list[Line]] = field(default_factory=dict)
+    at_start: list[Line] = field(default_factory=list)
+
+    def add(self, last: Version, region: Region, new: Sequence[bytes], owner: int) -> None:
+        """Add an edit of the last version."""
+        written = [Line(text, owner) for text in new[region.new_start : region.new_end]]
+        old = last.lines[region.start : region.end]
+        if old:
+            self.removed.update(id(line) for line in old)
+            self.before[id(old[0])] = written
+            return
+        above = last.lines[region.start - 1] if region.start else None
+        below = last.lines[region.start] if region.start < len(last.lines) else None
+        if below is not None and below.owner == owner and (above is None or above.owner != owner):
+            self.before[id(below)] = written
+        elif above is not None:
+            self.after[id(above)] = written
+        else:
+            self.at_start = written
+
+    def made(self, version: Version) -> bytes:
+        """Return the content of a version with the edits."""
+        found = [line.text for line in self.at_start]
+        for line in version.lines:
+            key = id(line)
+            found += [new.text for new in self.before.get(key, ())]
+            if key not in self.removed:
+                found.append(line.text)
+            found += [new.text for new in self.after.get(key, ())]
+        return b"".join(found)

@@ -1,0 +1,39 @@
+"""Trees with some files replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.git.merges import MergeObjects
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git
+from patchq.names import TreeId
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Mode and content of a file to write."""
+
+    mode: bytes
+    content: bytes
+
+
+#: Files to write or take over, by path; None removes one.
+Replaced = Mapping[bytes, File | TreeEntry | None]
+
+
+def write_trees(store: Git, trees: Sequence[tuple[TreeId, Replaced]]) -> list[TreeId]:
+    """Write each tree with its replaced files, with one git process."""
+    marks = []
+    with MergeObjects(store, set()) as objects:
+        for tree, replaced in trees:
+            changed: dict[bytes, TreeEntry | None] = {}
+            # Removals come first, because a folder may replace a file.
+            for path in sorted(replaced, key=lambda path: replaced[path] is not None):
+                file = replaced[path]
+                if isinstance(file, File):
+                    file = TreeEntry(file.mode, objects.blob(file.content))
+                changed[path] = file
+            marks.append(objects.commit(tree, changed))
+    return store.tree_of([objects.id(mark) for mark in marks])

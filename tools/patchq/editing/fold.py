@@ -1,0 +1,326 @@
+"""The command ``fold``: edits of a worktree go into the patches that own the edited lines.
+
+A patch owns the lines that it wrote, and the places where it removed lines. An edit belongs to a
+patch if that patch alone owns lines of it; an insertion, if that patch alone owns a line next to
+it. The edit is made in that patch and in all patches above it, line by line and without merging.
+So each patch still applies, and the stack's tree is the edited tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from patchq.editing._owners import LineEdits, Region, Version, regions
+from patchq.editing._trees import File, write_trees
+from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
+from patchq.formats.diff import split_lines
+from patchq.git.diffs import PathChange
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git
+from patchq.git.worktree import Worktree
+from patchq.names import CommitId, TreeId, sh, show_path
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.stack import Stack, State
+from patchq.stacks.apply import current
+from patchq.stacks.export import Exported, Names, slug, write_stack
+from patchq.stacks.reconcile import ReconciledEntry, entries_of, reconcile
+
+_TEXT = (b"100644", b"100755")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Edit of consecutive lines, or of a file as a whole.
+
+    :ivar line: first line in the edited file; 0 for a file as a whole.
+    :ivar removed: number of lines.
+    :ivar added: number of lines.
+    :ivar owners: patches that own its lines, from the bottom; one for an edit that can be folded.
+    """
+
+    path: str
+    line: int
+    removed: int
+    added: int
+    owners: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Result of ``fold``.
+
+    :ivar edits: edits that are now in their patches.
+    :ivar left: edits that stay in the worktree.
+    :ivar empty: patches that change nothing now.
+    """
+
+    exported: Exported
+    edits: tuple[Edit, ...]
+    left: tuple[Edit, ...]
+    empty: tuple[str, ...]
+
+
+class UnownedEditsError(UserError):
+    """Edits that belong to no single patch. Nothing was changed.
+
+    :ivar edits: those edits.
+    :ivar others: number of the other edits.
+    """
+
+    def __init__(self, stack: Stack, edits: Sequence[Edit], others: int) -> None:
+        self.edits, self.others = tuple(edits), others
+        upstream = stack.pin.upstream
+        lines = [f"{upstream}: no single patch owns these edits; nothing was changed"]
+        lines += [f"    {edit.path}:{edit.line}: {_owned_by(edit)}" for edit in edits[:20]]
+        hint = _next(stack, edits)
+        if others:
+            hint = f"`patchq fold {upstream} --partial` folds the other {others}; then {hint}"
+        super().__init__("\n".join(lines), hint=hint)
+
+
+def _owned_by(edit: Edit) -> str:
+    return f"lines of {' and '.join(edit.owners)}" if edit.owners else "lines of no patch"
+
+
+def _next(stack: Stack, edits: Sequence[Edit]) -> str:
+    """Return the commands that take edits without a single owner."""
+    upstream = stack.pin.upstream
+    name = Names(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
+    found = [f"`patchq new {upstream} {sh(name)}` makes a patch of them"]
+    owners = list(dict.fromkeys(owner for edit in edits for owner in edit.owners))
+    if owners:
+        found.append(f"`patchq export {upstream} --amend {sh(owners[-1])}` puts them into {owners[-1]}")
+    return ", ".join(found)
+
+
+@dataclass(slots=True)
+class _Edited:
+    """Edited file, and what each patch made of it.
+
+    :ivar paths: its path after each number of patches; None where it doesn't exist.
+    :ivar entries: its entry after each number of patches.
+    :ivar versions: its lines after each number of patches; empty for a file that isn't text.
+    :ivar touching: numbers of the patches that change it.
+    """
+
+    change: PathChange
+    paths: list[bytes | None]
+    entries: list[TreeEntry | None]
+    versions: list[Version] = field(default_factory=list)
+    touching: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Placed:
+    """Edits to make, from the patch ``owner`` up."""
+
+    owner: int
+    file: _Edited
+    regions: list[Region] = field(default_factory=list)
+
+
+def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
+    """Put the edits of a worktree into the patches that own the edited lines.
+
+    :param partial: leave edits without a single owner in the worktree instead of refusing.
+    :raises UnownedEditsError: if edits have no single owner.
+    :raises UserError: if there are no edits, or the stack's files changed since it was applied.
+    :raises EditedTreeError: if a git operation is under way in the worktree.
+    """
+    with project.locked("fold"):
+        stack, state = current(project, upstream)
+        worktree = project.worktree(upstream)
+        head = _check_head(stack, state, worktree)
+        edited = worktree.snapshot()
+        if edited == state.tree:
+            raise UserError(f"{upstream}: nothing was edited", hint=f"edit files in {worktree.path} first")
+        entries = entries_of(project.store, state)
+        found = reconcile(project, stack, state, entries, edits=True)
+        if found.merged:
+            tree = f"git -C {sh(worktree.path)}"
+            raise UserError(
+                f"{upstream}: the stack's files changed since it was applied",
+                hint=f"`{tree} stash -u && patchq apply {upstream} && {tree} stash pop`, then `patchq fold {upstream}`",
+            )
+        names = [entry.name for entry in entries]
+        placed: list[_Placed] = []
+        edits: list[Edit] = []
+        left: list[Edit] = []
+        for file in _edited_files(project.store, state, entries, edited):
+            for owners, edit, place in _owned(project.store, file):
+                edit = replace(edit, owners=tuple(names[n - 1] for n in sorted(owners)))
+                if place is None:
+                    left.append(edit)
+                else:
+                    edits.append(edit)
+                    placed.append(place)
+        if left and not (partial and edits):
+            raise UnownedEditsError(stack, left, len(edits))
+        made = _with_edits(project.store, state, entries, placed)
+        if not left and made[-1].commit.tree != edited:
+            raise ConflictError(
+                f"{upstream}: the edits can't be folded without changing the stack's tree; nothing was changed",
+                [Conflict(upstream=upstream, patch=names[-1], path="", reason="folded tree differs")],
+                hint=_next(stack, edits),
+            )
+        targets = ", ".join(dict.fromkeys(edit.owners[0] for edit in edits))
+        change = Change(verb="fold", summary=f"fold edits of {upstream} into {targets}")
+        exported = write_stack(project, change, stack, state, made, head, rest=found.rest, adopt=True)
+        project.journal.perform(change)
+        if left:  # `undo` leaves them in the files, too
+            project.journal.note_restored([upstream])
+        trees = [project.store.tree_of([state.base])[0], *(entry.commit.tree for entry in made)]
+        empty = [e.name for e, before in zip(made, trees, strict=False) if e.commit.tree == before]
+        return Folded(exported=exported, edits=tuple(edits), left=tuple(left), empty=tuple(empty))
+
+
+def _check_head(stack: Stack, state: State, worktree: Worktree) -> CommitId:
+    upstream = stack.pin.upstream
+    status = worktree.status(untracked=False)
+    if status.busy:
+        raise EditedTreeError(
+            f"{upstream}: a git {status.busy} is under way in the worktree; it is kept as it is ({worktree.path})",
+            hint=f"`git -C {sh(worktree.path)} status` shows how to finish or abort it",
+        )
+    if status.head != state.tip:
+        raise UserError(
+            f"{upstream}: the worktree has commits that are not in the stack", hint=f"`patchq export {upstream}` first"
+        )
+    return state.tip
+
+
+def _edited_files(store: Git, state: State, entries: Sequence[ReconciledEntry], edited: TreeId) -> list[_Edited]:
+    """Return each edited file with its history in the stack. Renames are followed."""
+    changes = [{c.path: c for c in found} for found in store.changes_of([e.commit.commit for e in entries])]
+    found = []
+    for change in store.changes(state.tree, edited):
+        paths: list[bytes | None] = [change.path]
+        touching: list[int] = []
+        steps: dict[int, PathChange] = {}
+        for number in range(len(entries), 0, -1):
+            path = paths[-1]
+            own = changes[number - 1].get(path) if path is not None else None
+            if own is not None:
+                touching.append(number)
+                steps[number] = own
+                if own.old is None:
+                    path = _renamed_from(store, entries[number - 1].commit.commit, changes[number - 1], own.path)
+            paths.append(path)
+        paths.reverse()
+        found.append(_Edited(change, paths, _entries(store, state, paths, steps), touching=touching[::-1]))
+    _read_versions(store, found)
+    return found
+
+
+def _renamed_from(store: Git, commit: CommitId, changes: dict[bytes, PathChange], path: bytes) -> bytes | None:
+    """Return the old path of a file that a patch renames; None if it adds the file."""
+    if all(change.new is not None for change in changes.values()):
+        return None
+    renames = store.renames_of(commit)
+    return next((old for old, new in renames.items() if new == path), None)
+
+
+def _entries(
+    store: Git, state: State, paths: Sequence[bytes | None], steps: dict[int, PathChange]
+) -> list[TreeEntry | None]:
+    """Return the entry of a file after each number of patches."""
+    first = paths[0]
+    base = store.list_tree(state.base, [first]).get(first) if first is not None else None
+    found = [base]
+    for number in range(1, len(paths)):
+        found.append(steps[number].new if number in steps else found[-1])
+    return found
+
+
+def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
+    """Read the lines of each file after each patch, except of files that aren't text."""
+    blobs = [entry.blob for file in files for entry in file.entries if entry and entry.mode in _TEXT]
+    contents = store.read_blobs(blobs)
+    for file in files:
+        versions: list[Version] = []
+        before: TreeEntry | None = None
+        for number, entry in enumerate(file.entries):
+            if entry is not None and entry.mode not in _TEXT:
+                versions = []
+                break
+            if number == 0:
+                version = Version()
+                if entry:
+                    whole = Region(start=0, end=0, new_start=0, new_end=len(split_lines(contents[entry.blob])))
+                    version = version.patched([whole], contents[entry.blob], 0)
+                    for line in version.lines:
+                        line.owner = None
+            elif entry == before:
+                version = versions[-1]
+            elif entry is None or before is None:
+                content = contents[entry.blob] if entry else b""
+                whole = Region(start=0, end=len(versions[-1].lines), new_start=0, new_end=len(split_lines(content)))
+                version = versions[-1].patched([whole], content, number)
+            else:
+                changed = regions(store, before.blob, entry.blob)
+                if changed is None:
+                    versions = []
+                    break
+                version = versions[-1].patched(changed, contents[entry.blob], number)
+            versions.append(version)
+            before = entry
+        file.versions = versions
+
+
+def _owned(store: Git, file: _Edited) -> list[tuple[set[int], Edit, _Placed | None]]:
+    """Return each edit of a file with its owners, and its place if it has one owner."""
+    old, new = file.change.old, file.change.new
+    path = show_path(file.change.path)
+    changed = None
+    if old and new and old.mode == new.mode and old.mode in _TEXT and file.versions:
+        changed = regions(store, old.blob, new.blob)
+    if changed is None:
+        owners = set(file.touching) if old else set()
+        # A file as a whole belongs to a patch that alone changes it, and to remove it, that adds it.
+        fits = len(owners) == 1 and (new is not None or file.entries[0] is None)
+        edit = Edit(path=path, line=0, removed=0, added=0, owners=())
+        return [(owners, edit, _Placed(min(owners), file) if fits else None)]
+    found: list[tuple[set[int], Edit, _Placed | None]] = []
+    for region in changed:
+        owners = file.versions[-1].owners(region)
+        removed, added = region.end - region.start, region.new_end - region.new_start
+        edit = Edit(path=path, line=region.new_start + 1, removed=removed, added=added, owners=())
+        place = _Placed(min(owners), file, [region]) if len(owners) == 1 else None
+        found.append((owners, edit, place))
+    return found
+
+
+def _with_edits(
+    store: Git, state: State, entries: Sequence[ReconciledEntry], placed: Sequence[_Placed]
+) -> list[ReconciledEntry]:
+    """Return the entries with each edit made in its patch and in those above."""
+    lowest = min(place.owner for place in placed)
+    files = list({id(place.file): place.file for place in placed}.values())
+    edited = store.read_blobs([f.change.new.blob for f in files if f.change.new and f.versions])
+    trees = []
+    for number in range(lowest, len(entries) + 1):
+        replaced: dict[bytes, File | TreeEntry | None] = {}
+        for file in files:
+            own = [place for place in placed if place.file is file and place.owner <= number]
+            path, entry = file.paths[number], file.entries[number]
+            if not own or path is None:
+                continue
+            if not own[0].regions:
+                replaced[path] = file.change.new
+                continue
+            assert entry
+            assert file.change.new
+            new = split_lines(edited[file.change.new.blob])
+            edits = LineEdits()
+            for place in own:
+                for region in place.regions:
+                    edits.add(file.versions[-1], region, new, place.owner)
+            replaced[path] = File(entry.mode, edits.made(file.versions[number]))
+        trees.append((entries[number - 1].commit.tree, replaced))
+    made = list(entries[: lowest - 1])
+    for above, tree in zip(entries[lowest - 1 :], write_trees(store, trees), strict=True):
+        made.append(ReconciledEntry(above.name, replace(above.commit, commit=CommitId(""), tree=tree)))
+    return made

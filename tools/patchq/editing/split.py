@@ -1,0 +1,329 @@
+"""The command ``split``: some files or hunks of a patch become a new patch next to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from patchq.editing._trees import File, write_trees
+from patchq.errors import UserError, nearest
+from patchq.formats import diff
+from patchq.formats.diff import FilePatch, Hunk, Unsupported
+from patchq.formats.header import clean_message, split_trailers
+from patchq.formats.header import parse as parse_mail
+from patchq.git.diffs import PathChange
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git
+from patchq.names import BlobId, CommitId, TreeId, show_path
+from patchq.project.journal import Change
+from patchq.project.project import Project
+from patchq.project.stack import find_patch
+from patchq.stacks.edit import load
+from patchq.stacks.export import Exported, format_patches, write_stack
+from patchq.stacks.reconcile import ReconciledEntry
+from patchq.system.paths import check_name
+
+#: Trailers that describe the proof of a patch.
+_PROOF = ("proof", "proof-on", "upstream-test", "needs")
+_HUNK = re.compile(r"(.+):([0-9]{1,9})")
+
+
+class ProofKeeper(Enum):
+    """The half of a split patch that keeps its proof."""
+
+    OLD = "old"
+    NEW = "new"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Part of a patch that ``split`` can move.
+
+    :ivar hunk: number of the hunk in its file, from 1; 0 for a file that can only move as a whole.
+    :ivar line: line at which the hunk begins after the patch.
+    """
+
+    path: str
+    hunk: int
+    line: int
+    removed: int
+    added: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPatch:
+    """Result of ``split``.
+
+    :ivar proofs: proofs of the patch before.
+    :ivar required_by: patches whose ``Requires:`` names the patch.
+    """
+
+    exported: Exported
+    patch: str
+    new: str
+    proofs: tuple[str, ...]
+    keeper: ProofKeeper
+    required_by: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Split:
+    """Change of one file, and the part of it that moves to the new patch.
+
+    :ivar hunks: empty for a file that can only move as a whole.
+    :ivar chosen: indices of the hunks that move.
+    """
+
+    changes: list[PathChange]
+    hunks: Sequence[Hunk] = ()
+    whole: bool = False
+    chosen: set[int] = field(default_factory=set)
+
+    @property
+    def names(self) -> set[str]:
+        return {show_path(change.path) for change in self.changes}
+
+    @property
+    def path(self) -> str:
+        """The path after the patch."""
+        return next((show_path(c.path) for c in self.changes if c.new), show_path(self.changes[0].path))
+
+
+def parts(project: Project, patch: str, *, set_name: str = "") -> list[Part]:
+    """Return the files and hunks of a patch that ``split`` can move."""
+    set_name = project.choose_set(set_name)
+    with project.locked("split"):
+        stack, name = find_patch(project.stacks(set_name), patch)
+        loaded = load(project, stack, set_name)
+        [entry] = [e for e in loaded.entries if e.name == name]
+        found = []
+        for file in _files_of(project.store, entry):
+            for number, hunk in enumerate(file.hunks, 1):
+                removed, added = len(hunk.old) - hunk.context, len(hunk.new) - hunk.context
+                found.append(Part(path=file.path, hunk=number, line=hunk.new_start, removed=removed, added=added))
+            if not file.hunks:
+                found.append(Part(path=file.path, hunk=0, line=0, removed=0, added=0))
+        return found
+
+
+def split(
+    project: Project,
+    patch: str,
+    new: str,
+    *,
+    files: Sequence[str] = (),
+    hunks: Sequence[str] = (),
+    message: str = "",
+    before: bool = False,
+    keeper: ProofKeeper = ProofKeeper.OLD,
+    set_name: str = "",
+) -> SplitPatch:
+    """Move files and hunks of a patch into a new patch directly after it.
+
+    The tree of the stack stays the same. Both patches have the author and the trailers of the patch.
+
+    :param files: paths to move.
+    :param hunks: hunks to move, each as ``PATH:NUMBER``.
+    :param message: message of the new patch.
+    :param before: put the new patch directly before the patch.
+    :param keeper: the half that keeps the trailers of the proof.
+    :raises UserError: if the name is taken, or if a half would be empty.
+    """
+    check_name(new, "a patch")
+    set_name = project.choose_set(set_name)
+    with project.locked("split"):
+        stacks = project.stacks(set_name)
+        stack, name = find_patch(stacks, patch)
+        upstream = stack.pin.upstream
+        if new in stack.names:
+            raise UserError(
+                f"{upstream} has a patch {new} already", hint=f"choose another name than {', '.join(stack.names[:8])}"
+            )
+        loaded = load(project, stack, set_name)
+        at = next(n for n, e in enumerate(loaded.entries) if e.name == name)
+        entry = loaded.entries[at]
+        found = _files_of(project.store, entry)
+        _choose(found, f"{upstream}/{name}", files, hunks)
+        halves = _halves(project.store, entry, found, new, before=before)
+        proofs = _proofs(entry.commit.message)
+        texts = {
+            name: _without_proof(entry.commit.message) if keeper is ProofKeeper.NEW else entry.commit.message,
+            new: _new_message(entry.commit.message, new, message, keeper),
+        }
+        pair = []
+        for half, tree in halves:
+            commit = replace(entry.commit, commit=CommitId(""), tree=tree, message=texts[half])
+            pair.append(ReconciledEntry(half, commit))
+        entries = [*loaded.entries[:at], *pair, *loaded.entries[at + 1 :]]
+        change = Change(verb="split", summary=f"split {upstream}/{name} into {name} and {new}")
+        same = [e.name for e in loaded.entries if e.name != name]
+        exported = write_stack(
+            project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows, made=same
+        )
+        project.journal.perform(change)
+        full = f"{upstream}/{name}"
+        required_by = []
+        for other in stacks:
+            for its_name, header in other.headers():
+                if full in header.values("Requires"):
+                    required_by.append(f"{other.pin.upstream}/{its_name}")
+        return SplitPatch(
+            exported=exported,
+            patch=name,
+            new=new,
+            proofs=proofs,
+            keeper=keeper,
+            required_by=tuple(required_by),
+        )
+
+
+def _files_of(store: Git, entry: ReconciledEntry) -> list[_Split]:
+    """Return the files that a patch changes. A renamed file is one of them."""
+    commit, parent = entry.commit, entry.commit.parents[0]
+    changes = {change.path: change for change in store.changes(parent, commit.commit)}
+    _, text = parse_mail(format_patches(store, parent, commit.commit, 1)[0], entry.name)
+    parsed: Sequence[FilePatch]
+    try:
+        parsed = diff.parse(text, entry.name)
+    except Unsupported as error:
+        parsed = error.files or ()
+    found = []
+    for file in parsed:
+        own = [changes.pop(path) for path in sorted(file.paths) if path in changes]
+        if own:
+            edits = file.old_path is not None and file.new_path is not None and not file.binary
+            found.append(_Split(own, tuple(file.hunks) if edits else ()))
+    found += [_Split([change]) for change in changes.values()]
+    return found
+
+
+def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Sequence[str]) -> None:
+    """Mark the named files and hunks.
+
+    :raises UserError: if a name is not in the patch, or if everything or nothing is named.
+    """
+    for name in files:
+        _find(found, patch, name).whole = True
+    for name in hunks:
+        match = _HUNK.fullmatch(name)
+        if not match:
+            raise UserError(f"{name!r} is not FILE:NUMBER", hint=f"`patchq split {patch}` lists its hunks")
+        file = _find(found, patch, match[1])
+        number = int(match[2])
+        if not file.hunks:
+            raise UserError(f"{match[1]} can only move as a whole", hint=f"`--file {match[1]}`")
+        if not 1 <= number <= len(file.hunks):
+            count = len(file.hunks)
+            raise UserError(
+                f"{patch} has {count} hunk{'s' * (count > 1)} in {match[1]}, not {number}",
+                hint=f"`patchq split {patch}` lists them",
+            )
+        file.chosen.add(number - 1)
+    for file in found:
+        # All hunks of a file that is otherwise unchanged are the file.
+        only_text = len(file.changes) == 1 and _same_mode(file.changes[0])
+        if file.hunks and only_text and len(file.chosen) == len(file.hunks):
+            file.whole = True
+    if not files and not hunks:
+        raise UserError("no file or hunk is named", hint=f"`patchq split {patch}` lists the files and hunks")
+    if all(file.whole for file in found):
+        raise UserError(
+            f"all of {patch} is named, so nothing would be left in it",
+            hint=f"`patchq split {patch}` lists the files and hunks",
+        )
+
+
+def _find(found: Sequence[_Split], patch: str, name: str) -> _Split:
+    for file in found:
+        if name in file.names:
+            return file
+    known = sorted(name for file in found for name in file.names)
+    raise UserError(f"{patch} doesn't change {name}", hint=nearest(name, known, f"it changes {', '.join(known[:8])}"))
+
+
+def _same_mode(change: PathChange) -> bool:
+    return change.old is not None and change.new is not None and change.old.mode == change.new.mode
+
+
+def _halves(
+    store: Git, entry: ReconciledEntry, found: Sequence[_Split], new: str, *, before: bool
+) -> list[tuple[str, TreeId]]:
+    """Return the name and the tree of both halves, in order."""
+    parent = store.tree_of([entry.commit.parents[0]])[0]
+    blobs = [c.old.blob for file in found for c in file.changes if c.old and file.hunks]
+    contents = store.read_blobs(blobs)
+    replaced: dict[bytes, File | TreeEntry | None] = {}
+    for file in found:
+        if not file.whole and file.chosen:
+            kept = file.chosen if before else set(range(len(file.hunks))) - file.chosen
+            _keep_hunks(file, kept, contents, replaced, moved=not before)
+        elif file.whole == before:
+            replaced.update((change.path, change.new) for change in file.changes)
+    [middle] = write_trees(store, [(parent, replaced)])
+    names = (new, entry.name) if before else (entry.name, new)
+    return [(names[0], middle), (names[1], entry.commit.tree)]
+
+
+def _keep_hunks(
+    file: _Split,
+    kept: Collection[int],
+    contents: dict[BlobId, bytes],
+    replaced: dict[bytes, File | TreeEntry | None],
+    *,
+    moved: bool,
+) -> None:
+    """Add the file with some of its hunks.
+
+    :param moved: True if a rename and a new mode belong to this half, too.
+    """
+    old = next(change for change in file.changes if change.old)
+    assert old.old
+    content = _patched(contents[old.old.blob], [hunk for n, hunk in enumerate(file.hunks) if n in kept])
+    if not moved:
+        replaced[old.path] = File(old.old.mode, content)
+        return
+    for change in file.changes:
+        replaced[change.path] = File(change.new.mode, content) if change.new else None
+
+
+def _patched(content: bytes, hunks: Sequence[Hunk]) -> bytes:
+    """Apply hunks of a file's own diff at their old lines."""
+    lines = diff.split_lines(content)
+    made: list[bytes] = []
+    at = 0
+    for hunk in hunks:
+        start = hunk.old_start - 1 if hunk.old else hunk.old_start
+        made += lines[at:start]
+        made += hunk.new
+        at = start + len(hunk.old)
+    return b"".join([*made, *lines[at:]])
+
+
+def _key(line: str) -> str:
+    return line.partition(":")[0].strip().lower()
+
+
+def _proofs(message: str) -> tuple[str, ...]:
+    lines = split_trailers(message)[1]
+    return tuple(line.partition(":")[2].strip() for line in lines if _key(line) in ("proof", "proof-on"))
+
+
+def _without_proof(message: str) -> str:
+    text, block = split_trailers(clean_message(message))
+    return clean_message("\n".join([text, *(line for line in block if _key(line) not in _PROOF)]))
+
+
+def _new_message(old: str, name: str, message: str, keeper: ProofKeeper) -> str:
+    """Return the message of the new patch, with the trailers of the patch."""
+    text, block = split_trailers(clean_message(old))
+    if keeper is ProofKeeper.OLD:
+        block = [line for line in block if _key(line) not in _PROOF]
+    own, given = split_trailers(clean_message(message))
+    if not own.strip():
+        own = f"{name.replace('-', ' ').capitalize()}\n\nSplit from {text.splitlines()[0]!r}."
+    named = {_key(line) for line in given}
+    block = [*given, *(line for line in block if _key(line) not in named)]
+    return clean_message("\n".join([own.rstrip(), "", *block]))
