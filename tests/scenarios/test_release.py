@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +53,7 @@ def test_wheel_and_sdist_are_the_same_bytes_everywhere(tmp_path: Path) -> None:
         assert zf.read("patchq/templates/project/requirements.txt") == locked
         every = (ROOT / "locks" / "patchq-all.txt").read_bytes()
         assert zf.read("patchq/templates/project/requirements-all.txt") == every
-        assert first[requirements].startswith(locked)
+        assert first[requirements].startswith(every)
     with tarfile.open(tmp_path / "one" / f"patchq-{__version__}.tar.gz") as tar:
         assert {(m.uid, m.gid, m.mtime, m.mode) for m in tar} == {(0, 0, 315532800, 0o644)}
 
@@ -81,22 +80,6 @@ def test_a_release_is_installed_by_hash(tmp_path: Path) -> None:
     new = tmp_path / "new"
     subprocess.run([str(python.with_name("patchq")), "init", str(new)], check=True, capture_output=True)
     assert (new / REQUIREMENTS_NAME).read_bytes() == (ROOT / "locks" / "patchq-all.txt").read_bytes()
-
-
-@pytest.mark.index
-def test_the_readmes_first_lines_install_by_hash(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text()
-    lines = re.findall(r"^python -m pip install .*$", readme, re.MULTILINE)
-    assert [line.rpartition(" ")[2] for line in lines[:4]] == ["locks/patchq-all.txt", ".", "locks/patchq.txt", "."]
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    git_files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-    for name in filter(None, git_files.decode().split("\0")):
-        if name.startswith(("tools/", "locks/")) or "/" not in name:
-            (tmp_path / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tmp_path / "clone" / name)
-    env = {**os.environ, "PATH": f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    for line in (*lines[2:4], "python -m pip check", *lines[:2], "python -m pip check", "patchq --version"):
-        subprocess.run(["bash", "-c", line], cwd=tmp_path / "clone", env=env, check=True, capture_output=True)
 
 
 def test_init_writes_the_version_and_another_one_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

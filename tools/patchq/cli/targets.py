@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,16 @@ def kernel_packages() -> dict[str, str]:
     except UserError:
         return {}
     return {wanted.distribution: wanted.package for wanted in every_wanted(project).values()}
+
+
+def wheels_folder(set_name: str, folder: Path | None = None) -> str:
+    """Return the folder of a set's wheels, as a path to type; ``folder`` if it is named."""
+    if folder is not None:
+        return str(folder)
+    with contextlib.suppress(UserError):
+        project = Project.find(Path(click.get_current_context().obj["project"]))
+        return os.path.relpath(project.layout.root / "dist" / project.choose_set(set_name))
+    return f"dist/{set_name or 'SET'}"
 
 
 def look(

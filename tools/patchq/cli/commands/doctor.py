@@ -44,7 +44,7 @@ def command(
         _probe(archs, nvccs, as_json)
         return
     from patchq.cli.commands.verify_installed import show, verdict_json
-    from patchq.cli.targets import look
+    from patchq.cli.targets import look, wheels_folder
     from patchq.environment.doctor import examine
     from patchq.environment.doctor import mounted as mounted_findings
     from patchq.errors import UserError
@@ -83,7 +83,7 @@ def command(
             mark = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}[f.level]
             echo(f"{mark} {f.topic}: {f.said}" + (f"\n        {f.hint}" if f.hint else ""))
         if verdict:
-            show(verdict)
+            show(verdict, wheels_folder(""))
     if bad:
         raise click.exceptions.Exit(1)
 

@@ -8,7 +8,9 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.command("new")
 @click.argument("upstream")
 @click.argument("name")
-@click.option("--message", "-m", default="", help="Commit message: subject and body.  [default: from the name]")
+@click.option(
+    "--message", "-m", multiple=True, help="Subject, then paragraphs; trailers are kept.  [default: from the name]"
+)
 @click.option("--topic", default="", help="Topic: of the patch.")
 @click.option("--proof", default="", metavar="PATH", help="Proof: of the patch, a test under tests/stacks/.")
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
@@ -18,7 +20,7 @@ from patchq.cli.common import json_option, open_project, show_exported
 def command(
     upstream: str,
     name: str,
-    message: str,
+    message: tuple[str, ...],
     topic: str,
     proof: str,
     author: str,
@@ -37,7 +39,7 @@ def command(
         open_project(as_json),
         upstream,
         name,
-        message=message,
+        message="\n\n".join(message),
         topic=topic,
         proof=proof,
         author=author,

@@ -8,6 +8,7 @@ import click
 
 from patchq.cli.common import emit, json_option, set_option
 from patchq.cli.terminal import echo
+from patchq.names import sh
 
 if TYPE_CHECKING:
     from patchq.environment.verify import InstallVerdict
@@ -39,13 +40,13 @@ def command(
     wheels. Elsewhere (such as in an image), every package with a manifest is checked; --stack gives the expected
     stack id, --dist the expected wheels.
     """
-    from patchq.cli.targets import look
+    from patchq.cli.targets import look, wheels_folder
 
     verdict = look(python, distributions, set_name, expected, folder)
     if as_json:
         emit("verify-installed", {"ok": verdict.ok, **verdict_json(verdict)})
     else:
-        show(verdict)
+        show(verdict, wheels_folder(set_name, folder))
     if not verdict.ok:
         raise click.exceptions.Exit(1)
 
@@ -65,8 +66,11 @@ def verdict_json(verdict: InstallVerdict) -> dict[str, Any]:
     }
 
 
-def show(verdict: InstallVerdict) -> None:
-    """Print a verdict as text."""
+def show(verdict: InstallVerdict, folder: str) -> None:
+    """Print a verdict as text.
+
+    :param folder: folder of the wheels that should be installed.
+    """
     from patchq.cli.differences import against, can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
 
@@ -90,8 +94,7 @@ def show(verdict: InstallVerdict) -> None:
     if not verdict.packages:
         echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
     elif not all(p.is_right for p in verdict.packages):
-        echo(
-            "next: pip install --force-reinstall --no-deps -r dist/SET/requirements.txt; take other copies off the path"
-        )
+        install = f"{sh(verdict.python)} -m pip install --force-reinstall --no-deps -r {sh(folder)}/requirements.txt"
+        echo(f"next: {install}; take other copies off the path")
     if can_allow(verdict.differences):
         echo('next: remove it, or name what you trust in upstream.lock: [verify] allow = ["NAME"]')
