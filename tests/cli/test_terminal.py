@@ -57,6 +57,28 @@ def test_readable_at_80_columns(told: Patchq, args: tuple[str, ...]) -> None:
     assert b"\x1b]" not in seen, "somebody's words don't reach the terminal as commands"
 
 
+def test_a_list_has_whole_words_at_60_columns(told: Patchq) -> None:
+    long = "a-name-that-leaves-no-room-for-another-column"
+    told.ok(
+        "reword",
+        "second",
+        "-m",
+        "Change what is in the middle of the file, and nothing else",
+        "--trailer",
+        "Topic: attention",
+    )
+    series = told.root / "patches" / "up" / "v1" / "series"
+    series.write_text(series.read_text().replace("second.patch", f"{long}.patch"))
+    told.patch_file("second").rename(told.patch_file(long))
+    seen = ESCAPE.sub(b"", on_terminal(told, "list", columns=60)).decode().replace("\r", "")
+    assert max(map(len, seen.splitlines())) <= 60
+    text = " ".join(seen.split())
+    assert (
+        f"up/{long} topic: attention; upstream: Pending; subject: Change what is in the middle of the file, and" in text
+    )
+    assert "upstream: Pending" not in told.ok("list"), "a file or a pipe gets the table"
+
+
 def test_colour_only_on_a_terminal_and_not_with_no_color(told: Patchq) -> None:
     assert ESCAPE.search(on_terminal(told, "list"))
     assert not ESCAPE.search(on_terminal(told, "list", NO_COLOR="1"))

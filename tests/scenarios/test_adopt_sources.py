@@ -62,6 +62,17 @@ def test_electron(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
     same_tree(patchq, branch)
 
 
+def test_patch_package(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
+    """Its patches name the files below ``node_modules``, which an npm package's repository doesn't have."""
+    (tmp_path / "patches").mkdir()
+    for number, commit in enumerate(("ours~1", "ours"), 1):
+        diff = git(branch, "diff", "--src-prefix=a/node_modules/up/", "--dst-prefix=b/node_modules/up/",
+                   f"{commit}~1", commit)  # fmt: skip
+        (tmp_path / "patches" / f"up+1.3.0+00{number}+change.patch").write_text(diff + "\n")
+    patchq.ok("import", "up", *map(str, sorted((tmp_path / "patches").iterdir())), *ME)
+    same_tree(patchq, branch)
+
+
 @pytest.mark.parametrize("where", ["debian/patches", "patches"])
 def test_a_tree_that_quilt_works_in(patchq: Patchq, branch: Path, tmp_path: Path, where: str) -> None:
     files = mails(branch, tmp_path / "tree" / where)

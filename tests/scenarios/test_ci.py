@@ -65,6 +65,21 @@ def test_the_workflow_that_init_writes_runs(
     assert "| up/first |" in (tmp_path / "summary.md").read_text()
 
 
+def test_gitlabs_jobs_run(stack: Patchq, with_patchq: dict[str, str]) -> None:
+    """The commands of ``docs/ci/gitlab-ci.yml``, as GitLab's shell would run them, less the installation."""
+    finished(stack)
+    jobs = yaml.safe_load((ROOT / "docs" / "ci" / "gitlab-ci.yml").read_text())
+    for line in jobs["default"]["before_script"]:
+        assert "--no-deps" in line
+    assert (stack.root / ".github" / "patchq.txt").is_file()
+    for name in ("patches", "newest"):
+        commands = [*jobs[name]["script"], *jobs[name].get("after_script", [])]
+        done = subprocess.run(["bash", "-e", "-c", "\n".join(commands)], cwd=stack.root, env=with_patchq,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (stack.root / "report" / "index.html").is_file()
+
+
 def test_nothing_in_an_annotation_becomes_a_command() -> None:
     line = annotation("a,b:c\n::error::x", "t\r\n", "100 %\n::set-env name=X::y")
     assert line.splitlines() == [line]

@@ -181,10 +181,15 @@ def confirm(question: str) -> None:
     click.confirm(safe(question), abort=True, err=True)
 
 
+#: Blanks between the columns of a table.
+_GAP = 2
+
+
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table; without styles if output isn't a terminal or NO_COLOR is set.
 
-    The first column doesn't wrap. Text in cells is neither markup nor terminal commands.
+    The first column doesn't wrap. On a terminal where a word of another column would break, each row becomes a
+    paragraph. Text in cells is neither markup nor terminal commands.
     """
     from rich.console import Console
     from rich.table import Table
@@ -194,12 +199,41 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
     console = Console(
         width=None if sys.stdout.isatty() else 200, highlight=False, force_terminal=False if plain else None
     )
+    rows = [[cell.translate(LINE) for cell in row] for row in rows]
+    if sys.stdout.isatty() and _least_width([heads, *rows]) > console.width:
+        _show_paragraphs(heads, rows, title.translate(LINE), console.width)
+        return
     table = Table(title=Text(title.translate(LINE)) if title else None, title_justify="left", box=None, pad_edge=False)
     for number, head in enumerate(heads):
         table.add_column(head.translate(LINE), overflow="fold", no_wrap=number == 0)
     for row in rows:
-        table.add_row(*(Text(cell.translate(LINE)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     with console.capture() as printed:
         console.print(table)
     _make_way()
     write(_no_commands("\n".join(line.rstrip() for line in printed.get().splitlines())))
+
+
+def _least_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return the width at which no word of a table breaks; the cells of the first column are one word each."""
+    from rich.cells import cell_len
+
+    widths = [0] * len(rows[0])
+    for row in rows:
+        for number, cell in enumerate(row):
+            words = cell.split() if number else [cell]
+            widths[number] = max([widths[number], *map(cell_len, words)])
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _show_paragraphs(heads: Sequence[str], rows: Sequence[Sequence[str]], title: str, width: int) -> None:
+    """Print the first cell of each row, and below it the other cells with their heads."""
+    import textwrap
+
+    if title:
+        echo(title)
+    for row in rows:
+        echo(row[0], bold=True)
+        told = "; ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], row[1:], strict=True) if cell)
+        for line in textwrap.wrap(told, max(width, 20), initial_indent="    ", subsequent_indent="    "):
+            echo(line)
