@@ -443,9 +443,14 @@ def plans(bench: Bench) -> list[PairPlan]:
     def user(module: str, expression: str, imports: str, after: str = "") -> PatchPlan:
         """A patch that adds a function with an expression, and a proof that calls it."""
         new = p.word()
-        text = f"def {new}(value):\n    {imports}\n\n    return {expression}\n" if imports else f"def {new}(value):\n    return {expression}\n"
+        text = f"def {new}(value):\n    return {expression}\n"
+        above: list[Edit] = []
+        if imports and chance.random() < 0.5 and f"{name}.ops" not in imports:
+            above = [swap(path(module), "import math\n", f"import math\n{imports}\n")]
+        elif imports:
+            text = f"def {new}(value):\n    {imports}\n\n    return {expression}\n"
         proof = f"def test_{new}():\n    from {name}.{module} import {new}\n\n    assert {new}(3) is not None\n"
-        return patch(after_function(path(module), after or p.functions[module][0], text), proof)
+        return patch(several(*above, after_function(path(module), after or p.functions[module][0], text)), proof)
 
     def call(module: str, function: str, arguments: str = "value, 2") -> tuple[str, str]:
         """An expression that calls a function of a module, in one of several styles, and its import."""

@@ -163,19 +163,25 @@ class Interface:
                     self._add(ApiItem(name=name, kind=ItemKind.KEY, line=key.lineno, text=self._text(entry)))
 
     def _read_import(self, node: ast.Import | ast.ImportFrom, scope: str) -> None:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.asname or alias.name.partition(".")[0]
-                self.imported[name] = alias.name if alias.asname else name
-                self._add(ApiItem(name=scope + name, kind=ItemKind.IMPORT, line=node.lineno))
-            return
-        base = self.absolute(node)
-        for alias in node.names:
-            if alias.name == "*":
-                self.stars.append(base)
+        for name, path in self.imports_of(node).items():
+            if name == "*":
+                self.stars.append(path)
                 continue
-            self.imported[alias.asname or alias.name] = f"{base}.{alias.name}"
-            self._add(ApiItem(name=scope + (alias.asname or alias.name), kind=ItemKind.IMPORT, line=node.lineno))
+            self.imported[name] = path
+            self._add(ApiItem(name=scope + name, kind=ItemKind.IMPORT, line=node.lineno))
+
+    def imports_of(self, node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+        """Return the dotted path of each name that a statement imports; of a star, the module's."""
+        found = {}
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                first = alias.name.partition(".")[0]
+                found[alias.asname or first] = alias.name if alias.asname else first
+            elif alias.name == "*":
+                found["*"] = self.absolute(node)
+            else:
+                found[alias.asname or alias.name] = f"{self.absolute(node)}.{alias.name}"
+        return found
 
     def absolute(self, node: ast.ImportFrom) -> str:
         """Return the module that an import names, with a relative name resolved."""
@@ -375,8 +381,9 @@ class _Uses(ast.NodeVisitor):
     def __init__(self, interface: Interface, added: Collection[int]) -> None:
         self.interface, self.added = interface, added
         self.classes: list[str] = []
-        #: Names of each function around the current node, with the paths of their classes.
-        self.locals: list[dict[str, str]] = []
+        #: Names of each function around the current node: imported ones with their paths, and others
+        #: with the paths of their classes.
+        self.locals: list[dict[str, tuple[str, bool]]] = []
         self.attributes: dict[str, str] = {}
         self.found: list[Use] = []
         self.overrides: list[Override] = []
@@ -416,22 +423,30 @@ class _Uses(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: Function) -> None:
         self._use_fixtures(node)
-        names: dict[str, str] = {}
+        names: dict[str, tuple[str, bool]] = {}
+        self.locals.append(names)
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            names[argument.arg] = self.interface.resolve(argument.annotation) if argument.annotation else ""
+            names[argument.arg] = (self._type(argument.annotation) if argument.annotation else "", False)
         for child in ast.walk(node):
             if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                names.setdefault(child.id, "")
+                names.setdefault(child.id, ("", False))
+            elif isinstance(child, ast.Import | ast.ImportFrom):
+                imported = self.interface.imports_of(child)
+                names.update((name, (path, True)) for name, path in imported.items())
         for child in ast.walk(node):
             if isinstance(child, ast.Assign) and isinstance(child.value, ast.Call):
-                path = self.interface.resolve(child.value.func)
+                path = self._type(child.value.func)
                 for target in child.targets:
                     if isinstance(target, ast.Name):
-                        names[target.id] = path
-        self.locals.append(names)
+                        names[target.id] = (path, False)
         self.generic_visit(node)
         self.locals.pop()
+
+    def _type(self, node: ast.expr) -> str:
+        """Return the path of the class that an annotation or a constructor call names."""
+        paths, _ = self._paths(node)
+        return paths[0] if paths else ""
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -481,17 +496,24 @@ class _Uses(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load) and node.lineno in self.added and not self._is_local(node.id):
+        if isinstance(node.ctx, ast.Load) and node.lineno in self.added:
             for path in self._paths(node)[0]:
                 self._use(node.lineno, path)
 
-    def _is_local(self, name: str) -> bool:
-        return any(name in names for names in self.locals)
+    def _local(self, name: str) -> tuple[str, bool] | None:
+        """Return the path of a function's own name, and True if it is imported; None for other names."""
+        for names in reversed(self.locals):
+            if name in names:
+                return names[name]
+        return None
 
     def _paths(self, node: ast.expr) -> tuple[tuple[str, ...], str]:
         """Return the paths that an expression may refer to, and its last part."""
         if isinstance(node, ast.Name):
-            path = "" if self._is_local(node.id) else self.interface.resolve(node)
+            local = self._local(node.id)
+            if local is not None:
+                return ((local[0],) if local[0] and local[1] else ()), node.id
+            path = self.interface.resolve(node)
             if not path:
                 return (), node.id
             # An import of the file is a name of its module too.
@@ -509,14 +531,13 @@ class _Uses(ast.NodeVisitor):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == "super" and self.classes:
                 return self.interface.bases.get(".".join(self.classes), ())
-            path = self.interface.resolve(node.func)
-            return (path,) if path else ()
+            return self._paths(node.func)[0]
         if isinstance(node, ast.Name):
             if node.id in ("self", "cls") and self.classes:
                 return (own,)
-            for names in reversed(self.locals):
-                if node.id in names:
-                    return (names[node.id],) if names[node.id] else ()
+            local = self._local(node.id)
+            if local is not None:
+                return (local[0],) if local[0] else ()
         held = self.attributes.get(ast.unparse(node))
         if held:
             return (held,)

@@ -387,7 +387,10 @@ def find_twice(base: Read, ours: Trees, theirs: Trees, merged: Read, places: Seq
             Interface(show_path(place[1]), read(place) or b"") for read in (base, ours.read, theirs.read, merged)
         )
         added = [{name: side.items[name] for name in side.items if name not in was.items} for side in sides]
-        for name in added[0].keys() & added[1].keys():
+        both = added[0].keys() & added[1].keys()
+        for name in sorted(both):
+            if any(name.startswith(f"{other}.") for other in both):
+                continue  # a member of a class that both add
             first, second = added[0][name][0], added[1][name][0]
             items = now.items.get(name, [])
             if first.kind not in _SINGLE or len(items) <= max(len(added[0][name]), len(added[1][name])):

@@ -100,6 +100,18 @@ class MergedProject:
     steps: list[MergeStep]
     proofs: set[str] = field(default_factory=set)
 
+    @property
+    def shared_stacks(self) -> set[At]:
+        """Stacks that both sides of a merge change."""
+        found: set[At] = set()
+        for step in self.steps:
+            before = step.base.stacks
+            for at in step.ours.stacks.keys() & step.theirs.stacks.keys():
+                sides = (step.ours.stacks[at], step.theirs.stacks[at])
+                if all(side != before.get(at, {}) for side in sides):
+                    found.add(at)
+        return found
+
     def compare(self, plans: Mapping[At, ApplyPlan], *, offline: bool = False) -> list[Clash]:
         """Return the clashes of the patches' definitions, and add to ``proofs``.
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -69,28 +69,39 @@ def _together(
     offline: bool,
     allow_empty: bool,
     text_only: bool,
-) -> tuple[list[Finding], list[str]]:
-    """Return the findings of the project with branches merged, and the patches to prove again."""
+) -> tuple[list[Finding], list[str], int]:
+    """Return the findings of the project with branches merged, the patches to prove again, and their number."""
     from patchq.cli.clashes import finding_of
     from patchq.stacks.check import check
     from patchq.together.concurrent import merged
 
     found: list[Finding] = []
     plans: dict[tuple[str, str], ApplyPlan] = {}
+    count = 0
     with merged(project, refs) as together:
         clashes = list(together.clashes)
         if then := together.project:
             found = check(then, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
             found += [] if text_only else _shared(then, names, offline, plans)
             found += [] if text_only else _upstream_lines(then, plans, ())
+            count = _count(then)
         if not text_only:
             clashes += together.compare(plans, offline=offline)
         # A patch file with conflict markers breaks other rules, too.
         broken = {(c.upstream, c.ref, c.name) for c in clashes if c.path in together.broken and c.name}
         found = [f for f in found if (f.upstream, f.ref, f.patch) not in broken]
+        # Line numbers and blob ids change if two branches edit one file. Export renews them.
+        for number, finding in enumerate(found):
+            if finding.rule in ("offset", "bytes") and (finding.upstream, finding.ref) in together.shared_stacks:
+                found[number] = replace(finding, level="warning", hint="once merged: `patchq check --fix`")
         proofs = sorted(together.proofs)
     chosen = [c for c in clashes if not names or not c.upstream or c.upstream in names]
-    return [finding_of(c) for c in chosen] + found, proofs
+    return [finding_of(c) for c in chosen] + found, proofs, count
+
+
+def _count(project: Project) -> int:
+    """Return the number of patches in the default set."""
+    return sum(len(stack.names) for stack in project.stacks(project.choose_set("")))
 
 
 def _installs(
@@ -185,6 +196,7 @@ def command(
         raise click.UsageError("--with checks committed versions only; it changes nothing and takes no other checks")
     written: tuple[str, ...] = ()
     proofs: list[str] = []
+    count = 0
     if mend:
         from patchq.stacks.fix import fix
 
@@ -193,7 +205,9 @@ def command(
     if installs:
         found, resolved = _installs(project, set_name, platform, offline)
     elif refs:
-        found, proofs = _together(project, refs, names, offline=offline, allow_empty=allow_empty, text_only=text_only)
+        found, proofs, count = _together(
+            project, refs, names, offline=offline, allow_empty=allow_empty, text_only=text_only
+        )
     else:
         plans: dict[tuple[str, str], ApplyPlan] = {}
         found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
@@ -218,7 +232,7 @@ def command(
     if proofs and not as_json:
         echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
     if not as_json and not installs:
-        count = sum(len(s.names) for s in project.stacks(project.choose_set("")))
+        count = count if refs else _count(project)
         aside = len(found) - len(problems)
         echo(
             (
