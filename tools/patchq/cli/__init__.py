@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Look ahead": {
         "forecast": ("forecast", "Show the cost of carrying a stack to other refs."),
         "diff": ("diff", "Compare two versions of stacks."),
+        "compare": ("compare", "Compare the stacks with those of another fork."),
         "deps": ("deps", "Show which patches need which."),
         "drift": ("drift", "Find patches that apply but changed meaning."),
         "ledger": ("ledger", "Show the outcome of each patch on each ref."),

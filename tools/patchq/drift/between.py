@@ -201,12 +201,10 @@ class _DriftFinder:
 
     def _resolved(self, use: Use) -> str:
         """Return the path of the changed definition that is used; empty if there is none."""
-        if use.last not in self.last_names:
-            return ""
         for path in use.paths:
             if found := self.find(path):
                 return found
-        return self._of_unknown(use) if use.unknown else ""
+        return self._of_unknown(use) if use.unknown and use.last in self.last_names else ""
 
     def _of_unknown(self, use: Use) -> str:
         """Return the only changed method that a call on an unknown receiver can mean."""

@@ -74,7 +74,7 @@ def _stacks(project: Project, side: str, set_name: str) -> dict[str, Carried]:
         return _carry(project, [pins[ref]], set_name)
     if side == HERE:
         return _carry(project, project.lock.pins_of(project.choose_set(set_name)), set_name)
-    with _at_revision(project, side) as then:
+    with at_revision(project, side) as then:
         return _carry(then, then.lock.pins_of(then.choose_set(set_name)), set_name)
 
 
@@ -84,7 +84,7 @@ def _carry(project: Project, pins: list[Pin], set_name: str) -> dict[str, Carrie
 
 
 @contextmanager
-def _at_revision(project: Project, revision: str) -> Iterator[Project]:
+def at_revision(project: Project, revision: str) -> Iterator[Project]:
     """Yield the project with the lock and patches of a revision, sharing the store."""
     root = project.layout.root
     if not person.has_repository(root):

@@ -239,12 +239,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
                 for name in sorted(names, key=lambda n: n.name == LOCK_NAME):
                     fsio.write_atomic(root / name, (bundled / name).read_bytes())
             parse_lock(project_files.read(root, own) or b"", str(own))
-            for path in sorted((folder / "archives").rglob("*")) if (folder / "archives").is_dir() else ():
-                if path.is_file() and index.cached(path.parent.name) is None:
-                    index.keep(path, path.parent.name)
-            for pin in manifest["pins"]:
-                if pin["source"] == "git":
-                    _index_pack(project, pin, folder / "packs" / f"{pin['upstream']}.pack")
+            _bring(project, manifest, folder)
         found = apply(project, set_name=manifest["set"], offline=True)
     wrong = [r.upstream for r in found if r.tree != manifest["trees"].get(r.upstream)]
     if wrong and not _edited(project, manifest):
@@ -253,6 +248,31 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             hint="the same input gave another tree: report it",
         )
     return found
+
+
+def _bring(project: Project, manifest: Mapping[str, Any], folder: Path) -> None:
+    """Put the archives of an unpacked bundle into the cache, and its commits into the store."""
+    archives = folder / "archives"
+    for path in sorted(archives.rglob("*")) if archives.is_dir() else ():
+        if path.is_file() and index.cached(path.parent.name) is None:
+            index.keep(path, path.parent.name)
+    for pin in manifest["pins"]:
+        if pin["source"] == "git":
+            _index_pack(project, pin, folder / "packs" / f"{pin['upstream']}.pack")
+
+
+@contextmanager
+def bundled_project(bundle: Path, around: Project) -> Iterator[Project]:
+    """Yield the project of a bundle, in a temporary folder, with the store of another project.
+
+    :raises FormatError: if the bundle is damaged or contains unlisted members.
+    """
+    with _opened(bundle) as (manifest, folder):
+        bundled = folder / "project"
+        _check_members(bundled, bundle.name)
+        project = Project(layout=Layout(bundled.resolve(), around.layout.store), say=around.say)
+        _bring(project, manifest, folder)
+        yield project
 
 
 def _check_members(bundled: Path, where: str) -> None:

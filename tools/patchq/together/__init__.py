@@ -1,3 +1,3 @@
 """Stacks of several branches or forks together: one project merged, and two projects compared."""
 
-__all__ = ["concurrent"]
+__all__ = ["compare", "concurrent"]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from patchq.together.compare import ComparedPatch, ComparedUpstream
+
+_MOST = 4
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+def _line(patch: ComparedPatch, other: str) -> str:
+    """Return the description of a patch that isn't apart."""
+    where = "" if patch.is_ours else f"{other}: "
+    partners = _some(patch.partners) or "several patches"
+    if patch.relation == "same":
+        how = "the same patch as" if patch.grade == "identical" else "its effect is in"
+        return f"{where}{patch.name}: {how} {partners}"
+    if patch.relation == "conflict":
+        return f"{where}{patch.name}: conflicts with {partners}: {_some(patch.paths)}"
+    return f"{where}{patch.name}: overlaps with {partners}: {_some(patch.definitions or patch.paths)}"
+
+
+def _show(found: ComparedUpstream, other: str) -> None:
+    from patchq.together.compare import Relation
+
+    sides = ("here", True), (other, False)
+    refs = found.ref if found.ref == found.other_ref else f"{found.ref} and {found.other_ref}"
+    counts = ", ".join(f"{len(found.of(ours=ours))} patches {label}" for label, ours in sides)
+    echo(f"{found.upstream} {refs}: {counts}")
+    for relation in (Relation.SAME, Relation.CONFLICT, Relation.OVERLAP):
+        for _, ours in sides:
+            for patch in found.of(ours=ours, relation=relation):
+                echo(f"    {_line(patch, other)}")
+    for label, ours in sides:
+        parts = [f"{len(found.of(ours=ours, relation=r))} {r.value}" for r in Relation]
+        echo(f"{label}: {', '.join(parts)}")
+    for label, ours in sides:
+        same = tuple(patch.name for patch in found.of(ours=ours, relation=Relation.SAME))
+        if same:
+            echo(f"{label} could drop with the other's patches: {', '.join(same)}")
+    left = f"; left out, as they conflict: {', '.join(found.left_out)}" if found.left_out else ""
+    echo(f"union: {len(found.union)} patches{left}")
+
+
+@click.command("compare")
+@click.argument("other")
+@click.option("--union", is_flag=True, help="Print only the order of a stack with the patches of both.")
+@click.option("--other-set", metavar="SET", default="", help="Set of OTHER.  [default: its lock's]")
+@set_option
+@json_option
+def command(other: str, union: bool, other_set: str, set_name: str, as_json: bool) -> None:
+    """Compare the stacks with those of another fork.
+
+    OTHER is the folder of another project, a bundle, or a git revision of this project.
+    """
+    from patchq.together.compare import compare_forks
+
+    found = compare_forks(open_project(as_json), other, set_name=set_name, other_set=other_set)
+    if as_json:
+        emit("compare", {"upstreams": [asdict(one) for one in found]})
+        return
+    for one in found:
+        if not union:
+            _show(one, other)
+            continue
+        for patch in one.union:
+            side = "here" if patch.is_ours else other
+            echo(f"{one.upstream}/{patch.name}  # {side}{f', {patch.outcome}' if patch.outcome else ''}")

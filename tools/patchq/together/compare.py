@@ -1,0 +1,345 @@
+"""The command ``compare``: two forks of one upstream, patch by patch, and the stack that has both."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from patchq.drift import bodies
+from patchq.drift.shared import is_source
+from patchq.errors import UserError
+from patchq.formats.lock import Pin
+from patchq.git.diffs import PathChange
+from patchq.git.repository import Git
+from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch, read_patches
+from patchq.merge.target import Column
+from patchq.merge.threeway import carry, look_at
+from patchq.names import BlobId, CommitId, show_path
+from patchq.project.project import Project
+from patchq.project.stack import load_stack
+from patchq.stacks.apply import Carried, carried_stacks
+from patchq.stacks.rangediff import at_revision
+from patchq.store.bundle import bundled_project
+from patchq.system import project_files
+from patchq.system.paths import LOCK_NAME, Layout
+from patchq.upstream.match import CONTAINED, EDITED, IDENTICAL, sights
+
+#: Fewest characters of a line that two patches must share to count as related.
+_TELLING = 8
+
+
+class Relation(str, Enum):
+    """Relation of a patch to the other fork's stack.
+
+    ``same``: the other stack has all of its effect. ``overlap``: it changes a definition, or makes
+    a part of a change, that the other stack changes or makes too. ``conflict``: it doesn't apply on
+    top of the other stack. ``apart``: none of these.
+    """
+
+    SAME = "same"
+    OVERLAP = "overlap"
+    CONFLICT = "conflict"
+    APART = "apart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPatch:
+    """Patch of one fork, compared with the other fork's stack.
+
+    :ivar is_ours: True for a patch of this project.
+    :ivar partners: related patches of the other fork.
+    :ivar grade: for ``same``, ``identical`` (the same patch id or file) or ``contained``.
+    :ivar paths: conflicting files, or files that both change.
+    :ivar definitions: definitions that both change, as ``path: name``.
+    """
+
+    name: str
+    is_ours: bool
+    relation: Relation
+    partners: tuple[str, ...] = ()
+    grade: str = ""
+    paths: tuple[str, ...] = ()
+    definitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnionPatch:
+    """Patch of the union's stack, and its outcome on the patches before it."""
+
+    name: str
+    is_ours: bool
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedUpstream:
+    """Comparison of one upstream's stacks.
+
+    :ivar ref, other_ref: pinned refs.
+    :ivar same_base: True if both stacks are on the same commit.
+    :ivar patches: patches of this project, then of the other, each in the order of its series.
+    :ivar union: the order of a stack that has both: this project's patches, then the other's that it
+        lacks and that apply.
+    :ivar left_out: the other's patches that don't apply there.
+    """
+
+    upstream: str
+    ref: str
+    other_ref: str
+    same_base: bool
+    patches: tuple[ComparedPatch, ...]
+    union: tuple[UnionPatch, ...]
+    left_out: tuple[str, ...]
+
+    def of(self, *, ours: bool, relation: Relation | None = None) -> list[ComparedPatch]:
+        """Return the patches of a fork, or those with a relation."""
+        found = []
+        for patch in self.patches:
+            if patch.is_ours == ours and relation in (None, patch.relation):
+                found.append(patch)
+        return found
+
+
+def compare_forks(project: Project, other: str, *, set_name: str = "", other_set: str = "") -> list[ComparedUpstream]:
+    """Compare the stacks of a set with those of another project.
+
+    :param other: folder of a project, bundle, or git revision of this project.
+    :param other_set: set of the other project.
+    :raises UserError: if the other project doesn't exist, or the sets have no upstream in common.
+    :raises ConflictError: if a stack doesn't apply.
+    """
+    with project.locked("compare"), _opened(project, other) as theirs:
+        ours_set, theirs_set = project.choose_set(set_name), theirs.choose_set(other_set)
+        pairs = list(_pairs(project, ours_set, theirs, theirs_set))
+        if not pairs:
+            raise UserError(f"this project and {other} have no upstream in common", hint="compare other sets")
+        found = []
+        for pin, other_pin in pairs:
+            (mine,) = carried_stacks(project, [load_stack(project.layout, pin)], ours_set)
+            (yours,) = carried_stacks(theirs, [load_stack(theirs.layout, other_pin)], theirs_set)
+            found.append(_compare(project.store, mine, yours))
+        return found
+
+
+@contextmanager
+def _opened(project: Project, other: str) -> Iterator[Project]:
+    """Yield the other project, with the store of this one."""
+    path = Path(other)
+    if path.is_file():
+        with bundled_project(path, project) as theirs:
+            yield theirs
+    elif (path / LOCK_NAME).is_file():
+        with _copied(project, path.resolve()) as theirs:
+            yield theirs
+    elif path.is_dir():
+        raise UserError(f"{other} holds no patchq project: it has no {LOCK_NAME}", hint="name a project's folder")
+    else:
+        with at_revision(project, other) as theirs:
+            yield theirs
+
+
+@contextmanager
+def _copied(project: Project, root: Path) -> Iterator[Project]:
+    """Yield a copy of a project's lock and stacks. Nothing of its private state is read."""
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        folder = Path(text).resolve()
+        for path in (root / LOCK_NAME, *project_files.list_files(root, root / "patches")):
+            target = folder / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(project_files.read(root, path) or b"")
+        yield Project(layout=Layout(folder, project.layout.store), say=project.say, progress=project.progress)
+
+
+def _pairs(project: Project, set_name: str, theirs: Project, other_set: str) -> Iterator[tuple[Pin, Pin]]:
+    """Yield the pins of the upstreams that both sets have, by name or by URL."""
+    others = {pin.upstream: pin for pin in theirs.lock.pins_of(other_set)}
+    by_url = {}
+    for pin in others.values():
+        if url := theirs.lock.upstreams[pin.upstream].url:
+            by_url[url] = pin
+    for pin in project.lock.pins_of(set_name):
+        found = others.get(pin.upstream) or by_url.get(project.lock.upstreams[pin.upstream].url)
+        if found:
+            yield pin, found
+
+
+class _Side:
+    """Stack of one fork, carried onto the other fork's stack."""
+
+    def __init__(self, store: Git, carried: Carried, other: Carried) -> None:
+        self.store, self.carried = store, carried
+        self.patches = read_patches(store, carried.commits) if carried.commits else []
+        self.other_tip: CommitId = other.commits[-1][1].commit if other.commits else other.base
+        self.landings: dict[int, Landing] = {}
+        self.grades: dict[int, str] = {}
+        self.ids: list[str] = store.patch_ids_of([info.commit for _, info in carried.commits])
+        if not self.patches:
+            return
+        (column,) = carry(store, self.patches, [self.other_tip], carried.base)
+        self.landings = column.landings
+        (tree,) = store.tree_of([carried.base])
+        base = Column(store, tree, self.patches)
+        (bare,) = look_at(store, self.patches, [self.other_tip], carried.base)
+        for number, patch in enumerate(self.patches):
+            self.grades[number] = sights(patch, base, [("other", bare)], [0])[0].grade
+
+
+def _compare(store: Git, mine: Carried, yours: Carried) -> ComparedUpstream:
+    ours, theirs = _Side(store, mine, yours), _Side(store, yours, mine)
+    contents = _Contents(store)
+    patches: list[ComparedPatch] = []
+    for side, other in ((ours, theirs), (theirs, ours)):
+        for number, patch in enumerate(side.patches):
+            patches.append(_compared(side, other, number, patch, contents, is_ours=side is ours))
+    same = {p.name for p in patches if not p.is_ours and p.relation is Relation.SAME}
+    order, left_out = _union(store, ours, theirs, same)
+    pin, other_pin = mine.stack.pin, yours.stack.pin
+    return ComparedUpstream(
+        upstream=pin.upstream,
+        ref=pin.ref,
+        other_ref=other_pin.ref,
+        same_base=mine.base == yours.base,
+        patches=tuple(patches),
+        union=tuple(order),
+        left_out=tuple(left_out),
+    )
+
+
+class _Contents:
+    """Versions of files, each read and parsed once."""
+
+    def __init__(self, store: Git) -> None:
+        self.store = store
+        self._versions: dict[tuple[bytes, BlobId], bodies.SourceVersion] = {}
+
+    def changed_definitions(self, edit: PathChange) -> set[str]:
+        """Return the definitions whose lines an edit changes; none for other files than source."""
+        if not is_source(edit) or not edit.old or not edit.new:
+            return set()
+        versions = []
+        for entry in (edit.old, edit.new):
+            key = (edit.path, entry.blob)
+            if key not in self._versions:
+                content = self.store.read_blobs([entry.blob])[entry.blob]
+                self._versions[key] = bodies.SourceVersion(edit.path, content)
+            versions.append(self._versions[key])
+        return set(versions[0].unlike(versions[1]))
+
+
+def _compared(
+    side: _Side, other: _Side, number: int, patch: Patch, contents: _Contents, *, is_ours: bool
+) -> ComparedPatch:
+    """Compare one patch with the other fork's stack."""
+    alike = [o.name for o, patch_id in zip(other.patches, other.ids, strict=True) if patch_id == side.ids[number]]
+    if alike and side.ids[number]:
+        return _of(patch, is_ours, Relation.SAME, partners=alike, grade=IDENTICAL)
+    related = _related(patch, other.patches)
+    landing, grade = side.landings[number], side.grades[number]
+    if grade in (IDENTICAL, CONTAINED) or landing.outcome == ABSORBED:
+        return _of(patch, is_ours, Relation.SAME, partners=related, grade=grade or CONTAINED)
+    if landing.outcome in STOPS:
+        files = tuple(file.path for file in landing.files)
+        partners = [name for name, paths in related.items() if not files or paths & set(files)]
+        partners = partners or _touching(other.patches, files)
+        return _of(patch, is_ours, Relation.CONFLICT, partners=partners, paths=files)
+    shared = _shared_definitions(patch, other.patches, contents)
+    if shared or related or grade == EDITED:
+        names = dict.fromkeys((*related, *(name for names in shared.values() for name in names)))
+        paths = sorted({path for name in related for path in related[name]})
+        return _of(
+            patch, is_ours, Relation.OVERLAP, partners=list(names), paths=tuple(paths), definitions=tuple(shared)
+        )
+    return _of(patch, is_ours, Relation.APART)
+
+
+def _of(
+    patch: Patch,
+    is_ours: bool,
+    relation: Relation,
+    *,
+    partners: Sequence[str] | Mapping[str, set[str]] = (),
+    grade: str = "",
+    paths: tuple[str, ...] = (),
+    definitions: tuple[str, ...] = (),
+) -> ComparedPatch:
+    return ComparedPatch(
+        name=patch.name,
+        is_ours=is_ours,
+        relation=relation,
+        partners=tuple(partners),
+        grade=grade,
+        paths=paths,
+        definitions=definitions,
+    )
+
+
+def _related(patch: Patch, others: Sequence[Patch]) -> dict[str, set[str]]:
+    """Return the other patches that add or remove some of a patch's lines in a file, with the files."""
+    found: dict[str, set[str]] = {}
+    for other in others:
+        for path in patch.paths & other.paths:
+            mine, theirs = _telling_lines(patch, path), _telling_lines(other, path)
+            if mine & theirs or _same_new_file(patch, other, path):
+                found.setdefault(other.name, set()).add(show_path(path))
+    return found
+
+
+def _telling_lines(patch: Patch, path: bytes) -> Counter[tuple[bool, bytes]]:
+    """Return the removed and added lines of a patch in a file that are long enough to identify it."""
+    found: Counter[tuple[bool, bytes]] = Counter()
+    for block in patch.blocks(path):
+        for is_added, lines in ((False, block.removed), (True, block.added)):
+            found.update((is_added, line) for line in lines if len(line) >= _TELLING)
+    return found
+
+
+def _same_new_file(patch: Patch, other: Patch, path: bytes) -> bool:
+    """Return whether both patches add a file."""
+    return all(edit.old is None for each in (patch, other) for edit in each.edits if edit.path == path)
+
+
+def _touching(others: Sequence[Patch], files: Sequence[str]) -> list[str]:
+    return [other.name for other in others if any(show_path(path) in files for path in other.paths)]
+
+
+def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _Contents) -> dict[str, list[str]]:
+    """Return the definitions that a patch and other patches change, with the other patches."""
+    found: dict[str, list[str]] = {}
+    for edit in patch.edits:
+        mine: set[str] | None = None
+        for other in others:
+            for twin in other.edits:
+                if twin.path != edit.path:
+                    continue
+                if mine is None:
+                    mine = contents.changed_definitions(edit)
+                for name in sorted(mine & contents.changed_definitions(twin)):
+                    found.setdefault(f"{show_path(edit.path)}: {name}", []).append(other.name)
+    return found
+
+
+def _union(store: Git, ours: _Side, theirs: _Side, same: set[str]) -> tuple[list[UnionPatch], list[str]]:
+    """Return the order of a stack with both forks' patches, and the patches that it leaves out.
+
+    A patch may only apply with one that was left out, so the rest is carried again until all apply.
+    """
+    order = [UnionPatch(name=patch.name, is_ours=True, outcome="") for patch in ours.patches]
+    rest = [(name, info) for name, info in theirs.carried.commits if name not in same]
+    left_out: list[str] = []
+    while rest:
+        patches = read_patches(store, rest)
+        (column,) = carry(store, patches, [theirs.other_tip], theirs.carried.base)
+        stopped = {patches[n].name for n, landing in column.landings.items() if landing.outcome in STOPS}
+        if not stopped:
+            for number, patch in enumerate(patches):
+                outcome = column.landings[number].outcome
+                order.append(UnionPatch(name=patch.name, is_ours=False, outcome=outcome))
+            break
+        left_out += [name for name, _ in rest if name in stopped]
+        rest = [(name, info) for name, info in rest if name not in stopped]
+    return order, left_out
