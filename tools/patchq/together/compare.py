@@ -27,10 +27,12 @@ from patchq.stacks.rangediff import at_revision
 from patchq.store.bundle import bundled_project
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, Layout
-from patchq.upstream.match import CONTAINED, EDITED, IDENTICAL, sights
+from patchq.upstream.match import CONTAINED, IDENTICAL, sights
 
 #: Fewest characters of a line that two patches must share to count as related.
 _TELLING = 8
+#: Fewest characters of a context line that counts as shared.
+_SHORT = 4
 
 
 class Relation(str, Enum):
@@ -38,12 +40,14 @@ class Relation(str, Enum):
 
     ``same``: the other stack has all of its effect. ``overlap``: it changes a definition, or makes
     a part of a change, that the other stack changes or makes too. ``conflict``: it doesn't apply on
-    top of the other stack. ``apart``: none of these.
+    top of the other stack. ``needs``: it doesn't apply there either, but only because it needs
+    patches of its own fork that conflict. ``apart``: none of these.
     """
 
     SAME = "same"
     OVERLAP = "overlap"
     CONFLICT = "conflict"
+    NEEDS = "needs"
     APART = "apart"
 
 
@@ -52,7 +56,8 @@ class ComparedPatch:
     """Patch of one fork, compared with the other fork's stack.
 
     :ivar is_ours: True for a patch of this project.
-    :ivar partners: related patches of the other fork.
+    :ivar partners: related patches of the other fork; for ``needs``, patches of its own fork. Empty
+        for a conflict with upstream's changes between two refs.
     :ivar grade: for ``same``, ``identical`` (the same patch id or file) or ``contained``.
     :ivar paths: conflicting files, or files that both change.
     :ivar definitions: definitions that both change, as ``path: name``.
@@ -69,7 +74,10 @@ class ComparedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionPatch:
-    """Patch of the union's stack, and its outcome on the patches before it."""
+    """Patch of the union's stack, and its outcome on the patches before it.
+
+    :ivar outcome: empty for the fork whose patches come first.
+    """
 
     name: str
     is_ours: bool
@@ -83,9 +91,9 @@ class ComparedUpstream:
     :ivar ref, other_ref: pinned refs.
     :ivar same_base: True if both stacks are on the same commit.
     :ivar patches: patches of this project, then of the other, each in the order of its series.
-    :ivar union: the order of a stack that has both: this project's patches, then the other's that it
-        lacks and that apply.
-    :ivar left_out: the other's patches that don't apply there.
+    :ivar union: the order of a stack that has both: the patches of one fork, then those of the other
+        that it lacks and that apply. The fork that leaves out fewer patches comes first.
+    :ivar left_out: patches that don't apply there.
     """
 
     upstream: str
@@ -94,7 +102,7 @@ class ComparedUpstream:
     same_base: bool
     patches: tuple[ComparedPatch, ...]
     union: tuple[UnionPatch, ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[UnionPatch, ...]
 
     def of(self, *, ours: bool, relation: Relation | None = None) -> list[ComparedPatch]:
         """Return the patches of a fork, or those with a relation."""
@@ -177,6 +185,8 @@ class _Side:
         self.other_tip: CommitId = other.commits[-1][1].commit if other.commits else other.base
         self.landings: dict[int, Landing] = {}
         self.grades: dict[int, str] = {}
+        #: Paths of the patches that are the same on the other stack's tip as on this stack's base.
+        self.untouched: set[str] = set()
         self.ids: list[str] = store.patch_ids_of([info.commit for _, info in carried.commits])
         if not self.patches:
             return
@@ -185,6 +195,9 @@ class _Side:
         (tree,) = store.tree_of([carried.base])
         base = Column(store, tree, self.patches)
         (bare,) = look_at(store, self.patches, [self.other_tip], carried.base)
+        for path in {path for patch in self.patches for path in patch.paths}:
+            if base.bare.get(path) == bare.bare.get(path):
+                self.untouched.add(show_path(path))
         for number, patch in enumerate(self.patches):
             self.grades[number] = sights(patch, base, [("other", bare)], [0])[0].grade
 
@@ -196,8 +209,12 @@ def _compare(store: Git, mine: Carried, yours: Carried) -> ComparedUpstream:
     for side, other in ((ours, theirs), (theirs, ours)):
         for number, patch in enumerate(side.patches):
             patches.append(_compared(side, other, number, patch, contents, is_ours=side is ours))
-    same = {p.name for p in patches if not p.is_ours and p.relation is Relation.SAME}
-    order, left_out = _union(store, ours, theirs, same)
+    same = {(p.is_ours, p.name) for p in patches if p.relation is Relation.SAME}
+    unions = [
+        _union(store, ours, theirs, same, first_is_ours=True),
+        _union(store, theirs, ours, same, first_is_ours=False),
+    ]
+    order, left_out = min(unions, key=lambda union: len(union[1]))
     pin, other_pin = mine.stack.pin, yours.stack.pin
     return ComparedUpstream(
         upstream=pin.upstream,
@@ -244,11 +261,13 @@ def _compared(
         return _of(patch, is_ours, Relation.SAME, partners=related, grade=grade or CONTAINED)
     if landing.outcome in STOPS:
         files = tuple(file.path for file in landing.files)
-        partners = [name for name, paths in related.items() if not files or paths & set(files)]
-        partners = partners or _touching(other.patches, files)
+        if files and side.untouched.issuperset(files):
+            earlier = [side.patches[n] for n in range(number) if side.landings[n].outcome in STOPS]
+            return _of(patch, is_ours, Relation.NEEDS, partners=_touching(earlier, files), paths=files)
+        partners = _near(patch, other.patches, files) or _touching(other.patches, files)
         return _of(patch, is_ours, Relation.CONFLICT, partners=partners, paths=files)
     shared = _shared_definitions(patch, other.patches, contents)
-    if shared or related or grade == EDITED:
+    if shared or related:
         names = dict.fromkeys((*related, *(name for names in shared.values() for name in names)))
         paths = sorted({path for name in related for path in related[name]})
         return _of(
@@ -284,7 +303,8 @@ def _related(patch: Patch, others: Sequence[Patch]) -> dict[str, set[str]]:
     for other in others:
         for path in patch.paths & other.paths:
             mine, theirs = _telling_lines(patch, path), _telling_lines(other, path)
-            if mine & theirs or _same_new_file(patch, other, path):
+            same_blocks = not set(patch.blocks(path)).isdisjoint(other.blocks(path))
+            if same_blocks or mine & theirs or _same_new_file(patch, other, path):
                 found.setdefault(other.name, set()).add(show_path(path))
     return found
 
@@ -301,6 +321,27 @@ def _telling_lines(patch: Patch, path: bytes) -> Counter[tuple[bool, bytes]]:
 def _same_new_file(patch: Patch, other: Patch, path: bytes) -> bool:
     """Return whether both patches add a file."""
     return all(edit.old is None for each in (patch, other) for edit in each.edits if edit.path == path)
+
+
+def _near(patch: Patch, others: Sequence[Patch], files: Sequence[str]) -> list[str]:
+    """Return the other patches whose hunks share a line with a patch's hunks in conflicting files."""
+    found: dict[str, None] = {}
+    for path in patch.paths:
+        if show_path(path) not in files:
+            continue
+        mine = _lines(patch, path)
+        for other in others:
+            if not mine.isdisjoint(_lines(other, path)):
+                found[other.name] = None
+    return [other.name for other in others if other.name in found]
+
+
+def _lines(patch: Patch, path: bytes) -> set[bytes]:
+    """Return the old lines of a patch's hunks in a file, with their context."""
+    found: set[bytes] = set()
+    for hunk in patch.hunks.get(path, ()):
+        found.update(line.strip() for line in hunk.old if len(line.strip()) >= _SHORT)
+    return found
 
 
 def _touching(others: Sequence[Patch], files: Sequence[str]) -> list[str]:
@@ -323,23 +364,28 @@ def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _Conten
     return found
 
 
-def _union(store: Git, ours: _Side, theirs: _Side, same: set[str]) -> tuple[list[UnionPatch], list[str]]:
+def _union(
+    store: Git, first: _Side, last: _Side, same: set[tuple[bool, str]], *, first_is_ours: bool
+) -> tuple[list[UnionPatch], list[UnionPatch]]:
     """Return the order of a stack with both forks' patches, and the patches that it leaves out.
 
     A patch may only apply with one that was left out, so the rest is carried again until all apply.
     """
-    order = [UnionPatch(name=patch.name, is_ours=True, outcome="") for patch in ours.patches]
-    rest = [(name, info) for name, info in theirs.carried.commits if name not in same]
-    left_out: list[str] = []
+    order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome="") for patch in first.patches]
+    last_is_ours = not first_is_ours
+    rest = [(name, info) for name, info in last.carried.commits if (last_is_ours, name) not in same]
+    left_out: list[UnionPatch] = []
     while rest:
         patches = read_patches(store, rest)
-        (column,) = carry(store, patches, [theirs.other_tip], theirs.carried.base)
-        stopped = {patches[n].name for n, landing in column.landings.items() if landing.outcome in STOPS}
+        (column,) = carry(store, patches, [last.other_tip], last.carried.base)
+        carried = []
+        for number, patch in enumerate(patches):
+            outcome = column.landings[number].outcome
+            carried.append(UnionPatch(name=patch.name, is_ours=last_is_ours, outcome=outcome))
+        stopped = [one for one in carried if one.outcome in STOPS]
         if not stopped:
-            for number, patch in enumerate(patches):
-                outcome = column.landings[number].outcome
-                order.append(UnionPatch(name=patch.name, is_ours=False, outcome=outcome))
-            break
-        left_out += [name for name, _ in rest if name in stopped]
-        rest = [(name, info) for name, info in rest if name not in stopped]
+            return order + carried, left_out
+        left_out += stopped
+        gone = {one.name for one in stopped}
+        rest = [(name, info) for name, info in rest if name not in gone]
     return order, left_out

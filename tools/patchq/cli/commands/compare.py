@@ -22,12 +22,17 @@ def _some(names: tuple[str, ...]) -> str:
 def _line(patch: ComparedPatch, other: str) -> str:
     """Return the description of a patch that isn't apart."""
     where = "" if patch.is_ours else f"{other}: "
-    partners = _some(patch.partners) or "several patches"
+    partners = _some(patch.partners) or "other patches"
     if patch.relation == "same":
+        if not patch.partners:
+            return f"{where}{patch.name}: its effect is in the other's ref"
         how = "the same patch as" if patch.grade == "identical" else "its effect is in"
         return f"{where}{patch.name}: {how} {partners}"
     if patch.relation == "conflict":
+        partners = _some(patch.partners) or "upstream's own changes"
         return f"{where}{patch.name}: conflicts with {partners}: {_some(patch.paths)}"
+    if patch.relation == "needs":
+        return f"{where}{patch.name}: needs {partners}, which doesn't apply"
     return f"{where}{patch.name}: overlaps with {partners}: {_some(patch.definitions or patch.paths)}"
 
 
@@ -38,7 +43,7 @@ def _show(found: ComparedUpstream, other: str) -> None:
     refs = found.ref if found.ref == found.other_ref else f"{found.ref} and {found.other_ref}"
     counts = ", ".join(f"{len(found.of(ours=ours))} patches {label}" for label, ours in sides)
     echo(f"{found.upstream} {refs}: {counts}")
-    for relation in (Relation.SAME, Relation.CONFLICT, Relation.OVERLAP):
+    for relation in (Relation.SAME, Relation.CONFLICT, Relation.NEEDS, Relation.OVERLAP):
         for _, ours in sides:
             for patch in found.of(ours=ours, relation=relation):
                 echo(f"    {_line(patch, other)}")
@@ -49,8 +54,8 @@ def _show(found: ComparedUpstream, other: str) -> None:
         same = tuple(patch.name for patch in found.of(ours=ours, relation=Relation.SAME))
         if same:
             echo(f"{label} could drop with the other's patches: {', '.join(same)}")
-    left = f"; left out, as they conflict: {', '.join(found.left_out)}" if found.left_out else ""
-    echo(f"union: {len(found.union)} patches{left}")
+    left = [patch.name if patch.is_ours else f"{other}: {patch.name}" for patch in found.left_out]
+    echo(f"union: {len(found.union)} patches{'; left out, as they conflict: ' if left else ''}{', '.join(left)}")
 
 
 @click.command("compare")
