@@ -173,6 +173,7 @@ def of_a_rebase(patchq: Patchq, upstream: Path) -> None:
     patchq.ok("status", "--json")
     patchq.ok("conflict", "up", "--json")
     (patchq.root / ".patchq" / "other").write_bytes(with_lines({5: b"changed\n"}))
+    patchq.fails(3, "rebase", "up", "--propose", "--json")
     patchq.run("resolve", "up", "--dry-run", "--json")
     patchq.ok("rebase", "up", "--abort", "--json")
     patchq.ok("use", "two", "--keep", "--json")

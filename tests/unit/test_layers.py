@@ -32,7 +32,7 @@ LAYERS = [
     {"upstream", "thin"},
     {"adopt", "forecast", "together"},
     {"rebase"},
-    {"report", "contribute"},
+    {"report", "contribute", "resolutions"},
     {"cli"},
 ]
 #: Modules outside the packages: data that every module may use, and entry points.

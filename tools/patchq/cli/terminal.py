@@ -185,6 +185,16 @@ def confirm(question: str) -> None:
 _GAP = 2
 
 
+def ask_number(question: str, most: int) -> int:
+    """Ask for a number from 0 to ``most`` on standard error. The default is 0.
+
+    :raises click.Abort: if there is no answer.
+    """
+    _make_way()
+    found: int = click.prompt(safe(question), type=click.IntRange(0, most), default=0, err=True)
+    return found
+
+
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table; without styles if output isn't a terminal or NO_COLOR is set.
 

@@ -39,6 +39,17 @@ def reads_cpp() -> bool:
     return not {"tree_sitter", "tree_sitter_cuda"} & set(missing("drift"))
 
 
+def count_cpp_errors(source: bytes) -> int:
+    """Return the number of places that the parser for C++ and CUDA can't read."""
+    pending, count = [_parsed(source)], 0
+    while pending:
+        node = pending.pop()
+        count += node.type == "ERROR" or node.is_missing
+        if node.has_error:
+            pending += node.children
+    return count
+
+
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
     """Return the functions and macros of a file by qualified name."""
     version = SourceVersion(path, source)
@@ -124,12 +135,16 @@ def _python_tokens(text: str) -> tuple[str, ...]:
         return tuple(text.split())
 
 
-def _cpp(source: bytes) -> dict[str, Any]:
-    """Return tree-sitter's nodes of a file's functions and macros by qualified name."""
+def _parsed(source: bytes) -> Any:
+    """Return the root of tree-sitter's nodes."""
     import tree_sitter
     import tree_sitter_cuda
 
-    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language())).parse(source).root_node
+
+
+def _cpp(source: bytes) -> dict[str, Any]:
+    """Return tree-sitter's nodes of a file's functions and macros by qualified name."""
     found: dict[str, Any] = {}
 
     def walk(node: Any, scope: str) -> None:
@@ -149,7 +164,7 @@ def _cpp(source: bytes) -> dict[str, Any]:
             if child.child_count:
                 walk(child, inner)
 
-    walk(parser.parse(source).root_node, "")
+    walk(_parsed(source), "")
     return found
 
 

@@ -10,7 +10,7 @@ from patchq.formats.ledger import FileOffset
 from patchq.git.diffs import PathChange
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.mergetree import Stage
-from patchq.git.objects import CommitInfo
+from patchq.git.objects import CommitInfo, TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.merge.blocks import Block, blocks
 from patchq.names import BlobId, CommitId, TreeId
@@ -152,3 +152,29 @@ def write_commits(
                     out.write(b"M %s %s %s\n" % (new.mode, new.blob.encode(), path))
             parent = b":%d" % number
     return [ids[number] for number in range(1, len(commits) + 1)]
+
+
+def replace_files(
+    store: Git,
+    onto: CommitId,
+    info: CommitInfo,
+    files: Mapping[bytes, bytes | None],
+    modes: Mapping[bytes, bytes],
+) -> TreeId:
+    """Return the tree of ``onto`` with these files replaced. None removes a file.
+
+    :param info: author and message of the commit that is written for it.
+    :param modes: modes of files that ``onto`` lacks.
+    """
+    known = store.list_tree(onto, sorted(files)) if files else {}
+    changes, contents = [], {}
+    for path, data in sorted(files.items()):
+        if data is None:
+            changes.append(PathChange(path, known.get(path), None))
+            continue
+        blob = blob_id(data)
+        contents[blob] = data
+        mode = known[path].mode if path in known else modes.get(path, diff.REGULAR)
+        changes.append(PathChange(path, known.get(path), TreeEntry(mode, blob)))
+    (commit,) = write_commits(store, onto, [(info, changes)], contents)
+    return store.tree_of([commit])[0]

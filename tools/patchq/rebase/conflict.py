@@ -13,7 +13,6 @@ from patchq.git.repository import Git, bare_repository
 from patchq.git.transport import fetch_history
 from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
-from patchq.project.stack import load_stack
 from patchq.rebase import stops
 from patchq.rebase.resolve import at_refs, commits_of, dropped_by, recorded_files
 from patchq.rebase.state import RebaseProgress, Stop, load, stop_worktree, stopped
@@ -140,7 +139,7 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
     with project.locked("conflict"):
         progress = load(project, upstream)
         stop = stopped(progress)
-        header = _header(project, progress, stop)
+        header = stops.header_of(project, progress, stop.patch)
         files = _files(project, stop)
         if fetch:
             _fetch_history(project, progress)
@@ -172,13 +171,6 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
             needs=header.needs,
             command=f"patchq resolve {upstream} --dry-run",
         )
-
-
-def _header(project: Project, progress: RebaseProgress, stop: Stop) -> Header:
-    stack = load_stack(project.layout, stops.source_pin(project, progress))
-    if stop.patch not in stack.names:
-        stack = load_stack(project.layout, progress.onto)
-    return stack.load(stop.patch)[0]
 
 
 def _why(header: Header) -> str:

@@ -19,10 +19,8 @@ from patchq.errors import BuildError, EditedTreeError, FormatError, PatchqError,
 from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
-from patchq.git.diffs import PathChange
-from patchq.git.objects import TreeEntry, blob_id
 from patchq.merge import rerere
-from patchq.merge.patches import STOPS, read_patches, write_commits
+from patchq.merge.patches import STOPS, read_patches, replace_files, write_commits
 from patchq.merge.threeway import carry
 from patchq.merge.upstream_lines import UpstreamLine, find_dropped, show_dropped
 from patchq.names import CommitId, TreeId, sh, show_path
@@ -149,6 +147,7 @@ class Source:
     """Source of a resolution: one of the fields, or the conflict worktree if none is set.
 
     :ivar include: more paths to take from the worktree.
+    :ivar tree: tree of a proposal; ``how`` describes it in the ledger.
     """
 
     files: tuple[str, ...] = ()
@@ -156,11 +155,13 @@ class Source:
     ref: str = ""
     merger: str = ""
     include: tuple[str, ...] = ()
+    tree: str = ""
+    how: str = ""
 
     @property
     def is_worktree(self) -> bool:
         """Return whether the source is the worktree."""
-        return not (self.files or self.recorded or self.ref or self.merger)
+        return not (self.files or self.recorded or self.ref or self.merger or self.tree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +235,8 @@ def resolve(
 def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: Source) -> Candidate:
     if source.files:
         return from_files(project, progress, stop, source.files)
+    if source.tree:
+        return Candidate(TreeId(source.tree), source.how)
     if source.recorded:
         return from_recorded(project, progress, stop)
     if source.ref:
@@ -489,11 +492,16 @@ def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: st
         raise UserError(
             f"{show_path(left[0])} has no three sides to merge", hint="PATH=FILE, or PATH= to remove it, after --from"
         )
-    files = {path: _merged(mergers[name], path, found) for path, found in whole.items()}
+    files = {path: run_merger(mergers[name], path, found) for path, found in whole.items()}
     return Candidate(_tree(project, progress, stop, files), f"by the merger {name}")
 
 
-def _merged(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
+def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
+    """Merge a file with a structural merge tool, called with mergiraf's arguments.
+
+    :param sides: base (1), ours (2) and the patch (3).
+    :raises SourceError: if the program is not installed, fails or leaves a conflict.
+    """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder, end = Path(text), PurePath(os.fsdecode(path)).suffix
         names = [f"{side}{end}" for side in ("base", "ours", "theirs")]
@@ -514,19 +522,8 @@ def _merged(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
 def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
     """Return the stopped patch's tree with these files replaced. None removes a file."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
-    known = project.store.list_tree(stop.parked, sorted(files))
     modes = {s.path: s.entry.mode for s in stops.stop_stages(stop)}
-    changes, contents = [], {}
-    for path, data in sorted(files.items()):
-        if data is None:
-            changes.append(PathChange(path, known.get(path), None))
-            continue
-        blob = blob_id(data)
-        contents[blob] = data
-        mode = known[path].mode if path in known else modes.get(path, REGULAR)
-        changes.append(PathChange(path, known.get(path), TreeEntry(mode, blob)))
-    (commit,) = write_commits(project.store, CommitId(stop.parked), [(info, changes)], contents)
-    return project.store.tree_of([commit])[0]
+    return replace_files(project.store, CommitId(stop.parked), info, files, modes)
 
 
 # Checks

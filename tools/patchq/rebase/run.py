@@ -40,6 +40,7 @@ from patchq.rebase.state import (
     RebaseProgress,
     Result,
     load,
+    proposals_path,
     ready_stop,
     resolution_path,
     result,
@@ -426,6 +427,7 @@ def _clean_up(project: Project, progress: RebaseProgress) -> None:
     if now:
         project.store.update_refs([(branch, now, None)])
     fsio.remove(project.layout.root / resolution_path(project, progress.upstream))
+    fsio.remove(proposals_path(project, progress.upstream))
     fsio.remove(state_path(project, progress.upstream))
 
 

@@ -235,6 +235,11 @@ def resolution_path(project: Project, upstream: str) -> str:
     return f"{project.layout.private.name}/rebase/{upstream}.resolved"
 
 
+def proposals_path(project: Project, upstream: str) -> Path:
+    """Return the path of the file with the proposed resolutions of the stopped patch."""
+    return project.layout.private / "rebase" / f"{upstream}.proposals"
+
+
 def save(project: Project, progress: RebaseProgress) -> None:
     """Write the state file atomically."""
     fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))

@@ -14,7 +14,7 @@ from functools import cached_property
 from patchq.errors import BuildError, Conflict, ConflictError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import GITLINK, SYMLINK
-from patchq.formats.header import Ident
+from patchq.formats.header import Header, Ident
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
@@ -209,8 +209,7 @@ def run_proof(
     :param bare: the commit is upstream without any patch.
     :returns: the state and the message of the proof.
     """
-    stack = load_stack(project.layout, source_pin(project, progress))
-    header = (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
+    header = header_of(project, progress, patch)
     request = ProofRequest(
         set_name=progress.set_name,
         upstream=progress.upstream,
@@ -226,6 +225,12 @@ def run_proof(
     state, said = prove(request)
     project.say(f"  the proof of {patch}: {state}")
     return state, said
+
+
+def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
+    """Return the header of a patch in the stack that is carried, or in the one at the new ref."""
+    stack = load_stack(project.layout, source_pin(project, progress))
+    return (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
 
 
 def proof_word(state: str, said: str) -> str:

@@ -32,7 +32,7 @@ from patchq.rebase.state import PatchStep, Result, Stop, tally_result
     metavar="PATCH",
     help="Patch to carry, even if it was dropped; may be repeated.",
 )
-@click.option("--no-proof", is_flag=True, help="With --continue: don't run the resolved patch's proof.")
+@click.option("--no-proof", is_flag=True, help="With --continue or --propose: don't run the patch's proof.")
 @click.option(
     "--include",
     multiple=True,
@@ -46,6 +46,11 @@ from patchq.rebase.state import PatchStep, Result, Stop, tally_result
     metavar="PATH[:LINE]",
     help="With --continue: line of upstream's, or file of such lines, that the patch may drop.",
 )
+@click.option("--propose", "proposing", is_flag=True, help="Propose resolutions of the stopped patch.")
+@click.option("--take", type=click.IntRange(1), metavar="N", help="With --propose: keep proposal N of the last run.")
+@click.option("--yes", is_flag=True, help="With --propose: keep the proposal if there is only one.")
+@click.option("--tool", "tools", multiple=True, metavar="COMMAND", help="With --propose: command to try; repeatable.")
+@click.option("--merger", "mergers", multiple=True, metavar="NAME", help="With --propose: merger of the lock to try.")
 @click.option("--how", default="", metavar="TEXT", help="Note on the resolution or the skip, for the ledger.")
 @click.option("--new-set", default="", metavar="SET", help="Set for the new pin.  [default: SET-NAME-REF]")
 @set_option
@@ -62,6 +67,11 @@ def command(
     no_proof: bool,
     include: tuple[str, ...],
     dropped: tuple[str, ...],
+    proposing: bool,
+    take: int | None,
+    yes: bool,
+    tools: tuple[str, ...],
+    mergers: tuple[str, ...],
     how: str,
     new_set: str,
     set_name: str,
@@ -79,9 +89,17 @@ def command(
     from patchq.rebase.resolve import ResolveRequest
     from patchq.rebase.state import under_way
 
-    if sum((bool(ref), resume, skip, abort)) != 1:
-        raise click.UsageError("one of --onto REF, --continue, --skip and --abort")
+    if sum((bool(ref), resume, skip, abort, proposing)) != 1:
+        raise click.UsageError("one of --onto REF, --continue, --skip, --propose and --abort")
+    if not proposing and (take or yes or tools or mergers):
+        raise click.UsageError("--take, --yes, --tool and --merger are options of --propose")
     project = open_project(as_json)
+    if proposing:
+        from patchq.cli.proposals import Wish, propose
+
+        options = Wish(take=take, yes=yes, tools=tools, mergers=mergers, proofs=not no_proof)
+        propose(project, stopped_upstream(project, name), options, show, as_json=as_json)
+        return
     if name is None:
         if ref:
             raise UserError("which upstream?", hint=f"`patchq rebase NAME --onto {sh(ref)}`")
@@ -176,6 +194,7 @@ def _show_stop(found: Result, stop: Stop) -> None:
         if not stop.stages:
             return
     echo(f"`patchq conflict {found.upstream}` says what is known of it")
+    echo(f"`patchq rebase {found.upstream} --propose` tries other merges of it")
     echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
     how = "" if stop.grade else " --how TEXT"
     echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")

@@ -1,0 +1,139 @@
+"""Proposed resolutions of a stopped patch: printed, and kept on the user's word."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from patchq.cli.common import emit
+from patchq.cli.terminal import ask_number, echo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from patchq.project.project import Project
+    from patchq.rebase.resolve import Resolution
+    from patchq.rebase.state import Result
+    from patchq.resolutions.propose import Attempt, Proposal, Proposals
+
+    Show = Callable[[Result, int], None]
+
+_MOST_LINES = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """Options of ``rebase --propose``."""
+
+    take: int | None
+    yes: bool
+    tools: tuple[str, ...]
+    mergers: tuple[str, ...]
+    proofs: bool
+
+
+def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json: bool) -> None:
+    """Propose resolutions, or keep one of the last proposals.
+
+    :param show: prints the state of a rebase, without the given number of steps.
+    """
+    from patchq.proofs.prove import prove_at
+    from patchq.resolutions import propose as proposing
+
+    prove = partial(prove_at, project)
+    found, number = None, wish.take or 0
+    if not number:
+        request = proposing.ProposeRequest(mergers=wish.mergers, tools=wish.tools, proofs=wish.proofs)
+        found = proposing.propose(project, upstream, request, prove=prove)
+        if not as_json:
+            _show(found)
+        number = _choice(found, yes=wish.yes, as_json=as_json)
+    kept = proposing.take(project, upstream, number, prove=prove, proofs=wish.proofs) if number else None
+    if as_json:
+        emit("rebase-propose", _body(upstream, found, kept, number if kept and kept.kept else 0))
+    elif kept:
+        _show_kept(kept, show)
+    if kept and kept.refused:
+        raise click.exceptions.Exit(5)
+    if kept is None or kept.rebase is None or kept.rebase.state == "stopped":
+        raise click.exceptions.Exit(3)
+
+
+def _choice(found: Proposals, *, yes: bool, as_json: bool) -> int:
+    """Return the number of the proposal to keep, or 0."""
+    count = len(found.proposals)
+    if yes:
+        if count > 1 and not as_json:
+            echo(f"{count} proposals: choose one by `--take N`", err=True)
+        return 1 if count == 1 else 0
+    if not count or as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return 0
+    return ask_number("Keep which one? (0: none)", count)
+
+
+def _body(upstream: str, found: Proposals | None, kept: Resolution | None, number: int) -> dict[str, object]:
+    proposals = [asdict(proposal) for proposal in found.proposals] if found else []
+    tried = [{**asdict(attempt), "outcome": attempt.outcome.value} for attempt in found.tried] if found else []
+    return {
+        "upstream": upstream,
+        "patch": found.patch if found else kept.patch if kept else "",
+        "proposals": proposals,
+        "tried": tried,
+        "kept": number,
+        "refused": [check.name for check in kept.refused] if kept else [],
+        "rebase": asdict(kept.rebase) if kept and kept.rebase else None,
+    }
+
+
+def _show(found: Proposals) -> None:
+    """Print the proposals with their checks and diffs, then what became of the other strategies."""
+    for proposal in found.proposals:
+        _show_proposal(found, proposal)
+    if not found.proposals:
+        echo(f"no proposal for {found.upstream}/{found.patch}", fg="yellow")
+    for attempt in found.tried:
+        if attempt.outcome.value != "proposed":
+            echo(f"not proposed: {attempt.strategy}: {_why_not(attempt)}")
+    if found.proposals:
+        echo(f"`patchq rebase {found.upstream} --propose --take N` keeps one and continues the rebase")
+
+
+def _show_proposal(found: Proposals, proposal: Proposal) -> None:
+    echo(f"{proposal.number}: {', '.join(proposal.strategies)}", bold=True)
+    for check in proposal.checks:
+        echo(f"  {check.name}: {check.state}: {check.said}")
+    if not any(check.name == "passes with" for check in proposal.checks):
+        echo("  no proof was run (`--no-proof`)")
+    for path in proposal.unread:
+        echo(f"  not compiled: {path}")
+    if proposal.carries or proposal.stops:
+        echo(f"  {proposal.carries} of the later patches apply with it, {proposal.stops} stop")
+    lines = proposal.diff.splitlines()
+    for line in lines[:_MOST_LINES]:
+        echo(f"  {line}", fg={"+": "green", "-": "red"}.get(line[:1]))
+    if len(lines) > _MOST_LINES:
+        echo(f"  … {len(lines) - _MOST_LINES} more lines (`--json` has all)")
+
+
+def _why_not(attempt: Attempt) -> str:
+    where = attempt.where
+    return {
+        "conflict": "a conflict is left",
+        "lost change": f"a change of one side is lost or made twice: {where}",
+        "misplaced": f"blanks may have a meaning in {where}",
+    }.get(attempt.outcome.value, where)
+
+
+def _show_kept(kept: Resolution, show: Show) -> None:
+    """Print the result of keeping a proposal."""
+    if kept.refused:
+        for check in kept.refused:
+            echo(f"{check.name}: {check.state}: {check.said}", fg="red")
+        echo(f"{kept.upstream}/{kept.patch} is not resolved by it; nothing changed", err=True)
+        return
+    assert kept.rebase
+    show(kept.rebase, max(len(kept.rebase.steps) - 1, 0))

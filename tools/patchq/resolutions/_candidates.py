@@ -1,0 +1,79 @@
+"""Candidates for a resolution, and the checks that they need before any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from patchq.names import TreeId
+from patchq.resolutions import _git_strategies, _pieces
+from patchq.resolutions._kept import lost_change, misplaced
+from patchq.resolutions._sides import Sides
+from patchq.resolutions._syntax import broken
+
+#: Name of the strategy that merges smaller pieces than git. Proposals name its methods.
+PIECES = "smaller pieces"
+
+
+class Outcome(Enum):
+    """Result of a strategy."""
+
+    PROPOSED = "proposed"
+    CONFLICT = "conflict"
+    #: A change of one side is missing, or made twice.
+    LOST_CHANGE = "lost change"
+    #: A statement is in another block than on the side that changed it.
+    MISPLACED = "misplaced"
+    #: A file has more syntax errors than on any side.
+    SYNTAX = "syntax"
+    #: A check of ``resolve`` failed.
+    REFUSED = "refused"
+    #: The tool failed or is not installed.
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Result of a strategy.
+
+    :ivar tree: resolved tree, or None if there is none.
+    :ivar where: word, file or message that the outcome is about.
+    :ivar unread: changed files that no parser has read.
+    """
+
+    strategy: str
+    outcome: Outcome
+    tree: TreeId | None = None
+    where: str = ""
+    unread: tuple[str, ...] = ()
+
+
+def candidates(sides: Sides) -> Iterator[Found]:
+    """Yield the result of each strategy that needs no other program than git, checked by :func:`look`."""
+    for name, tree in _git_strategies.merges(sides):
+        yield look(sides, name, tree) if tree else Found(strategy=name, outcome=Outcome.CONFLICT)
+    found = _pieces.merge_pieces(sides)
+    if found is None:
+        yield Found(strategy=PIECES, outcome=Outcome.CONFLICT)
+    else:
+        methods, files = found
+        yield look(sides, methods, sides.with_files(files))
+
+
+def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> Found:
+    """Check that a tree has all changes of both sides, and that its files parse.
+
+    :param adapts: the strategy may write new text, so words are not compared.
+    """
+    if not adapts:
+        if word := lost_change(sides, tree):
+            return Found(strategy=strategy, outcome=Outcome.LOST_CHANGE, where=word)
+        if strategy in _git_strategies.IGNORE_BLANKS and (path := misplaced(sides, tree)):
+            return Found(strategy=strategy, outcome=Outcome.MISPLACED, where=path)
+    paths = sides.changed_by(tree)
+    before = [sides.texts(side, paths) for side in (sides.ours, sides.patch.commit)]
+    name, said, unread = broken(before, sides.texts(tree, paths))
+    if name:
+        return Found(strategy=strategy, outcome=Outcome.SYNTAX, where=f"{name}: {said}")
+    return Found(strategy=strategy, outcome=Outcome.PROPOSED, tree=tree, unread=tuple(unread))

@@ -1,0 +1,101 @@
+"""Check that a merge has all changes of both sides, and no others.
+
+Each word of the files is counted, without blanks. If one side adds or removes a word, the result
+must, too. Both sides may have made the same change, which counts once or twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import PurePath
+from typing import TypeVar
+
+from patchq.names import TreeId
+from patchq.resolutions._sides import BLANKS_FREE, Sides
+
+_WORD = re.compile(rb"\w+|[^\w\s]")
+T = TypeVar("T", bound=Hashable)
+
+
+def lost_change(sides: Sides, tree: TreeId) -> str:
+    """Return a word that the result has too often or too seldom, or an empty string."""
+    paths = sides.changed_by(tree)
+    base, ours, theirs, result = (
+        _count(sides.texts(side, paths)) for side in (sides.base, sides.ours, sides.patch.commit, tree)
+    )
+    word = _unlike(base, ours, theirs, result)
+    return word.decode("utf-8", "replace") if word is not None else ""
+
+
+def _count(files: Mapping[bytes, bytes]) -> Counter[bytes]:
+    found: Counter[bytes] = Counter()
+    for content in files.values():
+        found.update(_WORD.findall(content))
+    return found
+
+
+def _unlike(base: Counter[T], ours: Counter[T], theirs: Counter[T], result: Counter[T]) -> T | None:
+    """Return the first item whose count in the result is not the sum of both sides' changes."""
+    for item in {**ours, **theirs, **base, **result}:
+        by_us, by_them = ours[item] - base[item], theirs[item] - base[item]
+        made = result[item] - base[item]
+        both = by_us + by_them
+        allowed = {both}
+        if by_us > 0 and by_them > 0:
+            allowed = set(range(max(by_us, by_them), both + 1))
+        elif by_us < 0 and by_them < 0:
+            allowed = set(range(both, min(by_us, by_them) + 1))
+        if made not in allowed:
+            return item
+    return None
+
+
+def misplaced(sides: Sides, tree: TreeId) -> str:
+    """Return a file in which ignored blanks may have a meaning, or an empty string.
+
+    In a Python file, each statement must be in the same blocks as on the side that changed it.
+    """
+    for path in sorted(sides.changed_by(tree)):
+        suffix = PurePath(os.fsdecode(path)).suffix.lower()
+        if suffix in BLANKS_FREE:
+            continue
+        versions = [
+            sides.texts(side, [path]).get(path, b"") for side in (sides.base, sides.ours, sides.patch.commit, tree)
+        ]
+        if versions[3] in versions[1:3]:
+            continue
+        if suffix not in (".py", ".pyi"):
+            return os.fsdecode(path)
+        try:
+            base, ours, theirs, result = (Counter(_placed(ast.parse(version), ())) for version in versions)
+        except (SyntaxError, ValueError, RecursionError):
+            return os.fsdecode(path)
+        if _unlike(base, ours, theirs, result):
+            return os.fsdecode(path)
+    return ""
+
+
+def _placed(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield each statement with the heads of the blocks around it."""
+    for name, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else ():
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                place = (*inside, name, _head(child))
+                yield place
+                yield from _placed(child, place)
+
+
+def _head(node: ast.AST) -> str:
+    """Return a statement without the statements in it."""
+    parts = [type(node).__name__]
+    for name, value in ast.iter_fields(node):
+        nested = isinstance(value, list) and any(isinstance(item, ast.stmt | ast.ExceptHandler) for item in value)
+        if nested:
+            continue
+        items = value if isinstance(value, list) else [value]
+        parts.append(name + ",".join(ast.dump(item) if isinstance(item, ast.AST) else repr(item) for item in items))
+    return " ".join(parts)

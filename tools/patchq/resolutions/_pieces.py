@@ -1,0 +1,271 @@
+"""Merges of smaller pieces than git's: adjacent lines, words of a line, additions of both sides.
+
+Git reports a conflict if both sides change the same or adjacent lines. Each conflict region is
+resolved on its own by the first method that applies. A method that would have to guess applies not.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import textwrap
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import PurePath
+from typing import TypeVar
+
+from patchq.git.repository import Git
+from patchq.resolutions._sides import BLANKS_FREE, Sides
+from patchq.system import fsio
+
+ADJACENT, WORDS, BOTH = "adjacent lines", "words", "both additions"
+#: Suffixes of files whose lines are code.
+CODE = BLANKS_FREE | {".py", ".pyi", ".pyx", ".rb"}
+PYTHON = frozenset({".py", ".pyi"})
+PROSE = frozenset({".md", ".rst", ".txt"})
+_MARKER = 40
+#: Product of the lengths of two texts above which they are not compared.
+_MOST_COMPARED = 4_000_000
+#: Words for the merge inside a line. A string or a number with dots is one word.
+_WORD = re.compile(
+    rb"""[rbfuRBFU]{0,2}"(?:\\.|[^"\\\n])*"|[rbfuRBFU]{0,2}'(?:\\.|[^'\\\n])*'|\d[\w.]*|\w+|[ \t]+|.""", re.DOTALL
+)
+_NAME = re.compile(rb"\w")
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Conflicting lines of the three sides."""
+
+    base: bytes
+    ours: bytes
+    theirs: bytes
+
+
+def merge_pieces(sides: Sides) -> tuple[str, dict[bytes, bytes]] | None:
+    """Return the names of the methods that resolve all conflicts, and the files; None if a conflict is left."""
+    if not sides.files:
+        return None
+    used: dict[str, None] = {}
+    files = {}
+    for path, versions in sides.files.items():
+        merged = []
+        for part in regions(sides.git, *versions):
+            if isinstance(part, bytes):
+                merged.append(part)
+                continue
+            found = resolve_region(path, part)
+            if found is None:
+                return None
+            used[found[0]] = None
+            merged.append(found[1])
+        files[path] = b"".join(merged)
+    if not used:  # git's other algorithms find the same
+        return None
+    return ", ".join(name for name in (ADJACENT, WORDS, BOTH) if name in used), files
+
+
+def regions(git: Git, base: bytes, ours: bytes, theirs: bytes) -> Iterator[bytes | Region]:
+    """Yield the merged text of a file and its conflict regions, in order."""
+    with fsio.temporary_folder() as folder:
+        names = ("ours", "base", "theirs")
+        for name, content in zip(names, (ours, base, theirs), strict=True):
+            (folder / name).write_bytes(content)
+        argv = ("merge-file", "-p", "--diff3", f"--marker-size={_MARKER}", *(str(folder / name) for name in names))
+        text = git.ask(*argv, ok_codes=range(256)).stdout
+    marks = {mark * _MARKER: number for number, mark in enumerate((b"<", b"|", b"=", b">"))}
+    merged: list[bytes] = []
+    parts: list[list[bytes]] = []
+    for line in text.splitlines(keepends=True):
+        number = marks.get(line[:_MARKER])
+        if number == len(parts) == 0:
+            yield b"".join(merged)
+        if number is not None and number == len(parts) and number < 3:
+            parts.append([])
+        elif number == len(parts) == 3:
+            our_lines, base_lines, their_lines = map(b"".join, parts)
+            yield Region(base_lines, our_lines, their_lines)
+            merged, parts = [], []
+        else:
+            (parts[-1] if parts else merged).append(line)
+    yield b"".join(merged)
+
+
+def resolve_region(path: bytes, region: Region) -> tuple[str, bytes] | None:
+    """Return the method that resolves a region, and the text; None if none does."""
+    suffix = PurePath(os.fsdecode(path)).suffix.lower()
+    methods: list[tuple[str, Callable[[Region], bytes | None]]] = [(ADJACENT, _adjacent_lines)]
+    if suffix in CODE:
+        methods.append((WORDS, _words))
+    if suffix in PYTHON:
+        methods.append((BOTH, _both_definitions))
+    elif suffix in PROSE or not suffix:
+        methods.append((BOTH, _both_paragraphs))
+    for name, method in methods:
+        found = method(region)
+        if found is not None:
+            return name, found
+    return None
+
+
+# Adjacent lines and words
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Edit:
+    """Replacement of ``base[start:end]`` by one side (0 or 1)."""
+
+    start: int
+    end: int
+    side: int
+    new: tuple[bytes, ...]
+
+    @property
+    def is_insertion(self) -> bool:
+        return self.start == self.end
+
+    @property
+    def keeps_count(self) -> bool:
+        return self.end - self.start == len(self.new)
+
+
+def _edits(base: Sequence[bytes], other: Sequence[bytes], side: int) -> list[_Edit]:
+    codes = SequenceMatcher(None, base, other, autojunk=False).get_opcodes()
+    return [_Edit(i, j, side, tuple(other[k:end])) for tag, i, j, k, end in codes if tag != "equal"]
+
+
+def _merge(base: Sequence[bytes], edits: Sequence[_Edit]) -> list[bytes] | None:
+    """Apply the edits of both sides, or return None if two collide."""
+    merged: list[bytes] = []
+    at = 0
+    last: _Edit | None = None
+    for edit in sorted(edits):
+        if last and (last.start, last.end, last.new) == (edit.start, edit.end, edit.new):
+            continue
+        if last and _collide(last, edit):
+            return None
+        merged += (*base[at : edit.start], *edit.new)
+        at, last = edit.end, edit
+    return [*merged, *base[at:]]
+
+
+def _collide(first: _Edit, second: _Edit) -> bool:
+    """Return whether two edits overlap, or touch so that the order of their lines is unclear."""
+    if second.start < first.end:
+        return True
+    if second.start > first.end or first.side == second.side:
+        return False
+    if first.is_insertion and second.is_insertion:
+        return True
+    replacing = second if first.is_insertion else first
+    return (first.is_insertion or second.is_insertion) and not replacing.keeps_count
+
+
+def _adjacent_lines(region: Region) -> bytes | None:
+    """Merge changes of adjacent lines, which git takes for a conflict."""
+    base, ours, theirs = (text.splitlines(keepends=True) for text in (region.base, region.ours, region.theirs))
+    if len(base) * max(len(ours), len(theirs)) > _MOST_COMPARED or not _ends_lines(region):
+        return None
+    merged = _merge(base, [*_edits(base, ours, 0), *_edits(base, theirs, 1)])
+    return None if merged is None else b"".join(merged)
+
+
+def _ends_lines(region: Region) -> bool:
+    """Return whether each side ends with a line end."""
+    return all(not text or text.endswith(b"\n") for text in (region.base, region.ours, region.theirs))
+
+
+def _words(region: Region) -> bytes | None:
+    """Merge changes of different words in the same lines. No side may add or remove a line."""
+    lines = [text.splitlines(keepends=True) for text in (region.base, region.ours, region.theirs)]
+    if len(set(map(len, lines))) != 1:
+        return None
+    merged = []
+    for base, ours, theirs in zip(*lines, strict=True):
+        found = _words_of_line(base, ours, theirs)
+        if found is None:
+            return None
+        merged.append(found)
+    return b"".join(merged)
+
+
+def _words_of_line(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    if ours in (base, theirs):
+        return theirs
+    if theirs == base:
+        return ours
+    words = [_WORD.findall(line) for line in (base, ours, theirs)]
+    if len(words[0]) * max(len(words[1]), len(words[2])) > _MOST_COMPARED:
+        return None
+    edits = [*_joined(words[0], _edits(words[0], words[1], 0)), *_joined(words[0], _edits(words[0], words[2], 1))]
+    merged = _merge(words[0], edits)
+    return None if merged is None else b"".join(merged)
+
+
+def _joined(base: Sequence[bytes], edits: Sequence[_Edit]) -> list[_Edit]:
+    """Join the edits of a side that only blanks or punctuation separate: those words match by chance."""
+    found: list[_Edit] = []
+    for edit in edits:
+        between = base[found[-1].end : edit.start] if found else ()
+        if found and not any(map(_NAME.search, between)):
+            last = found.pop()
+            edit = _Edit(last.start, edit.end, edit.side, (*last.new, *between, *edit.new))
+        found.append(edit)
+    return found
+
+
+# Additions of both sides in the same place
+
+
+def _both_paragraphs(region: Region) -> bytes | None:
+    """Keep the entries that both sides add to a list or a changelog, upstream's first."""
+    if region.base.strip() or not _ends_lines(region):
+        return None
+    ours, theirs = (_entries(text) for text in (region.ours, region.theirs))
+    if not ours or not theirs or ours & theirs:
+        return None
+    return region.ours + region.theirs
+
+
+def _entries(text: bytes) -> set[bytes]:
+    """Return the list entries of a text without blanks, or nothing if it is no whole list."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    indents = {len(line) - len(line.lstrip()) for line in lines}
+    first = lines[0] if lines else b""
+    if not re.match(rb"\s*(?:[-*+]|\d+[.)])\s", first) or len(first) - len(first.lstrip()) != min(indents):
+        return set()
+    return {b"".join(line.split()) for line in lines}
+
+
+def _both_definitions(region: Region) -> bytes | None:
+    """Keep the functions, classes or imports that both sides add to a Python file, upstream's first."""
+    if region.base.strip() or not _ends_lines(region):
+        return None
+    ours, theirs = _names(region.ours), _names(region.theirs)
+    if not ours or not theirs or ours[0] != theirs[0] or ours[1] & theirs[1]:
+        return None
+    return region.ours + region.theirs
+
+
+def _names(source: bytes) -> tuple[type, frozenset[str]] | None:
+    """Return the kind and the names of definitions or imports, or None if the source has anything else."""
+    try:
+        body = ast.parse(textwrap.dedent(source.decode())).body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    names: list[str] = []
+    kinds = set[type]()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            kinds.add(ast.FunctionDef)
+            names.append(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            kinds.add(ast.Import)
+            names += (alias.asname or alias.name for alias in node.names)
+        else:
+            return None
+    return (kinds.pop(), frozenset(names)) if len(kinds) == 1 else None

@@ -1,0 +1,81 @@
+"""Merges by other programs: structural mergers, and commands that the user names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from patchq.errors import FormatError, PatchqError, UserError
+from patchq.formats.diff import REGULAR
+from patchq.git.repository import copy_tree
+from patchq.rebase.conflict import Brief
+from patchq.rebase.resolve import MOST_BYTES, run_merger
+from patchq.resolutions._candidates import Found, Outcome, look
+from patchq.resolutions._sides import EXECUTABLE, Sides
+from patchq.system import fsio, runner
+
+#: Time limit in seconds of a command that the user names.
+_SECONDS = 1800
+
+
+def by_merger(sides: Sides, name: str, program: str) -> Found:
+    """Return the result of a structural merger for all conflicting files."""
+    if not sides.files:
+        return Found(strategy=name, outcome=Outcome.CONFLICT)
+    try:
+        files = {
+            path: run_merger(program, path, dict(enumerate(versions, 1))) for path, versions in sides.files.items()
+        }
+    except PatchqError as error:
+        return Found(strategy=name, outcome=Outcome.FAILED, where=error.message)
+    return look(sides, name, sides.with_files(files))
+
+
+def by_command(sides: Sides, command: str, report: Brief) -> Found:
+    """Run a command in a scratch copy of the conflict worktree, and return what it makes of the files.
+
+    Its standard input is the conflict report as JSON, with the scratch worktree as ``worktree``.
+    Only the conflicting files and the patch's own are taken.
+
+    :raises UserError: if the command can't be split into words.
+    """
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"--tool {command!r}: {error}", hint="quote it as for a shell") from None
+    if not argv:
+        raise UserError("--tool is empty", hint="--tool 'COMMAND ARGUMENT'")
+    with fsio.temporary_folder() as folder:
+        tree = folder / "tree"
+        copy_tree(sides.git, sides.parked, tree)
+        before = {path: _content(tree, path) for path in _files(sides)}
+        data = {"schema": "patchq/conflict/1", **asdict(replace(report, worktree=str(tree)))}
+        try:
+            runner.run(argv, cwd=tree, data=json.dumps(data).encode(), timeout=_SECONDS)
+            after = {path: _content(tree, path) for path in before}
+        except (runner.CommandError, FormatError) as error:
+            return Found(strategy=command, outcome=Outcome.FAILED, where=error.message)
+    changed = {path: content for path, content in after.items() if content != before[path]}
+    if not changed:
+        return Found(strategy=command, outcome=Outcome.CONFLICT)
+    return look(sides, command, sides.with_files(changed), adapts=True)
+
+
+def _files(sides: Sides) -> list[bytes]:
+    """Return the paths that a command may change: no links, no submodules."""
+    there = sides.git.list_tree(sides.parked, sorted(sides.touched))
+    return sorted(path for path in sides.touched if path not in there or there[path].mode in (REGULAR, EXECUTABLE))
+
+
+def _content(tree: Path, path: bytes) -> bytes | None:
+    """Return a file's content, or None if it doesn't exist.
+
+    :raises FormatError: if it is a link or no file, or is outside ``tree``.
+    """
+    file = tree / os.fsdecode(path)
+    if file.is_symlink() or not file.parent.resolve().is_relative_to(tree.resolve()):
+        raise fsio.not_regular(file)
+    return fsio.read_limited(file, MOST_BYTES)

@@ -1,0 +1,60 @@
+"""Parse the files of a resolution, as far as a parser for them is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from patchq.drift.bodies import count_cpp_errors, language_of, reads_cpp
+from patchq.formats import toml
+
+
+def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]) -> tuple[str, str, list[str]]:
+    """Return the first file that does not parse with the parser's message, and the files that no parser reads.
+
+    A file that does not parse on one of the sides may have as many errors as there.
+
+    :param before: the files of each side.
+    :param after: the files of the resolution.
+    """
+    unread = []
+    for path, content in sorted(after.items()):
+        if content in [side.get(path) for side in before]:
+            continue
+        name = os.fsdecode(path)
+        found = _errors(path, content)
+        if found is None:
+            unread.append(name)
+            continue
+        count, said = found
+        known = [(_errors(path, side[path]) or (0, ""))[0] for side in before if path in side]
+        most = max(known, default=0)
+        if count > most:
+            return name, said, unread
+        if most and language_of(path) != "c++":
+            unread.append(name)
+    return "", "", unread
+
+
+def _errors(path: bytes, content: bytes) -> tuple[int, str] | None:
+    """Return the number of syntax errors with a message, or None if no parser reads the file."""
+    suffix = PurePath(os.fsdecode(path)).suffix
+    try:
+        if suffix in (".py", ".pyi"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(content, os.fsdecode(path), "exec", dont_inherit=True)
+        elif suffix == ".json":
+            json.loads(content)
+        elif suffix == ".toml":
+            toml.loads(content)
+        elif language_of(path) == "c++" and reads_cpp():
+            return count_cpp_errors(content), "a syntax error"
+        else:
+            return None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return 1, str(error) or type(error).__name__
+    return 0, ""

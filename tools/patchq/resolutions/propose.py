@@ -1,0 +1,277 @@
+"""Propose resolutions of a stopped patch, and keep one on the user's word.
+
+A proposal has passed every check of ``resolve``. Keeping it runs them again, on the same path as
+any other resolution.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import StateError, UserError
+from patchq.merge.patches import STOPS, read_patches
+from patchq.merge.threeway import carry
+from patchq.names import CommitId, ProofRequest, TreeId
+from patchq.project.project import Project
+from patchq.rebase import stops
+from patchq.rebase.conflict import Brief, brief
+from patchq.rebase.resolve import (
+    FAILED,
+    NOT_RUN,
+    Candidate,
+    Resolution,
+    ResolutionCheck,
+    ResolveRequest,
+    Source,
+    judge,
+    resolve,
+)
+from patchq.rebase.state import RebaseProgress, Stop, load, proposals_path, stopped
+from patchq.rebase.stops import Prove
+from patchq.resolutions import _programs
+from patchq.resolutions._candidates import Found, Outcome, candidates
+from patchq.resolutions._sides import Sides
+from patchq.system import fsio
+
+_VERSION = 1
+#: Structural merger that runs without being named, if it is installed.
+_MERGER = "mergiraf"
+_ID = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeRequest:
+    """Options of :func:`propose`.
+
+    :ivar mergers: mergers of the lock to try; ``tools``: commands to try.
+    :ivar proofs: run the patch's proof.
+    """
+
+    mergers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    proofs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Resolution that passed all checks.
+
+    :ivar number: number for :func:`take`, from 1.
+    :ivar strategies: the strategies that give this tree.
+    :ivar diff: diff of the resolved patch.
+    :ivar unread: changed files that no parser has read.
+    :ivar carries: number of later patches that apply with it; ``stops``: number of those that don't.
+    """
+
+    number: int
+    strategies: tuple[str, ...]
+    tree: TreeId
+    checks: tuple[ResolutionCheck, ...]
+    diff: str
+    unread: tuple[str, ...]
+    carries: int
+    stops: int
+
+    @property
+    def how(self) -> str:
+        """Return the ledger's text for it."""
+        return f"proposed by {', '.join(self.strategies)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """Result of one strategy.
+
+    :ivar where: word, file, check or message that the outcome is about.
+    """
+
+    strategy: str
+    outcome: Outcome
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposals:
+    """Proposals for a stopped patch, and the results of all strategies."""
+
+    upstream: str
+    patch: str
+    onto: str
+    proposals: tuple[Proposal, ...]
+    tried: tuple[Attempt, ...]
+
+
+def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: Prove) -> Proposals:
+    """Return the resolutions of the stopped patch that pass all checks. Nothing is kept of them.
+
+    :raises UserError: if no patch is stopped, or if the lock lacks a merger.
+    """
+    if unknown := [name for name in request.mergers if name not in project.lock.mergers]:
+        known = ", ".join(project.lock.mergers) or "none"
+        hint = f'known: {known}; [mergers.{unknown[0]}] program = "{unknown[0]}"'
+        raise UserError(f"no merger {unknown[0]!r} in upstream.lock", hint=hint)
+    report = brief(project, upstream) if request.tools else None
+    with project.locked("rebase"):
+        progress = load(project, upstream)
+        stop = stopped(progress)
+        (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+        sides = Sides(
+            git=project.store,
+            patch=info,
+            ours=progress.tip,
+            parked=CommitId(stop.parked),
+            stages=tuple(stops.stop_stages(stop)),
+        )
+        trees: dict[TreeId, list[Found]] = {}
+        tried: list[Attempt] = []
+        for found in _every(project, sides, request, report):
+            if found.tree:
+                trees.setdefault(found.tree, []).append(found)
+            else:
+                tried.append(Attempt(strategy=found.strategy, outcome=found.outcome, where=found.where))
+        proposals: list[Proposal] = []
+        once = _Once(prove)
+        has_proof = bool(stops.header_of(project, progress, stop.patch).values("Proof"))
+        for tree, same in trees.items():
+            checks = _judge(project, progress, stop, tree, prove=once, proofs=request.proofs)
+            refused = _refusal(checks, has_proof=has_proof)
+            outcome = Outcome.REFUSED if refused else Outcome.PROPOSED
+            tried += [Attempt(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
+            if not refused:
+                proposals.append(_proposal(project, progress, stop, tree, checks, same))
+        numbered = tuple(replace(proposal, number=number) for number, proposal in enumerate(proposals, 1))
+        _save(project, upstream, stop, numbered)
+    return Proposals(
+        upstream=upstream, patch=stop.patch, onto=progress.onto.ref, proposals=numbered, tried=tuple(tried)
+    )
+
+
+def take(project: Project, upstream: str, number: int, *, prove: Prove, proofs: bool = True) -> Resolution:
+    """Keep a proposal of the last :func:`propose`, and continue the rebase.
+
+    The checks run again; if one fails, nothing changes.
+
+    :raises UserError: if there is no such proposal for the stopped patch.
+    :raises EditedTreeError: if the conflict worktree has edits.
+    """
+    stop = stopped(load(project, upstream))
+    known = _saved(project, upstream, stop)
+    if not 1 <= number <= len(known):
+        there = f"there are {len(known)}" if known else "there is none"
+        raise UserError(
+            f"no proposal {number} for {upstream}/{stop.patch}: {there}", hint=f"`patchq rebase {upstream} --propose`"
+        )
+    tree, how = known[number - 1]
+    return resolve(project, upstream, Source(tree=tree, how=how), prove=prove, wish=ResolveRequest(proofs=proofs))
+
+
+def _every(project: Project, sides: Sides, request: ProposeRequest, report: Brief | None) -> Iterator[Found]:
+    """Yield the results of all strategies."""
+    if not sides.stages:
+        return
+    yield from candidates(sides)
+    programs = {name: project.lock.mergers[name] for name in request.mergers}
+    if _MERGER not in programs.values() and shutil.which(_MERGER):
+        programs = {_MERGER: _MERGER, **programs}
+    for name, program in programs.items():
+        project.say(f"  the merger {name} …")
+        yield _programs.by_merger(sides, name, program)
+    for command in request.tools:
+        assert report
+        project.say(f"  {command} …")
+        yield _programs.by_command(sides, command, report)
+
+
+class _Once:
+    """Runs each proof on each commit once: without the patch it is the same for all proposals."""
+
+    def __init__(self, prove: Prove) -> None:
+        self._prove = prove
+        self._known: dict[ProofRequest, tuple[str, str]] = {}
+
+    def __call__(self, request: ProofRequest) -> tuple[str, str]:
+        if request not in self._known:
+            self._known[request] = self._prove(request)
+        return self._known[request]
+
+
+def _judge(
+    project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId, *, prove: Prove, proofs: bool
+) -> list[ResolutionCheck]:
+    step = stops.as_step(project, progress, stop, tree, "")
+    wish = ResolveRequest(proofs=proofs)
+    return judge(project, progress, stop, step, Candidate(tree, ""), prove=prove, wish=wish)
+
+
+def _refusal(checks: Sequence[ResolutionCheck], *, has_proof: bool) -> str:
+    """Return the check that refuses a proposal, or an empty string.
+
+    A proof that can't run here refuses it. A patch without a proof doesn't.
+    """
+    for check in checks:
+        if check.state == FAILED or (check.state == NOT_RUN and has_proof):
+            return f"{check.name}: {check.said}"
+    return ""
+
+
+def _proposal(
+    project: Project,
+    progress: RebaseProgress,
+    stop: Stop,
+    tree: TreeId,
+    checks: Sequence[ResolutionCheck],
+    same: Sequence[Found],
+) -> Proposal:
+    step = stops.as_step(project, progress, stop, tree, "")
+    commit = CommitId(step.commit)
+    later = progress.order[len(progress.done) + 1 :]
+    stopping = 0
+    if later:
+        commits = {name: CommitId(progress.commits[name]) for name in later}
+        infos = {info.commit: info for info in project.store.log("--no-walk=unsorted", *commits.values())}
+        patches = read_patches(project.store, [(name, infos[one]) for name, one in commits.items()])
+        (column,) = carry(project.store, patches, [commit], progress.old_base)
+        stopping = sum(landing.outcome in STOPS for landing in column.landings.values())
+    return Proposal(
+        number=0,
+        strategies=tuple(found.strategy for found in same),
+        tree=tree,
+        checks=tuple(checks),
+        diff=project.store.diffs_of([commit])[0].decode("utf-8", "replace"),
+        unread=same[0].unread,
+        carries=len(later) - stopping,
+        stops=stopping,
+    )
+
+
+# The last proposals
+
+
+def _save(project: Project, upstream: str, stop: Stop, proposals: Sequence[Proposal]) -> None:
+    kept = [{"tree": proposal.tree, "how": proposal.how} for proposal in proposals]
+    state = {"version": _VERSION, "patch": stop.patch, "parked": stop.parked, "proposals": kept}
+    fsio.write_atomic(proposals_path(project, upstream), fsio.dump_json(state))
+
+
+def _saved(project: Project, upstream: str, stop: Stop) -> list[tuple[TreeId, str]]:
+    """Return the trees of the last proposals, if they are for this stop, and the ledger's text for each.
+
+    :raises StateError: if the file is invalid.
+    """
+    path = proposals_path(project, upstream)
+    data = fsio.read_or_none(path)
+    if data is None:
+        return []
+    raw = fsio.load_state(data, path, _VERSION)
+    try:
+        if (raw["patch"], raw["parked"]) != (stop.patch, stop.parked):
+            return []
+        found = [(str(item["tree"]), str(item["how"])) for item in raw["proposals"]]
+    except (KeyError, TypeError) as error:
+        raise StateError(f"{path} has no proposals: {error}", hint=f"`patchq rebase {upstream} --propose`") from None
+    if any(not _ID.fullmatch(tree) for tree, _ in found):
+        raise StateError(f"{path} has a tree that is no id", hint=f"`patchq rebase {upstream} --propose`")
+    return [(TreeId(tree), how) for tree, how in found]
