@@ -41,8 +41,8 @@ from patchq.stacks.export import format_patches  # noqa: E402
 
 Files = dict[str, str]
 Edit = Callable[[Files], None]
-_VERBS = "load merge split pack plan route score trim scale fold cast probe align gather shift".split()
-_NOUNS = "block page slot batch token head tile ring lane queue frame shard bucket row cell".split()
+_VERBS = ["load", "merge", "split", "pack", "plan", "route", "score", "trim", "scale", "fold", "cast", "probe", "align", "gather", "shift"]
+_NOUNS = ["block", "page", "slot", "batch", "token", "head", "tile", "ring", "lane", "queue", "frame", "shard", "bucket", "row", "cell"]
 _AUTHOR = "A B <a@example.org>"
 #: Runs the test functions of files, one process for all.
 _RUN = """
@@ -671,7 +671,7 @@ def plans(bench: Bench) -> list[PairPlan]:
         branch(patch(move_file(p, f"{moved}.py", f"{moved}_moved.py")), base=base),
         BranchPlan(f"b{next(numbers)}", (*base, user("ops", expression, imports))),
     )
-    table = f"from pathlib import Path"
+    table = "from pathlib import Path"
     pair(
         "moved data file",
         branch(patch(move_file(p, "data/sizes_table.txt", "data/table_of_sizes.txt"))),
@@ -758,7 +758,7 @@ def good(
     path: Callable[[str], str],
 ) -> None:
     """Add pairs that look like broken ones and aren't."""
-    p, name, chance = bench.package, bench.package.name, bench.package.random
+    p, name, _chance = bench.package, bench.package.name, bench.package.random
     m, n = modules()
     ends = (p.functions[m][0], p.functions[m][5])
     pair(
