@@ -10,14 +10,18 @@ from patchq.adopt.fit import TAKEN, Fitter, Item
 from patchq.adopt.found import Found, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.errors import ConflictError, PatchqError, SourceError, UserError
-from patchq.formats.header import Ident, clean_message, parse_trailers, with_trailer
+from patchq.formats.header import Header, Ident, clean_message, parse_trailers, with_trailer
+from patchq.formats.lockedit import rules_for_adopted, with_check
 from patchq.git.objects import CommitInfo
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
+from patchq.stacks.check import broken_rules
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Exported, Names, slug, write_stack
 from patchq.stacks.reconcile import ReconciledEntry
+from patchq.system import project_files
+from patchq.system.paths import LOCK_NAME
 
 #: Value of ``--author`` for the user's own git identity.
 ME = "me"
@@ -92,14 +96,42 @@ def import_patches(
         for patch, tree in taken:
             entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
         change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
+        rules = _rules_for(project, upstream, loaded.entries, entries[len(loaded.entries) :], change)
         result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
         notes = tuple(note for item in items for note in item.notes)
         left = tuple(
             f"{i.where} was left: {i.outcome}: {i.detail}" for i in items if i.outcome not in (*TAKEN, "left out")
         )
-        exported = replace(result, notes=(*result.notes, *notes, *left))
+        exported = replace(result, notes=(*result.notes, *rules, *notes, *left))
         return Imported(exported, _named(items, [e.name for e in loaded.entries]))
+
+
+def _rules_for(
+    project: Project,
+    upstream: str,
+    before: Sequence[ReconciledEntry],
+    adopted: Sequence[ReconciledEntry],
+    change: Change,
+) -> tuple[str, ...]:
+    """Add rules of ``check`` that the adopted patches keep to the lock, and return a note of them.
+
+    Rules that the project has set itself stay as they are, and so do those of a stack that already
+    has patches, unless an earlier import wrote them.
+    """
+    known = project.lock.upstreams[upstream].check
+    if before and not known.reason:
+        return ()
+    broken: set[str] = set()
+    for entry in adopted:
+        broken |= broken_rules(project, upstream, entry.name, Header(entry.commit.author, entry.commit.message))
+    rules = rules_for_adopted(known, broken)
+    if rules is None:
+        return ()
+    data = project_files.read(project.layout.root, project.layout.lock) or b""
+    change.files[LOCK_NAME] = with_check(data, upstream, rules)
+    off = [*rules.off, *(["dco"] if rules.sign_off == "none" else [])]
+    return (f"`patchq check` leaves out {', '.join(off)}: see [upstreams.{upstream}.check] in upstream.lock",)
 
 
 def _with_releases(
@@ -153,8 +185,8 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
         "\n".join(lines) + f"\nnothing was adopted{more}",
         [c for i in left for c in i.conflicts],
         hint=("--partial adopts those that apply, " if taken else "")
-        + "`patchq import … --dry-run` shows each; make a patch against the pinned ref (patchq never applies with "
-        "fuzz), or bring its branch: `patchq import NAME REPOSITORY --range A..B` merges",
+        + f"the same with --dry-run shows each; make a patch against the pinned ref (patchq never applies with "
+        f"fuzz), or bring its branch: `patchq import {upstream} REPOSITORY --range A..B` merges",
     )
 
 

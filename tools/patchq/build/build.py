@@ -7,7 +7,6 @@ upstream's wheels. An upstream without patches isn't built, because its release 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -18,14 +17,15 @@ from patchq.build._source import build_source
 from patchq.build.dist import Built, drop, find, keep, write_beside
 from patchq.build.job import Job, Unpatched
 from patchq.errors import BuildError, UserError
-from patchq.formats import toml
+from patchq.formats.lock import parse as parse_lock
+from patchq.formats.lockedit import with_build
+from patchq.project.journal import Change
 from patchq.project.project import Project
+from patchq.sources.packages import build_of_tree
 from patchq.stacks import siblings
 from patchq.stacks.applied import Applied, compute_stack_id, patched_upstreams, read_applied, release_version
+from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME
-
-_METADATA = b"pyproject.toml"
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def build(
     """
     set_name = project.choose_set(set_name)
     with project.locked("build"):
+        _infer_builds(project, set_name, names)
         job = job_of(project, set_name, wheel_tag=wheel_tag, isolation=isolation, offline=offline)
         applied = job.applied
         project.check_names([a.stack.pin for a in applied], names, set_name)
@@ -68,11 +69,17 @@ def build(
         chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
         for name in names:
             if name not in [a.stack.pin.upstream for a in chosen]:
-                raise UserError(f"{name} has no build of its own", hint=_how_to_add_a_build(project, applied, name))
+                raise UserError(
+                    f"{name} has no build settings, and no pyproject.toml that names a distribution",
+                    hint=f'`distribution = "{name}"` below [upstreams.{name}.build] in upstream.lock',
+                )
         if not chosen:
+            first = applied[0].stack.pin.upstream
             raise UserError(
-                f"nothing to build: no upstream of {set_name} has a build",
-                hint=_how_to_add_a_build(project, applied),
+                f"nothing to build: no upstream of {set_name} has build settings, and no pyproject.toml names a "
+                "distribution",
+                hint=f'`distribution = "{first}"` below [upstreams.{first}.build] in upstream.lock; see '
+                "docs/reference/formats.md",
             )
         unpatched = tuple(u for u in job.unpatched if u.upstream in [a.stack.pin.upstream for a in chosen])
         for own in unpatched:
@@ -88,30 +95,32 @@ def build(
         return Outcome(tuple(built), unpatched)
 
 
-def _how_to_add_a_build(project: Project, applied: Sequence[Applied], upstream: str = "") -> str:
-    """Return the command that adds a build to the lock, if an upstream's tree names its distribution."""
-    for item in applied:
-        name = item.stack.pin.upstream
-        distribution = _distribution(project, item)
-        if distribution and upstream in ("", name):
-            package = distribution.replace("-", "_").replace(".", "_")
-            lines = f'[upstreams.{name}.build]\\ndistribution = "{distribution}"\\npackage = "{package}"'
-            return f"printf '\\n{lines}\\n' >> {LOCK_NAME}"
-    return f"add [upstreams.{upstream or 'NAME'}.build] to {LOCK_NAME}; see docs/reference/formats.md"
+def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None:
+    """Write build settings that the lock lacks, from ``pyproject.toml`` of the applied trees.
 
-
-def _distribution(project: Project, applied: Applied) -> str:
-    """Return the distribution name in a tree's ``pyproject.toml``, or an empty text."""
-    store = project.store
-    listed = store.list_tree(applied.state.tip, [_METADATA])
-    if _METADATA not in listed:
-        return ""
-    text = store.texts(listed)[_METADATA]
-    try:
-        name = toml.loads(text).get("project", {}).get("name", "")
-    except (ValueError, AttributeError):
-        return ""
-    return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
+    Only for upstreams that ``names`` lists, or for all of a set without any build settings.
+    """
+    upstreams = project.lock.upstreams
+    applied = read_applied(project, set_name)
+    lacking = [a for a in applied if not a.build and not upstreams[a.stack.pin.upstream].into]
+    if names:
+        lacking = [a for a in lacking if a.stack.pin.upstream in names]
+    elif any(a.build for a in applied):
+        return
+    data = before = project_files.read(project.layout.root, project.layout.lock) or b""
+    for item in lacking:
+        upstream = item.stack.pin.upstream
+        found = build_of_tree(project.store, item.state.base)
+        if found:
+            data = with_build(data, upstream, found)
+            project.say(
+                f"{upstream}: wheels of {found.distribution}, package {found.package}, are built from source; "
+                "upstream.lock has these settings now"
+            )
+    if data != before:
+        parse_lock(data)
+        project.journal.perform(Change(verb="build", summary="add build settings", files={LOCK_NAME: data}))
+        project.__dict__.pop("lock", None)
 
 
 def job_of(

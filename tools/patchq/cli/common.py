@@ -79,6 +79,16 @@ def offline_option(function: F) -> F:
     return click.option("--offline", is_flag=True, help="Use only what is in the store and the cache.")(function)
 
 
+def without_proof(project: Project, set_name: str) -> list[str]:
+    """Return the patches of a set that name no proof, as ``upstream/patch``."""
+    from patchq.stacks.check import without_proof as names_without_proof
+
+    found = []
+    for stack in project.stacks(set_name):
+        found += [f"{stack.pin.upstream}/{name}" for name in names_without_proof(stack)]
+    return found
+
+
 def show_exported(result: Any, as_json: bool, schema: str) -> None:
     """Print the changes of a stack by a command, as text or JSON."""
     if as_json:

@@ -21,8 +21,12 @@ RULES = (
     "requires",
     "empty",
 )
-#: Required ``Signed-off-by:``: each patch's author's, or that of the user who imported the patch.
-SIGNERS = ("author", "importer")
+#: Required ``Signed-off-by:``: each patch's author's, that of the user who imported the patch, or none.
+SIGNERS = ("author", "importer", "none")
+#: Rules that ``import`` switches off for patches that break them, because their authors followed other rules.
+ADOPTED = ("upstream-status", "topic", "proof", "needs", "why", "subject", "unfinished", "upstream-test", "requires")
+#: Reason in a table that ``import`` wrote; it may add rules to that table.
+ADOPTED_REASON = "imported patches, whose authors followed other rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

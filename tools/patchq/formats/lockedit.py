@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
+from patchq.formats._checkrules import ADOPTED, ADOPTED_REASON, RULES, CheckRules
 from patchq.formats.lock import BuildConfig, Pin, Upstream
 
 EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
@@ -54,6 +57,45 @@ def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: 
         for name, ref in sets.get(like or doc["default-set"], {}).items():
             chosen[name] = ref
     sets[set_name][upstream.name] = pin.ref
+    return tomlkit.dumps(doc).encode()
+
+
+def with_build(data: bytes, upstream: str, build: BuildConfig) -> bytes:
+    """Return the lock's bytes with the build settings of an upstream."""
+    import tomlkit
+
+    doc = tomlkit.parse(data.decode())
+    _write_build(_sub(_sub(_sub(doc, "upstreams", True), upstream), "build"), build)
+    return tomlkit.dumps(doc).encode()
+
+
+def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules | None:
+    """Return rules of ``check`` that adopted patches keep.
+
+    :param broken: rules that the patches break.
+    :returns: None if the rules stay as they are, or if the project has set them itself.
+    """
+    if before not in (CheckRules(), replace(before, reason=ADOPTED_REASON)):
+        return None
+    off = tuple(rule for rule in RULES if rule in before.off or (rule in broken and rule in ADOPTED))
+    sign_off = "none" if "dco" in broken else before.sign_off
+    if (off, sign_off) == (before.off, before.sign_off):
+        return None
+    return CheckRules(off=off, warn=before.warn, sign_off=sign_off, reason=ADOPTED_REASON)
+
+
+def with_check(data: bytes, upstream: str, rules: CheckRules) -> bytes:
+    """Return the lock's bytes with the check rules of an upstream."""
+    import tomlkit
+
+    doc = tomlkit.parse(data.decode())
+    table = _sub(_sub(_sub(doc, "upstreams", True), upstream), "check")
+    if rules.off:
+        table["off"] = list(rules.off)
+    if rules.warn:
+        table["warn"] = list(rules.warn)
+    table["sign-off"] = rules.sign_off
+    table["reason"] = rules.reason
     return tomlkit.dumps(doc).encode()
 
 

@@ -609,7 +609,7 @@ def judge(
         (SETTLED, lambda: _settled(project, progress, stop, candidate)),
         (APPLIES, lambda: _applies(project, progress, stop, commit, candidate.tree)),
         (UPSTREAM_LINES, lambda: _upstream_lines(project, progress, stop, commit, wish)),
-        ("text", lambda: _text(project, commit)),
+        ("text", lambda: _text(project, progress.upstream, commit)),
         ("python", lambda: _python(project, progress, commit)),
     ]
     if wish.proofs:
@@ -661,10 +661,10 @@ def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: Com
     return PASSED, f"onto {progress.upstream} {progress.onto.ref}, exactly"
 
 
-def _text(project: Project, commit: CommitId) -> tuple[str, str]:
+def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
     """Run the text checks of ``check`` on the commit's diff."""
     (text,) = project.store.diffs_of([commit])
-    found = [message for _, message, _ in check_diff(text)]
+    found = [message for _, message, _ in check_diff(text, upstream)]
     return (FAILED, "; ".join(found)) if found else (PASSED, "no debugging, no markers")
 
 

@@ -162,7 +162,7 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
                     patch=name,
                     rule="not-in-series",
                     message=f"{path.name} is in no series: it is never applied",
-                    hint="add it to series, or remove it",
+                    hint=f"add it to {stack.folder / 'series'}, or `rm {sh(path)}`",
                 )
             )
     for name in stack.names:
@@ -181,12 +181,13 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
             )
             continue
         headers[name] = header
+        full = f"{pin.upstream}/{name}"
         for rule, message, hint in [
-            *_check_message(header),
-            *_check_trailers(project, pin.upstream, header),
+            *_check_message(full, header),
+            *_check_trailers(project, full, header),
             *_check_requires(project, stack, name, header),
-            *check_diff(text),
-            *_check_empty(name, text),
+            *check_diff(text, pin.upstream),
+            *_check_empty(full, text),
         ]:
             found.append(Finding(upstream=pin.upstream, ref=pin.ref, patch=name, rule=rule, message=message, hint=hint))
     return headers
@@ -195,37 +196,66 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
 _Problem = tuple[str, str, str]
 
 
-def _check_message(header: Header) -> list[_Problem]:
-    found: list[_Problem] = []
-    if _UNFINISHED.search(header.subject):
-        found.append(("unfinished", f"the subject {header.subject!r} says that it isn't done", "finish it, or drop it"))
-    if len(header.subject) > 100:
-        found.append(("subject", f"the subject has {len(header.subject)} characters; 100 are the most", "shorten it"))
-    body = header.message.split("\n", 1)[1].strip()
-    trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
-    if not body or body == trailers:
-        found.append(("why", "the message doesn't say why", "write why, for a reader who has never seen the fork"))
-    told = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Proof-On:", "Origin:"))]
-    if any(SELF.search(line) for line in told):
-        found.append(("self-reference", "the message names patchq", "say it in upstream's words"))
-    if mail_safe(header.message) != header.message:
-        found.append(("message", "`git am` would read the message otherwise", "`patchq export` rewrites it"))
+def broken_rules(project: Project, upstream: str, name: str, header: Header) -> set[str]:
+    """Return the rules that a patch's message and trailers break."""
+    full = f"{upstream}/{name}"
+    found = [*_check_message(full, header), *_check_trailers(project, full, header)]
+    return {rule for rule, _, _ in found}
+
+
+def without_proof(stack: Stack) -> list[str]:
+    """Return the patches of a stack that name no proof."""
+    found = []
+    for name in stack.names:
+        try:
+            header = stack.load(name)[0]
+        except PatchqError:
+            continue  # the rule `format` names it
+        if not header.values("Proof") and not header.proofs_on:
+            found.append(name)
     return found
 
 
-def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Problem]:
+def _check_message(full: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
+    reword = f"`patchq reword {sh(full)}` opens the message in an editor"
+    if _UNFINISHED.search(header.subject):
+        found.append(("unfinished", f"the subject {header.subject!r} says that it isn't done", reword))
+    if len(header.subject) > 100:
+        found.append(("subject", f"the subject has {len(header.subject)} characters; 100 are the most", reword))
+    body = header.message.split("\n", 1)[1].strip()
+    trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
+    if not body or body == trailers:
+        found.append(
+            ("why", "the message doesn't say why", f"{reword}: explain it to a reader who has never seen the fork")
+        )
+    told = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Proof-On:", "Origin:"))]
+    if any(SELF.search(line) for line in told):
+        found.append(("self-reference", "the message names patchq", reword))
+    if mail_safe(header.message) != header.message:
+        found.append(("message", "`git am` would read the message otherwise", "`patchq check --fix` rewrites it"))
+    return found
+
+
+def _check_trailers(project: Project, full: str, header: Header) -> list[_Problem]:
+    found: list[_Problem] = []
+    upstream, _, name = full.partition("/")
+    reword = f"`patchq reword {sh(full)} --trailer"
     statuses = header.values("Upstream-Status")
     match = _STATUS.fullmatch(statuses[0]) if len(statuses) == 1 else None
     if not match or match["word"] not in STATUS_WORDS or (match["word"] != "Pending" and not match["detail"]):
         shown = ", ".join(f"{w} […]" if w != "Pending" else w for w in STATUS_WORDS)
-        found.append(("upstream-status", f"Upstream-Status: is {', '.join(statuses) or 'missing'}", f"one of {shown}"))
+        hint = f"{reword} 'Upstream-Status: Pending'`; or another of {shown}"
+        found.append(("upstream-status", f"Upstream-Status: is {', '.join(statuses) or 'missing'}", hint))
     topics = header.values("Topic")
     if len(topics) != 1 or not _TOPIC.fullmatch(topics[0]):
-        found.append(("topic", f"Topic: is {', '.join(topics) or 'missing'}", "one word like attention, moe, build"))
+        hint = f"{reword} 'Topic: {_slug(topics[0]) if topics else upstream}'`, or another word such as attention"
+        found.append(("topic", f"Topic: is {', '.join(topics) or 'missing'}", hint))
     proofs = header.values("Proof")
     if not proofs:
-        found.append(("proof", "Proof: is missing", "name the test under tests/stacks/ that fails without the patch"))
+        test = f"tests/stacks/{upstream}/test_{re.sub('[^A-Za-z0-9]', '_', name)}.py"
+        hint = f"write {test}, a test that fails without the patch, then {reword} 'Proof: {test}'`"
+        found.append(("proof", "Proof: is missing", hint))
     for proof in proofs:
         found += _check_proof(project, proof, "Proof:")
     named = list(proofs)
@@ -248,12 +278,21 @@ def _check_trailers(project: Project, upstream: str, header: Header) -> list[_Pr
         if not re.fullmatch(r"CVE-\d{4}-\d{4,}", value):
             found.append(("cve", f"CVE: {value} is no number of one", "CVE-2026-12345, one line each"))
     signed = header.values("Signed-off-by")
-    if project.lock.upstreams[upstream].check.sign_off == "importer":
-        if not signed:
-            found.append(("dco", "nobody has signed off", "`patchq check --fix`, by whoever has adopted it"))
-    elif f"{header.author.name} <{header.author.email}>" not in signed:
-        found.append(("dco", "the author has not signed off", "git commit --amend --signoff, by the author"))
+    sign_off = project.lock.upstreams[upstream].check.sign_off
+    author = f"{header.author.name} <{header.author.email}>"
+    if sign_off == "importer" and not signed:
+        found.append(("dco", "nobody has signed off", "`patchq check --fix` adds your sign-off"))
+    elif sign_off == "author" and author not in signed:
+        hint = (
+            f'`patchq check --fix` by {author}; for other people\'s patches, `sign-off = "none"` below '
+            f"[upstreams.{upstream}.check] in upstream.lock"
+        )
+        found.append(("dco", "the author has not signed off", hint))
     return found
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "other"
 
 
 def _check_proof(project: Project, proof: str, trailer: str) -> list[_Problem]:
@@ -264,9 +303,11 @@ def _check_proof(project: Project, proof: str, trailer: str) -> list[_Problem]:
     except PatchqError as error:
         return [("proof", error.message, error.hint)]
     if inside.parts[:2] != ("tests", "stacks"):
-        return [("proof", f"{trailer} {proof} is not below tests/stacks/", "proofs live there")]
+        return [
+            ("proof", f"{trailer} {proof} is not below tests/stacks/", f"move {path} there, and name it in {trailer}")
+        ]
     if not there:
-        return [("proof", f"{trailer} {proof} is not there", "write it, or mend the path")]
+        return [("proof", f"{trailer} {proof} is not there", f"write {path}, or name another test in {trailer}")]
     return []
 
 
@@ -279,43 +320,51 @@ def _check_upstream_test(project: Project, upstream: str, test: str) -> list[_Pr
         return [("upstream-test", error.message, error.hint)]
     if not there:
         where = path.relative_to(project.layout.root)
-        return [("upstream-test", f"Upstream-Test: {where} is not there", "write it, or mend the path")]
+        return [("upstream-test", f"Upstream-Test: {where} is not there", f"write {where}, or name another test")]
     return []
 
 
 def _check_requires(project: Project, stack: Stack, name: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
+    full = f"{stack.pin.upstream}/{name}"
+    remove = f"`patchq reword {sh(full)}` opens the message in an editor, to correct or remove it"
     for required in header.values("Requires"):
         upstream, _, other = required.partition("/")
         if upstream == stack.pin.upstream:
             if other not in stack.names:
-                found.append(("requires", f"Requires: {required} is no patch of this stack", "mend or remove it"))
+                found.append(("requires", f"Requires: {required} is no patch of this stack", remove))
             elif stack.names.index(other) >= stack.names.index(name):
-                found.append(("requires", f"Requires: {required} comes later in the series", "`patchq move` it before"))
+                hint = f"`patchq move {sh(required)} --before {sh(name)}`"
+                found.append(("requires", f"Requires: {required} comes later in the series", hint))
             continue
         sets = [s for s in project.lock.sets.values() if s.get(stack.pin.upstream) == stack.pin.ref]
         refs = {s[upstream] for s in sets if upstream in s} if upstream in project.lock.upstreams else set()
         pins = [project.lock.upstreams[upstream].pins[r] for r in refs]
         if not any(other in load_stack(project.layout, pin).names for pin in pins):
-            found.append(("requires", f"Requires: {required} is in no stack beside this one", "mend or remove it"))
+            found.append(("requires", f"Requires: {required} is in no stack of the same set", remove))
     return found
 
 
-def _check_empty(name: str, text: bytes) -> list[_Problem]:
+def _check_empty(full: str, text: bytes) -> list[_Problem]:
     if text.strip():
         return []
-    hint = f'`patchq drop {name}`; if it is meant, `patchq check --allow-empty`, or `off = ["empty"]` in upstream.lock'
+    upstream = full.partition("/")[0]
+    hint = (
+        f"`patchq drop {sh(full)}`; if it is meant, `patchq check --allow-empty`, or "
+        f'`off = ["empty"]` below [upstreams.{upstream}.check] in upstream.lock'
+    )
     return [("empty", "it changes nothing", hint)]
 
 
-def check_diff(text: bytes) -> list[_Problem]:
+def check_diff(text: bytes, upstream: str) -> list[_Problem]:
     """Return the rule, message and hint for each forbidden addition in a diff."""
     found: list[_Problem] = []
+    edit = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
     added = [line for line in text.split(b"\n") if line.startswith(b"+") and not line.startswith(b"+++ ")]
     if any(SELF.search(line.decode("utf-8", "replace")) for line in added):
-        found.append(("self-reference", "an added line names patchq", "say it in upstream's words"))
+        found.append(("self-reference", "an added line names patchq", edit))
     if any(_DEBUG.match(line) for line in added):
-        found.append(("debugging", "an added line is a debugger call or a conflict marker", "take it out"))
+        found.append(("debugging", "an added line is a debugger call or a conflict marker", edit))
     return found
 
 

@@ -16,6 +16,7 @@ from patchq.project.project import Project
 from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
 from patchq.sources.bases import Base
+from patchq.sources.packages import guess_build
 from patchq.sources.pins import Fetcher, archive_file, check_signature, is_local_archive, pin_git
 from patchq.store._heal import repair_objects, repair_records
 from patchq.system import fsio, project_files
@@ -147,8 +148,10 @@ def pin(
         was = old.pins.get(ref) if old else None
         set_was = project.lock.sets.get(set_name, {}).get(name, "")
         before = project_files.read(project.layout.root, project.layout.lock) or b""
-        has_build = old is not None and (old.build is not None or old.into is not None)
-        build = None if has_build else _infer_build(project, done)
+        known = old is not None and (
+            old.build is not None or old.into is not None or any(pin.archive for pin in old.pins.values())
+        )
+        build = None if known else _infer_build(project, done)
         after = with_pin(before, Upstream(name=name, url=url, into=nested, build=build), done, set_name)
         parse_lock(after)
         change = Change(verb="pin", summary=f"pin {name} {ref}", files={LOCK_NAME: after})
@@ -209,31 +212,23 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
 
 
 def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
-    """Guess how to build wheels of a new upstream, from the package folders in its archive."""
+    """Guess how to build wheels of an upstream without other archives, from its package folders."""
     if not pin.wheels or pin.subdir or is_local_archive(pin.archive):
         return None
     distribution = pin.archive.partition("==")[0]
-    tops: set[bytes] = set()
+    paths: list[bytes] = []
     names: set[str] = set()
-    src = False
     path = archive_file(project.layout, pin)
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
         for member in members(tar, path.name):
-            *folders, name = member.path.removeprefix(b"src/").split(b"/")
-            src |= member.path.startswith(b"src/") and name == b"__init__.py"
-            if name == b"__init__.py" and len(folders) == 1:
-                tops.add(folders[0])
-            if name == b"top_level.txt" and not isinstance(member.data, bytes) and member.size < 4096:
+            paths.append(member.path)
+            is_list = member.path.rpartition(b"/")[2] == b"top_level.txt"
+            if is_list and not isinstance(member.data, bytes) and member.size < 4096:
                 names |= {line for line in member.data.read().decode("utf-8", "replace").split() if line.isidentifier()}
-    wanted = distribution.replace("-", "_").replace(".", "_").lower()
-    known = sorted(names or {top.decode("utf-8", "replace") for top in tops - {b"tests", b"test", b"docs"}})
-    package = next((n for n in known if n.lower() == wanted), known[0] if len(known) == 1 else "")
-    package = package or next((n for n in known if wanted.startswith(n.lower())), "") or wanted
-    # An overlay puts a tree's files over those of the wheel: both must have them in the same place.
-    profile = "overlay" if package.encode() in tops and not src else "source"
-    how = "over the release's own" if profile == "overlay" else "from source"
-    project.say(f"{pin.upstream}: wheels of {distribution}, package {package}, are built {how} (upstream.lock)")
-    return BuildConfig(distribution=distribution, package=package, profile=profile)
+    build = guess_build(distribution, paths, names, released=True)
+    how = "over the release's own" if build.profile == "overlay" else "from source"
+    project.say(f"{pin.upstream}: wheels of {distribution}, package {build.package}, are built {how} (upstream.lock)")
+    return build
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+from patchq.cli.common import emit, json_option, offline_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
@@ -215,10 +215,14 @@ def command(
         found += [] if text_only else _upstream_lines(project, plans, dropped)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
-        emit(
-            "check",
-            {"findings": [asdict(f) for f in found], "written": list(written), "resolved": resolved, "proofs": proofs},
-        )
+        body = {
+            "findings": [asdict(f) for f in found],
+            "written": list(written),
+            "resolved": resolved,
+            "proofs": proofs,
+            "without_proof": without_proof(project, project.choose_set("")),
+        }
+        emit("check", body)
     else:
         for name in written:
             echo(f"{name}: rewritten")
@@ -232,7 +236,10 @@ def command(
     if proofs and not as_json:
         echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
     if not as_json and not installs:
-        count = count if refs else _count(project)
+        if not refs:
+            count = _count(project)
+            lacking = len(without_proof(project, project.choose_set("")))
+            echo(f"no proof: {lacking} of {count} patches in the default set")
         aside = len(found) - len(problems)
         echo(
             (

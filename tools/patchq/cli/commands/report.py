@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import emit, json_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 
@@ -67,6 +67,9 @@ def command(
             return
     verdicts = last or []
     show_verdicts(verdicts, as_json, "report")
+    set_name = project.choose_set(set_name)
+    count = sum(len(stack.names) for stack in project.stacks(set_name))
+    echo(f"no proof: {len(without_proof(project, set_name))} of {count} patches in the set {set_name}")
     for written in files:
         if written:
             echo(written)
