@@ -51,6 +51,18 @@ def with_fuzz(patchq: Patchq) -> None:
     file.write_bytes(file.read_bytes().replace(b" line 27\n", b" another line\n"))
 
 
+def edited_by_owner(patchq: Patchq) -> None:
+    edit(patchq.tree() / "a.txt", 5, b"changed again\n")
+    edit(patchq.tree() / "b.txt", 10, b"changed again\n")
+
+
+def wide(patchq: Patchq) -> None:
+    """A patch with two hunks."""
+    edit(patchq.tree() / "b.txt", 25, b"mine\n")
+    edit(patchq.tree() / "b.txt", 39, b"mine\n")
+    patchq.ok("new", "up", "fourth", "-m", "Fourth\n\nWhy.")
+
+
 def undone(patchq: Patchq) -> None:
     """A patch of the worktree's edits, undone: the edits are in the worktree again."""
     edited(patchq)
@@ -76,6 +88,8 @@ VERBS: dict[str, tuple[Callable[[Patchq], None], tuple[str, ...]]] = {
     "apply fix": (with_fuzz, ("apply", "up", "--fix", "second")),
     "drop": (nothing, ("drop", "first")),
     "move": (nothing, ("move", "third", "--first")),
+    "fold": (edited_by_owner, ("fold", "up")),
+    "split": (wide, ("split", "fourth", "fifth", "--hunk", "b.txt:1")),
     "undo": (nothing, ("undo",)),
     "redo": (undone, ("redo",)),
     "pin": (nothing, ("pin", "up", "--ref", "v1", "--set", "other")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import unicodedata
 from dataclasses import dataclass, field
@@ -36,6 +37,17 @@ TEXT, LINE = Shown("\n\t"), Shown()
 def show_path(path: bytes) -> str:
     """Return a tree path for display. Escape invalid UTF-8, control and invisible characters."""
     return path.decode("utf-8", "backslashreplace").translate(LINE)
+
+
+def name_for(path: str) -> str:
+    """Return a name for a patch of a file, for commands that users may copy.
+
+    >>> name_for("vllm/model_executor/envs.py"), name_for(".gitignore")
+    ('envs', 'gitignore')
+
+    """
+    stem = path.rpartition("/")[2].lstrip(".").partition(".")[0]
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "edits"
 
 
 def sh(word: object) -> str:

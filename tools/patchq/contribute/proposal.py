@@ -204,6 +204,8 @@ class Proposal:
         """Problems that prevent sending the pull request."""
         found = [f"{c.name}: {c.said}" for c in self.checks if not c.ok]
         found += [f"{g.hook} ({g.tool}) fails" for g in self.gates if not g.ok]
+        if self.gates and all(g.state == NOT_RUN for g in self.gates):
+            found.append(f"none of upstream's {len(self.gates)} hooks could run (--no-gates leaves them out)")
         found += [f"{t.path}: {t.said}" for t in self.tests if t.said]
         return found + [
             f"upstream's {name} passes without it, and not with it" for f in self.upstreams for name in f.regressions

@@ -29,7 +29,7 @@ from patchq.git.transport import fetch_history
 from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch, read_patches
 from patchq.merge.patches import write_commits as write
 from patchq.merge.threeway import carry, look_at
-from patchq.names import BlobId, CommitId
+from patchq.names import BlobId, CommitId, sh
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import find_patch, load_stack
@@ -202,7 +202,11 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
         changes = [*landing.changes, *_upstream_tests(project, plan, base, header, contents)]
         steps.append((replace(patch.commit, message=message), changes))
     if reasons:
-        hint = "`patchq show PATCH` shows its Upstream-Status; `patchq rebase` carries what conflicts by hand"
+        name = f"{plan.upstream}/{members[0].patch}"
+        hint = (
+            f"`patchq show {sh(name)}` shows its Upstream-Status; "
+            f"`patchq rebase {plan.upstream} --onto {sh(plan.onto.ref)}` carries what conflicts by hand"
+        )
         text = f"not to be proposed to {plan.upstream} at {plan.onto.ref}:\n  " + "\n  ".join(reasons)
         if any(m.outcome in STOPS and m.outcome != ABSORBED for m in members):
             raise ConflictError(text, conflicts, hint=hint)

@@ -128,9 +128,10 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
 
     :raises SourceError: if ``gh`` is not installed or fails.
     """
-    url = _URL.search(_gh(command))
+    by_hand = f"`patchq pr {sh(f'{proposal.upstream}/{proposal.members[0].patch}')} --status --url URL`"
+    url = _URL.search(_gh(command, by_hand))
     if not url:
-        raise SourceError("gh names no URL", hint="`patchq pr PATCH --status --url URL` records it by hand")
+        raise SourceError("gh names no URL", hint=f"{by_hand} records it by hand")
     before = sent(project, proposal.slug)
     _save(project, proposal.slug, Sent(remote=before.remote, branch=before.branch, commit=before.commit, url=url[0]))
     names = tuple(m.patch for m in proposal.members if not m.absent)
@@ -210,13 +211,16 @@ def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
     return {key: tuple(names) for key, names in found.items()}
 
 
-def _gh(command: list[str]) -> str:
+def _gh(command: list[str], by_hand: str = "") -> str:
+    """Run gh and return its output.
+
+    :param by_hand: command that records a pull request which was opened without gh.
+    """
     try:
         # Not in the project: gh runs git, which could run commands from its configuration.
         return runner.run(command, cwd=Path("/")).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
         if error.code == 127:
-            raise SourceError(
-                "the command gh is not installed", hint="open it by hand, then `patchq pr PATCH --status --url URL`"
-            ) from None
+            hint = f"open it by hand, then {by_hand}" if by_hand else "install gh, from https://cli.github.com"
+            raise SourceError("the command gh is not installed", hint=hint) from None
         raise SourceError(f"gh: {error.said}", hint="`gh auth status`") from None

@@ -61,9 +61,8 @@ class CarryPlan:
         if any(why.startswith(NOT_YET) for why in self.absent.values()):
             words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.from_ref)}` carries them there first)"
         if self.dropped:
-            words[-1] += (
-                f" (`patchq rebase {self.onto.upstream} --onto {sh(self.onto.ref)} --only PATCH` carries one anyway)"
-            )
+            only = f"--only {sh(self.dropped[0].patch)}"
+            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.onto.ref)} {only}` carries it anyway)"
         return f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why}" + (
             f"; not carried: {', '.join(words)}" if words else ""
         )

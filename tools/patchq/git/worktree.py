@@ -17,7 +17,7 @@ from patchq.git.linked import Linked, is_cut
 from patchq.git.objects import TreeEntry
 from patchq.git.owners import refuse_if_special
 from patchq.git.repository import Git
-from patchq.names import CommitId, TreeId, show_path
+from patchq.names import CommitId, TreeId, name_for, sh, show_path
 from patchq.system import fsio, runner
 
 #: Seconds for ``git status``, after which patchq searches for special files that block it.
@@ -159,8 +159,9 @@ class Worktree:
                 names += f" and {len(status.edited) - 5} more"
             raise EditedTreeError(
                 f"{self.upstream}: the worktree was edited: {names}{keep}",
-                hint=f"`patchq new {self.upstream} NAME` makes a patch of the edits, "
-                "`patchq export --amend PATCH` puts them into one, `git stash` there sets them aside",
+                hint=f"`patchq new {self.upstream} {name_for(status.edited[0])}` makes a patch of the edits, "
+                f"`patchq fold {self.upstream}` puts them into the patches that own the lines, "
+                f"`git -C {sh(self.path)} stash` sets them aside",
             )
         if tip and status.head != tip and not allow_commits:
             raise EditedTreeError(

@@ -92,7 +92,8 @@ def start(
     with project.locked("rebase"):
         if state_path(project, upstream).exists() and not _over(project, load(project, upstream)):
             raise UserError(
-                f"a rebase of {upstream} is under way", hint="`patchq rebase NAME --continue`, `--skip` or `--abort`"
+                f"a rebase of {upstream} is under way",
+                hint=f"`patchq rebase {upstream} --continue`, `--skip` or `--abort`",
             )
         (own,) = project.stacks(set_name, [upstream])
         if own.pin.ref == ref:

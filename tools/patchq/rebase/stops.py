@@ -173,9 +173,13 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
     if state == "not run" and stop.outcome == ABSORBED and how:
         on_evidence = on_evidence_alone(stop.evidence, how)
         return replace(_retired(stop, on_evidence), proof=proof_word(state, said))
-    hint = "resolve it and `--continue`, or `--skip` leaves it out"
+    rebase = f"patchq rebase {progress.upstream}"
+    hint = f"resolve it, then `{rebase} --continue`; or `{rebase} --skip` leaves it out"
     if state == "not run" and stop.outcome == ABSORBED:
-        hint = "`--how TEXT` retires it on the evidence, and is recorded; `--skip` leaves it out"
+        hint = (
+            f"`{rebase} --continue --retire --how TEXT` retires it on the evidence, and is recorded; "
+            f"`{rebase} --skip` leaves it out"
+        )
     raise BuildError(
         f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
         f"{proof_word(state, said)}",

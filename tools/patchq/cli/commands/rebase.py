@@ -102,7 +102,9 @@ def command(
         return
     if name is None:
         if ref:
-            raise UserError("which upstream?", hint=f"`patchq rebase NAME --onto {sh(ref)}`")
+            names = sorted(pin.upstream for pin in project.lock.pins_of(project.choose_set(set_name)))
+            commands = " or ".join(f"`patchq rebase {upstream} --onto {sh(ref)}`" for upstream in names)
+            raise UserError("which upstream?", hint=commands)
         name = stopped_upstream(project, None)
     prove = partial(prove_at, project)
     told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)

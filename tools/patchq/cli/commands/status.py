@@ -7,10 +7,12 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import name_for
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
     from patchq.rebase.state import Result
+    from patchq.stacks.views import StackStatus
 
 
 @click.command("status")
@@ -38,7 +40,7 @@ def command(set_name: str, as_json: bool) -> None:
         echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
         for detail in s.details[:10]:
             echo(f"    {detail}")
-        hint = _next(s.state, s.worktree, s.upstream)
+        hint = _next(s)
         if hint:
             echo(f"    next: {hint}")
     for r in rebases:
@@ -56,11 +58,12 @@ def _rebases(project: Project) -> list[Result]:
     return under_way(project)
 
 
-def _next(state: str, worktree: str, upstream: str) -> str:
-    if worktree == "edited":
-        return f"patchq new {upstream} NAME, or patchq export {upstream} --amend PATCH"
-    if worktree == "commits":
+def _next(found: StackStatus) -> str:
+    upstream = found.upstream
+    if found.worktree == "edited":
+        return f"patchq fold {upstream}, or patchq new {upstream} {name_for(found.details[0])}"
+    if found.worktree == "commits":
         return f"patchq export {upstream}"
-    if worktree == "missing" or state != "applied":
+    if found.worktree == "missing" or found.state != "applied":
         return "patchq apply"
     return ""
