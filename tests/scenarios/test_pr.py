@@ -215,6 +215,14 @@ def test_hooks_are_upstreams_own_and_what_cannot_be_had_is_said(newer: Patchq) -
     assert "python-only" not in gates, "no file of it is changed"
 
 
+def test_a_branch_without_any_hook_that_runs_is_not_ready(newer: Patchq, upstream: Path) -> None:
+    hooks = b"repos:" + HOOKS.partition(b"- repo: https")[2].join([b"\n- repo: https", b""])
+    commit_files(upstream, {".pre-commit-config.yaml": hooks}, "other hooks (#4)")
+    found = made(newer, "first", "--no-proof", code=5)
+    assert found["problems"] == ["none of upstream's 1 hooks could run (--no-gates leaves them out)"]
+    assert made(newer, "first", "--no-proof", "--no-gates")["problems"] == []
+
+
 def test_what_a_hook_refuses_is_not_ready(newer: Patchq, upstream: Path) -> None:
     edit(newer.tree() / "b.txt", 20, b"TAB\n")
     newer.ok("new", "up", "tab", "-s", "-m", "Tab\n\nWhy.", "--topic", "test")
