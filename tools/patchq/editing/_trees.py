@@ -12,7 +12,7 @@ from patchq.names import TreeId
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class NewFile:
     """Mode and content of a file to write."""
 
     mode: bytes
@@ -20,7 +20,7 @@ class File:
 
 
 #: Files to write or take over, by path; None removes one.
-Replaced = Mapping[bytes, File | TreeEntry | None]
+Replaced = Mapping[bytes, NewFile | TreeEntry | None]
 
 
 def write_trees(store: Git, trees: Sequence[tuple[TreeId, Replaced]]) -> list[TreeId]:
@@ -32,7 +32,7 @@ def write_trees(store: Git, trees: Sequence[tuple[TreeId, Replaced]]) -> list[Tr
             # Removals come first, because a folder may replace a file.
             for path in sorted(replaced, key=lambda path: replaced[path] is not None):
                 file = replaced[path]
-                if isinstance(file, File):
+                if isinstance(file, NewFile):
                     file = TreeEntry(file.mode, objects.blob(file.content))
                 changed[path] = file
             marks.append(objects.commit(tree, changed))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from patchq.editing._owners import LineEdits, Region, Version, regions
-from patchq.editing._trees import File, write_trees
+from patchq.editing._trees import NewFile, write_trees
 from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
 from patchq.formats.diff import split_lines
 from patchq.git.diffs import PathChange
@@ -32,7 +32,7 @@ _TEXT = (b"100644", b"100755")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class OwnedEdit:
     """Edit of consecutive lines, or of a file as a whole.
 
     :ivar line: first line in the edited file; 0 for a file as a whole.
@@ -47,6 +47,10 @@ class Edit:
     added: int
     owners: tuple[str, ...]
 
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
@@ -58,8 +62,8 @@ class Folded:
     """
 
     exported: Exported
-    edits: tuple[Edit, ...]
-    left: tuple[Edit, ...]
+    edits: tuple[OwnedEdit, ...]
+    left: tuple[OwnedEdit, ...]
     empty: tuple[str, ...]
 
 
@@ -70,22 +74,22 @@ class UnownedEditsError(UserError):
     :ivar others: number of the other edits.
     """
 
-    def __init__(self, stack: Stack, edits: Sequence[Edit], others: int) -> None:
+    def __init__(self, stack: Stack, edits: Sequence[OwnedEdit], others: int) -> None:
         self.edits, self.others = tuple(edits), others
         upstream = stack.pin.upstream
         lines = [f"{upstream}: no single patch owns these edits; nothing was changed"]
-        lines += [f"    {edit.path}:{edit.line}: {_owned_by(edit)}" for edit in edits[:20]]
+        lines += [f"    {edit.place}: {_owned_by(edit)}" for edit in edits[:20]]
         hint = _next(stack, edits)
         if others:
             hint = f"`patchq fold {upstream} --partial` folds the other {others}; then {hint}"
         super().__init__("\n".join(lines), hint=hint)
 
 
-def _owned_by(edit: Edit) -> str:
+def _owned_by(edit: OwnedEdit) -> str:
     return f"lines of {' and '.join(edit.owners)}" if edit.owners else "lines of no patch"
 
 
-def _next(stack: Stack, edits: Sequence[Edit]) -> str:
+def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
     """Return the commands that take edits without a single owner."""
     upstream = stack.pin.upstream
     name = Names(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
@@ -147,8 +151,8 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
             )
         names = [entry.name for entry in entries]
         placed: list[_Placed] = []
-        edits: list[Edit] = []
-        left: list[Edit] = []
+        edits: list[OwnedEdit] = []
+        left: list[OwnedEdit] = []
         for file in _edited_files(project.store, state, entries, edited):
             for owners, edit, place in _owned(project.store, file):
                 edit = replace(edit, owners=tuple(names[n - 1] for n in sorted(owners)))
@@ -270,7 +274,7 @@ def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
         file.versions = versions
 
 
-def _owned(store: Git, file: _Edited) -> list[tuple[set[int], Edit, _Placed | None]]:
+def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed | None]]:
     """Return each edit of a file with its owners, and its place if it has one owner."""
     old, new = file.change.old, file.change.new
     path = show_path(file.change.path)
@@ -281,13 +285,13 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], Edit, _Placed | No
         owners = set(file.touching) if old else set()
         # A file as a whole belongs to a patch that alone changes it, and to remove it, that adds it.
         fits = len(owners) == 1 and (new is not None or file.entries[0] is None)
-        edit = Edit(path=path, line=0, removed=0, added=0, owners=())
+        edit = OwnedEdit(path=path, line=0, removed=0, added=0, owners=())
         return [(owners, edit, _Placed(min(owners), file) if fits else None)]
-    found: list[tuple[set[int], Edit, _Placed | None]] = []
+    found: list[tuple[set[int], OwnedEdit, _Placed | None]] = []
     for region in changed:
         owners = file.versions[-1].owners(region)
         removed, added = region.end - region.start, region.new_end - region.new_start
-        edit = Edit(path=path, line=region.new_start + 1, removed=removed, added=added, owners=())
+        edit = OwnedEdit(path=path, line=region.new_start + 1, removed=removed, added=added, owners=())
         place = _Placed(min(owners), file, [region]) if len(owners) == 1 else None
         found.append((owners, edit, place))
     return found
@@ -302,7 +306,7 @@ def _with_edits(
     edited = store.read_blobs([f.change.new.blob for f in files if f.change.new and f.versions])
     trees = []
     for number in range(lowest, len(entries) + 1):
-        replaced: dict[bytes, File | TreeEntry | None] = {}
+        replaced: dict[bytes, NewFile | TreeEntry | None] = {}
         for file in files:
             own = [place for place in placed if place.file is file and place.owner <= number]
             path, entry = file.paths[number], file.entries[number]
@@ -318,7 +322,7 @@ def _with_edits(
             for place in own:
                 for region in place.regions:
                     edits.add(file.versions[-1], region, new, place.owner)
-            replaced[path] = File(entry.mode, edits.made(file.versions[number]))
+            replaced[path] = NewFile(entry.mode, edits.made(file.versions[number]))
         trees.append((entries[number - 1].commit.tree, replaced))
     made = list(entries[: lowest - 1])
     for above, tree in zip(entries[lowest - 1 :], write_trees(store, trees), strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from patchq.editing._trees import File, write_trees
+from patchq.editing._trees import NewFile, write_trees
 from patchq.errors import UserError, nearest
 from patchq.formats import diff
 from patchq.formats.diff import FilePatch, Hunk, Unsupported
@@ -255,7 +255,7 @@ def _halves(
     parent = store.tree_of([entry.commit.parents[0]])[0]
     blobs = [c.old.blob for file in found for c in file.changes if c.old and file.hunks]
     contents = store.read_blobs(blobs)
-    replaced: dict[bytes, File | TreeEntry | None] = {}
+    replaced: dict[bytes, NewFile | TreeEntry | None] = {}
     for file in found:
         if not file.whole and file.chosen:
             kept = file.chosen if before else set(range(len(file.hunks))) - file.chosen
@@ -271,7 +271,7 @@ def _keep_hunks(
     file: _Split,
     kept: Collection[int],
     contents: dict[BlobId, bytes],
-    replaced: dict[bytes, File | TreeEntry | None],
+    replaced: dict[bytes, NewFile | TreeEntry | None],
     *,
     moved: bool,
 ) -> None:
@@ -283,10 +283,10 @@ def _keep_hunks(
     assert old.old
     content = _patched(contents[old.old.blob], [hunk for n, hunk in enumerate(file.hunks) if n in kept])
     if not moved:
-        replaced[old.path] = File(old.old.mode, content)
+        replaced[old.path] = NewFile(old.old.mode, content)
         return
     for change in file.changes:
-        replaced[change.path] = File(change.new.mode, content) if change.new else None
+        replaced[change.path] = NewFile(change.new.mode, content) if change.new else None
 
 
 def _patched(content: bytes, hunks: Sequence[Hunk]) -> bytes:

@@ -372,7 +372,7 @@ class Journal:
         chain: list[tuple[str, dict[str, Any]]] = []
         while True:
             children = [item for item in found if _parent(item[1]) == parent]
-            if not children or not children[-1][1]["redo"]:
+            if not children or children[-1][1].get("redo") is not True:
                 return chain
             chain.append(children[-1])
             parent = children[-1][0]
@@ -401,23 +401,31 @@ class Journal:
         """
         record = fsio.load_state(fsio.read_or_none(path) or b"", path, VERSION)
         try:
-            for name, ends in record["files"].items():
-                self._check_place(name, str(path))
-                _check_ends(name, ends, _DIGEST)
-            for ref, *ends in record["refs"]:
-                if not ref.startswith("refs/"):
-                    raise ValueError(ref)
-                _check_ends(ref, ends, _ID)
-            for upstream, *ends, _ in record["trees"]:
-                # The worktree of a rebase is named UPSTREAM@REF, with the ref encoded as a file
-                # name.
-                if "/" in upstream or upstream.startswith("."):
-                    raise ValueError(upstream)
-                _check_ends(upstream, [end or None for end in ends], _ID)
+            self._check_record(record, str(path))
+            if "original" in record:  # of an undo or redo
+                self._check_record(record["original"], str(path))
         except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
             hint = f"remove {path}: patchq didn't write it"
             raise StateError(f"{path} is not a record of patchq: {error}", hint=hint) from None
         return record
+
+    def _check_record(self, record: Mapping[str, Any], writer: str) -> None:
+        """Check the fields of a record. Errors of any kind show that it is malformed."""
+        for key in ("verb", "summary"):
+            if not isinstance(record[key], str):
+                raise ValueError(key)
+        for name, (before, after) in record["files"].items():
+            self._check_place(name, writer)
+            _check_ends(name, (before, after), _DIGEST)
+        for ref, before, after in record["refs"]:
+            if not ref.startswith("refs/"):
+                raise ValueError(ref)
+            _check_ends(ref, (before, after), _ID)
+        for upstream, before, after, _ in record["trees"]:
+            # The worktree of a rebase is named UPSTREAM@REF, with the ref encoded as a file name.
+            if "/" in upstream or upstream.startswith("."):
+                raise ValueError(upstream)
+            _check_ends(upstream, (before or None, after or None), _ID)
 
     def _check_place(self, name: str, writer: str) -> None:
         """Check that a file to write is inside of the project, and not behind a symbolic link.

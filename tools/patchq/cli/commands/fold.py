@@ -26,11 +26,10 @@ def command(upstream: str, partial: bool, as_json: bool) -> None:
         emit("fold", body | {"left": [asdict(edit) for edit in result.left], "empty": list(result.empty)})
         return
     for edit in result.edits:
-        place = f"{edit.path}:{edit.line}" if edit.line else edit.path
-        echo(f"{upstream}: {place} (-{edit.removed} +{edit.added}) into {edit.owners[0]}")
+        echo(f"{upstream}: {edit.place} (-{edit.removed} +{edit.added}) into {edit.owners[0]}")
     show_exported(result.exported, as_json, "fold")
     for name in result.empty:
         echo(f"{upstream}: {name} changes nothing now: `patchq drop {upstream}/{name}` removes it")
     for edit in result.left:
         owners = " and ".join(edit.owners) or "no patch"
-        echo(f"{upstream}: left in the worktree: {edit.path}:{edit.line}, lines of {owners}")
+        echo(f"{upstream}: left in the worktree: {edit.place}, lines of {owners}")
