@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent / "tools")]
 
 NAMES = (
     "lock", "series", "header", "diff", "ledger", "measurement", "measurements", "targets", "state", "archive",
-    "bundle", "scripts", "import", "resolutions",
+    "bundle", "scripts", "recipes", "import", "resolutions",
 )  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import ROOT
-from patchq.adopt import _diffs, _mails, _monkey, _recipe, _shell
+from patchq.adopt import _diffs, _mails, _monkey, _shell
 from patchq.adopt._scripts import find_moves
-from patchq.errors import PatchqError, UserError
+from patchq.errors import PatchqError
 from patchq.formats import diff, header, ledger, lock, lockedit, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
 from patchq.git.mergetree import Stage
@@ -25,6 +25,7 @@ from patchq.git.repository import Git, init_store
 from patchq.merge import rerere
 from patchq.names import BlobId
 from patchq.project import stack
+from patchq.recipes.recipe import recipe_entries
 from patchq.sources import archive as archives
 from patchq.store import bundle
 from patchq.system import fsio
@@ -130,16 +131,23 @@ def patches_to_import(data: bytes) -> None:
 
 
 def scripts(data: bytes) -> None:
-    """What ``patchq import`` looks for commands in: a Dockerfile, a script; a recipe, and monkey patches."""
+    """What ``patchq import`` looks for commands in: a Dockerfile, a script, and monkey patches."""
     files = [b"a.txt", b"src/b.txt"]
     steps = [*_shell.dockerfile_steps(data, "Dockerfile", files), *_shell.script_steps(data, "script")]
     find_moves(steps, files)
     _monkey.replacements(data.decode("utf-8", "replace"), files)
+
+
+def recipes(data: bytes) -> None:
+    """Recipes of each packager."""
+    names = ("up_1.0.bb", "up.spec", "up.nix", "meta.yaml", "PKGBUILD", "up-1.ebuild", "up.rb", "portfile.cmake")
     with tempfile.TemporaryDirectory() as text:
-        path = Path(text) / "up_1.0.bb"
-        path.write_bytes(data)
-        with contextlib.suppress(UserError):  # none of the patches is there
-            _recipe.recipe_patches(path)
+        for name in names:
+            path = Path(text) / name
+            path.write_bytes(data)
+            with contextlib.suppress(PatchqError):  # none of the patches is there
+                for entry in recipe_entries(path):
+                    entry.words()
 
 
 _kept: list[tuple[tempfile.TemporaryDirectory[str], Git]] = []
@@ -171,6 +179,7 @@ PARSERS: dict[str, Callable[[bytes], None]] = {
     "archive": archive,
     "bundle": bundle_manifest,
     "scripts": scripts,
+    "recipes": recipes,
     "import": patches_to_import,
     "resolutions": resolutions,
 }
@@ -231,8 +240,18 @@ def seeds(name: str) -> list[bytes]:
         found += [
             b"FROM x\nENV A=b\nWORKDIR /s\nCOPY a.txt /tmp/\nRUN sed -i s/a/b/ /s/a.txt && cp /tmp/a.txt b.txt || true\n"
             b"RUN <<EOF\nsed -i s/a/b/ a.txt\nEOF\n",
-            b'SRC_URI = "file://a.patch;striplevel=2 \\\n file://b.patch;patchdir=src"\nSRC_URI:append = " file://c.patch"\n',
             b"import src.b as b\nb.f = g\nsetattr(b, 'h', 1)\n",
+        ]
+    elif name == "recipes":
+        found += [
+            b'SRC_URI = "file://a.patch;striplevel=2 \\\n file://b.patch;patchdir=src"\nSRC_URI:append = " file://c.patch"\n',
+            b"%global x a\nPatch0: %{x}.patch\n%prep\n%autosetup -N -p1\n%if 0%{?y}\n%patch -P 0 -p1 -R\n%endif\n",
+            b'{ lib }: { patches = [ ./a.patch ] ++ lib.optional true ./b.patch; patchFlags = [ "-p0" ]; }',
+            b"source:\n  - patches:\n    - a.patch  # [win]\n    - if: win\n      then: b.patch\n",
+            b'A=(a b)\nprepare() {\n cd x\n for i in "${A[@]}"; do patch -p1 -i "$i.patch"; done\n}\n',
+            b'PATCHES=( "${FILESDIR}"/a.patch )\nsrc_prepare() {\n default\n use b && eapply -p0 files/b.patch\n}\n',
+            b'class A < Formula\n  patch :DATA\n  patch do\n    url "https://h.org/b"\n  end\nend\n__END__\n--- a\n',
+            b"vcpkg_from_github(OUT_SOURCE_PATH S PATCHES a.patch ${B} REF v1)\nif(W)\nlist(APPEND B b.patch)\nendif()\n",
         ]
     elif name == "resolutions":
         found += [b"a\n<<<<<<<\nb\n=======\nc\n>>>>>>>\nd\n\0a\nb\nc\nd\n"]

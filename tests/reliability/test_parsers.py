@@ -123,7 +123,7 @@ fuzz.one("series", sys.argv[3:])
 
 
 #: Each takes minutes of processor time: the long form measures them.
-SLOW = ("words", "python", "cmake", "cuda", "jinja", "import", "header", "scripts")
+SLOW = ("words", "python", "cmake", "cuda", "jinja", "import", "header", "scripts", "recipes")
 
 
 @pytest.mark.parametrize("name", [n for n in repetitive.PARSERS if repetitive.LONG or n not in SLOW])

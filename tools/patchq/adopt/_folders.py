@@ -82,14 +82,14 @@ def _in_recipe(path: Path) -> list[FolderPlace]:
 
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:
-    """Return one entry of a recipe. Where the tool finds the strip level, patchq starts at -p0."""
+    """Return one entry of a recipe. If the tool finds the strip level, patchq tries -p1 first."""
     file = entry.data if isinstance(entry.data, Path) else path
     name = slug(file.name if entry.data is file else path.stem)
     return FolderPlace(
         data=entry.data if entry.data is not None else b"",
         where=str(file) if entry.data is file else entry.where,
         name=name,
-        strip=0 if entry.strip is None else entry.strip,
+        strip=1 if entry.strip is None else entry.strip,
         folder=entry.folder,
         origin=origin_of(file),
         entry=entry,

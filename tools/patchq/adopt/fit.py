@@ -257,7 +257,8 @@ class Fitter:
         with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.store.run("read-tree", tree, env=env)
-            self.store.run("update-index", "-z", "--force-remove", "--stdin", data=b"\0".join(emptied), env=env)
+            lines = [b"0 %s\t%s\0" % (b"0" * 40, path) for path in emptied]
+            self.store.run("update-index", "-z", "--index-info", data=b"".join(lines), env=env)
             return TreeId(self.store.run("write-tree", env=env).decode().strip())
 
     def _applied(self, diff: bytes, *options: str) -> tuple[TreeId | None, str]:

@@ -23,7 +23,7 @@ _PART = re.compile(
 )
 _PARAMETER = re.compile(r"(?P<name>\w+|@)(?P<all>\[[@*]\])?(?:(?P<how>//?|##?|%%?)(?P<what>[^/]*)/?(?P<by>.*))?")
 _BRACES = re.compile(r"(?<!\$)\{([^{}\s]*,[^{}\s]*)\}")
-_MOST_STEPS = 100_000
+_MOST_STEPS = 50_000
 _MOST_DEEP = 8
 _CONDITIONAL = {"if_statement", "elif_clause", "else_clause", "case_item"}
 
@@ -202,6 +202,9 @@ class Shell:
         >>> shell.expand('"${FILESDIR}"/${P}-{a,b}.patch')
         ['\\x00/x-1.0-a.patch', '\\x00/x-1.0-b.patch']
         """
+        self.steps += len(text) // 100
+        if self.steps > _MOST_STEPS:
+            return []
         if match := _BRACES.search(text):
             before, after = text[: match.start()], text[match.end() :]
             return [word for part in match[1].split(",") for word in self.expand(before + part + after)]
@@ -240,6 +243,9 @@ def _substituted(value: str, how: re.Match[str]) -> str:
     kind, what = how["how"], how["what"].strip("'\"").replace("\\", "")
     if UNKNOWN in value or "$" in what or "$" in how["by"]:
         return UNKNOWN
+    if kind == "/" and what[:1] in ("#", "%"):
+        start, end = ("\\A", "") if what[0] == "#" else ("", "\\Z")
+        return re.sub(f"{start}{re.escape(what[1:])}{end}", lambda _: how["by"].strip("'\""), value, count=1)
     if kind in ("/", "//"):
         pattern = re.compile(fnmatch.translate(what).removeprefix("(?s:").removesuffix(r")\Z"))
         by = how["by"].strip("'\"")

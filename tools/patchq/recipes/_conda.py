@@ -12,7 +12,7 @@ from patchq.extras import need
 from patchq.recipes.entries import Entry, RecipeFile, State
 
 _SET = re.compile(r"\{%-?\s*set\s+(\w+)\s*=\s*[\"']?([\w.+-]+)[\"']?\s*-?%\}")
-_STATEMENT = re.compile(r"\{%.*?%\}")
+_STATEMENT = re.compile(r"\{%.*?%\}", re.DOTALL)
 _VALUE = re.compile(r"\$?\{\{\s*(.*?)\s*\}\}")
 _SELECTOR = re.compile(r"#\s*\[(.+)\]\s*$")
 _COMMENTED = re.compile(r"\s*#\s*-\s*(\S+\.(?:patch|diff))\b")
@@ -22,11 +22,13 @@ _COMMENTED = re.compile(r"\s*#\s*-\s*(\S+\.(?:patch|diff))\b")
 class _Conda:
     recipe: RecipeFile
     lines: list[str]
+    blocks: list[str]
 
     def selector(self, node: Any) -> str:
-        """Return the condition in the comment of a node's line; empty if it has none."""
-        match = _SELECTOR.search(self.lines[node.start_mark.line])
-        return match[1].strip() if match else ""
+        """Return the condition of a node's line: its comment, and the ``{% if %}`` around it."""
+        line = node.start_mark.line
+        match = _SELECTOR.search(self.lines[line])
+        return _and(self.blocks[line], match[1].strip() if match else "")
 
     def entries(self, node: Any, folder: str, condition: str) -> Iterator[Entry]:
         """Yield the entries of a patch, a list of patches, or an ``if`` with ``then`` and ``else``."""
@@ -71,7 +73,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
     import yaml
 
     text = _without_jinja(recipe.text)
-    reader = _Conda(recipe, text.splitlines() or [""])
+    reader = _Conda(recipe, [*text.splitlines(), ""], _blocks(recipe.text))
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
@@ -97,8 +99,24 @@ def _without_jinja(text: str) -> str:
     """Return a recipe with its variables inserted. Line numbers stay; unknown values become ``$…``."""
     known = dict(_SET.findall(text))
     known |= dict(re.findall(r"^  (\w+): [\"']?([\w.+-]+)[\"']?\s*$", _block(text, "context"), re.MULTILINE))
-    text = re.sub(_STATEMENT, "", text)
+    text = _STATEMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     return _VALUE.sub(lambda match: known.get(match[1], "$…"), text)
+
+
+def _blocks(text: str) -> list[str]:
+    """Return the condition of the ``{% if %}`` around each line; empty if none."""
+    found: list[str] = []
+    open_blocks: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        for word, rest in re.findall(r"\{%-?\s*(if|elif|else|endif)\b\s*(.*?)\s*-?%\}", line):
+            if word == "if":
+                open_blocks.append(rest)
+            elif open_blocks and word == "endif":
+                open_blocks.pop()
+            elif open_blocks:
+                open_blocks[-1] = rest or f"not {open_blocks[-1]}"
+        found.append(" and ".join(open_blocks))
+    return found
 
 
 def _block(text: str, name: str) -> str:

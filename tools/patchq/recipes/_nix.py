@@ -129,8 +129,9 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
             yield Entry(where=recipe.at(line_of(node)), text=match[1], state=State.COMMENTED)
     for phase in sorted(_PHASES & found.bindings.keys()):
         node = found.bindings[phase][0]
-        if _EDIT.search(text_of(node)):
-            yield Entry(where=recipe.at(line_of(node)), text=text_of(node), state=State.EDIT)
+        edits = [line.strip() for line in text_of(node).splitlines() if _EDIT.search(line)]
+        if edits:
+            yield Entry(where=recipe.at(line_of(node)), text="\n".join(edits), state=State.EDIT)
 
 
 def _strings(found: _Expression, node: Any) -> list[str]:

@@ -11,8 +11,6 @@ from patchq.recipes.entries import Entry, RecipeFile, State
 
 _COMMENTED = re.compile(r"#\s*(?:.*\bpatch\b.*?|.*\beapply\b.*?|[\"']?\S*?)([\w.+-]+\.(?:patch|diff))\b")
 _EDITS = {"sed", "perl", "cp", "mv", "ln", "rm", "autoreconf", "eautoreconf", "install", "tee", "dos2unix"}
-#: Options of patch that don't change its result.
-_HARMLESS = re.compile(r"-[NstufbV]+|--(?:forward|silent|quiet|batch|unified|force|backup|binary|verbose|dry-run)")
 _VALUED = re.compile(r"-[iFpdzBr]")
 
 
@@ -26,6 +24,7 @@ class _Options:
     reverse: bool = False
     remove_empty: bool = False
     unsupported: str = ""
+    keep_returns: bool = False
 
 
 def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
@@ -111,12 +110,15 @@ def _of_call(recipe: RecipeFile, shell: Shell, call: Call) -> list[Entry]:
             return [Entry(where=recipe.at(call.line), text=call.text, state=State.EDIT)]
         return []
     options = _options(words[1:], 1 if is_git else None)
+    options.keep_returns |= is_git
     files = [call.stdin] if call.stdin and not options.files else options.files
     found: list[Entry] = []
     for name in files:
         for entry in _files(recipe, name, call.line, options.strip):
             if options.unsupported and entry.state is State.TAKEN:
                 entry = replace(entry, state=State.OPTION, detail=options.unsupported)
+            if options.keep_returns:
+                entry = entry.keeping_returns()
             folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
             entry = replace(entry, folder=folder, reverse=options.reverse, remove_empty=options.remove_empty)
             found.append(entry.only_if(call.condition))
@@ -140,10 +142,9 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
         word = todo.pop(0)
         if _VALUED.fullmatch(word) and todo:
             word += todo.pop(0)
-        if match := re.fullmatch(r"-([NstufbRE]*)p(\d+)|--strip=(\d+)", word):
+        if match := re.fullmatch(r"-([NstufbREl]*)p(\d+)|--strip=(\d+)", word):
             found.strip = int(match[2] or match[3])
-            found.reverse |= "R" in (match[1] or "")
-            found.remove_empty |= "E" in (match[1] or "")
+            todo = [*(f"-{letter}" for letter in match[1] or "" if letter in "REl"), *todo]
         elif match := re.fullmatch(r"-([Nstufb]*)i(.+)|--input=(.+)", word):
             found.files.append(match[2] or match[3])
         elif match := re.fullmatch(r"-d(.+)|--directory=(.+)", word):
@@ -154,6 +155,8 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
             found.remove_empty = True
         elif word in ("-l", "--ignore-whitespace", "--ignore-space-change", "--merge", "--3way", "-3"):
             found.unsupported = word
+        elif word == "--binary":
+            found.keep_returns = True
         elif not word.startswith("-"):
             found.files.append(word)
     return found

@@ -23,7 +23,8 @@ _PATCH = re.compile(r"(?P<if>%\{(?P<not>!?)\?(?P<name>\w+):)?%\{?patch(?P<number
 _NAMED = re.compile(r"%\{?(?:PATCH|P:)(\d+)\}?|%\{?PATCH\b\}?(?!\d)")
 _MACRO = re.compile(r"%\{(!?\??)([\w]+)(?::([^{}]*))?\}|%(\w+)")
 _EDIT = re.compile(r"(?:sed|perl)\b.*\s-\w*i|cp\b|mv\b|ln\b|tee\b|autoreconf\b|(?:echo|cat)\b.*>\s*\S")
-_MOST_EXPANDED = 64 << 10
+#: Limits in characters: all texts that are expanded; the value of one.
+_MOST_EXPANDED, _MOST_VALUE = 4 << 20, 2 << 10
 
 
 @dataclass(slots=True)
@@ -49,12 +50,16 @@ class _Spec:
     section: str = "preamble"
     folder: str = ""
     found: list[Entry] = field(default_factory=list)
+    expanded: int = 0
 
     def expand(self, text: str) -> str:
         """Return a text with the macros that the spec defines expanded; others stay."""
         for _ in range(16):
-            after = _MACRO.sub(self._value, text)
-            if after == text or len(after) > _MOST_EXPANDED:
+            if self.expanded > _MOST_EXPANDED:
+                break
+            after = _MACRO.sub(self._value, text)[:_MOST_VALUE]
+            self.expanded += len(after)
+            if after == text:
                 break
             text = after
         return text

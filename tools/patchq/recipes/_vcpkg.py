@@ -132,11 +132,11 @@ def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entr
         port.main = port.main or target
     if at is None:
         return
-    for token_entry in port.entries(_until_keyword(arguments[at + 1 :])):
-        entry = token_entry
+    for entry in port.entries(_until_keyword(arguments[at + 1 :])):
         if target and port.main and target != port.main and entry.state is not State.COMMENTED:
-            entry = replace(entry, state=State.OTHER_SOURCE, detail=target)
-        yield entry
+            yield replace(entry, state=State.OTHER_SOURCE, detail=target)
+            continue
+        yield entry.keeping_returns()  # vcpkg runs `git apply`
 
 
 def _until_keyword(tokens: Sequence[Token]) -> list[Token]:

@@ -14,6 +14,7 @@ from patchq.system import fsio
 
 #: Limit in bytes of a recipe, a series or another list.
 MOST_TEXT = 16 << 20
+_RETURNED = re.compile(rb"^(?:---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
 _MOST_NAME = 250
 _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-9a-f]+)(?:\.(?:patch|diff))?(?:\?.*)?")
 
@@ -67,12 +68,22 @@ class Entry:
             return self
         return replace(self, state=State.CONDITIONAL, detail=condition)
 
+    def keeping_returns(self) -> Entry:
+        """Return the entry for a tool that keeps CR LF; not supported if the patch has CR LF throughout.
+
+        patchq takes such a patch with LF, as ``patch`` does without ``--binary``.
+        """
+        if self.state is not State.TAKEN or not isinstance(self.data, Path):
+            return self
+        if not _RETURNED.search(fsio.read_limited(self.data, MOST_TEXT) or b""):
+            return self
+        return replace(self, state=State.OPTION, detail="its CR LF line ends kept")
+
     def words(self) -> str:
         """Return the reason for leaving the entry out."""
         name = f" {self.text}" if self.text else ""
         if self.state is State.CONDITIONAL:
-            command = f"; `patchq import NAME {sh(self.data)}` imports it" if isinstance(self.data, Path) else ""
-            return f"{self.where}:{name} is applied only if {self.detail}: left out{command}"
+            return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command()}"
         if self.state is State.EDIT:
             sed = re.match(r"(?:sed|perl)\s", self.text)
             how = (
@@ -80,6 +91,15 @@ class Entry:
             )
             return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
+
+    def _command(self) -> str:
+        """Return how to import a conditional patch; empty if it isn't available locally."""
+        if isinstance(self.data, Path):
+            return f"; `patchq import NAME {sh(self.data)}` imports it"
+        if self.data is None:
+            return ""
+        recipe = sh(self.where.rpartition(":")[0])
+        return f"; `sed '1,/^__END__/d' {recipe} | patchq import NAME -` imports it"
 
     def error(self) -> PatchqError | None:
         """Return the error for a patch that the native tool applies and patchq can't read."""

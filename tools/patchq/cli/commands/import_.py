@@ -163,15 +163,18 @@ def _show_tried(done: Imported) -> None:
     from patchq.cli.boundary import show_conflict
 
     show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in done.items])
+    printed: set[str] = set()
     for item in done.items:
-        for said in filter(None, (item.detail, item.elsewhere and str(item.elsewhere))):
-            echo(f"{item.where}: {said}")
+        for said in filter(None, (item.detail, str(item.elsewhere or ""))):
+            line = said if said.startswith(item.where) else f"{item.where}: {said}"
+            printed.add(line)
+            echo(line)
         for conflict in item.conflicts:
             show_conflict(conflict, err=False)
     for said in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
         if said:
             echo(said)
-    for note in dict.fromkeys(note for item in done.items for note in item.notes):
+    for note in dict.fromkeys(note for item in done.items for note in item.notes if note not in printed):
         echo(note)
     counted = len(done.items) - len(done.left)
     echo(
