@@ -102,7 +102,7 @@ def command(
 ) -> None:
     """Import patches from elsewhere.
 
-    Reads mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, a Yocto recipe,
+    Reads mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, packagers' recipes,
     standard input (-), and the URL of a commit or pull request; with --range the commits of a repository. Scripts
     and Dockerfiles run on a copy without network access: each command that edits the tree becomes a patch.
     """
