@@ -327,7 +327,9 @@ def test_a_given_level_holds_for_new_files(patchq: Patchq, upstream: Path, tmp_p
 
 
 def test_emptied_files(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
-    recipe = write(tmp_path / "recipe", "PKGBUILD", "prepare() {\n  cd up\n  patch -ENp1 -i ../empty.patch\n}\n")
+    recipe = write(
+        tmp_path / "recipe", "PKGBUILD", "build() {\n  cd up\n  patch -ENp1 -i ../empty.patch\n  rm -f x.o\n}\n"
+    )
     (recipe.parent / "empty.patch").write_text(
         "--- a/pkg/mod.py\n+++ b/pkg/mod.py\n@@ -1,2 +0,0 @@\n-def f():\n-    return 1\n"
     )

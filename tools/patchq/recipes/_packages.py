@@ -28,12 +28,15 @@ class _Options:
 
 
 def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of a ``PKGBUILD``: the patches of ``prepare()``, in order."""
+    """Yield the entries of a ``PKGBUILD``: the patches of ``prepare()`` and ``build()``, in order."""
     shell = Shell(recipe.text)
     shell.words |= {"srcdir": [Word(".", 0)], "startdir": [Word(".", 0)]}
     list(shell.run_top())
     urls = {_source_name(word.text): word.text.rpartition("::")[2] for word in shell.words.get("source", [])}
     found = [entry for call in shell.run_function("prepare") for entry in _of_call(recipe, shell, call)]
+    shell.folders.clear()
+    built = [entry for call in shell.run_function("build") for entry in _of_call(recipe, shell, call)]
+    found += [entry for entry in built if entry.state is not State.EDIT]
     for number, entry in enumerate(found):
         url = urls.get(entry.text.rsplit("/", 1)[-1], "")
         if entry.state is State.MISSING and "://" in url:
