@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kit import ROOT
-from patchq.adopt import _diffs, _mails, _monkey, _shell
-from patchq.adopt._scripts import find_moves
+from patchq.adopt import _diffs, _mails, _monkey
 from patchq.errors import PatchqError
 from patchq.formats import diff, header, ledger, lock, lockedit, measurements, series, treepath
 from patchq.formats.diff import Mismatch, Unsupported
@@ -26,6 +25,8 @@ from patchq.merge import rerere
 from patchq.names import BlobId
 from patchq.project import stack
 from patchq.recipes.recipe import recipe_entries
+from patchq.replay import _instructions, _shell
+from patchq.replay.scripts import find_moves
 from patchq.sources import archive as archives
 from patchq.store import bundle
 from patchq.system import fsio
@@ -133,8 +134,10 @@ def patches_to_import(data: bytes) -> None:
 def scripts(data: bytes) -> None:
     """What ``patchq import`` looks for commands in: a Dockerfile, a script, and monkey patches."""
     files = [b"a.txt", b"src/b.txt"]
-    steps = [*_shell.dockerfile_steps(data, "Dockerfile", files), *_shell.script_steps(data, "script")]
-    find_moves(steps, files)
+    for instruction in _instructions.parse(data, "Dockerfile"):
+        with contextlib.suppress(_instructions.Unset):
+            _instructions.split(instruction.value, {"A": "b"})
+    find_moves(_shell.script_steps(data, "script"), files)
     _monkey.replacements(data.decode("utf-8", "replace"), files)
 
 

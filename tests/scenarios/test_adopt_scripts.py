@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git, numbered
-from patchq.adopt import _scripts
 from patchq.errors import UserError
+from patchq.replay import scripts
 from patchq.system import sandbox
 from patchq.system.sandbox import Limits, run_isolated
 
@@ -41,38 +41,67 @@ def test_a_command_without_an_effect_is_an_error(patchq: Patchq) -> None:
     patchq.ok("apply")
     before = patchq.snapshot()
     said = patchq.fails(1, "import", "up", "--run", "sed -i s/line/LINE/ a.txt", "--run", "sed -i s/nowhere/x/ b.txt")
-    assert "--run 2:1: `sed -i s/nowhere/x/ b.txt` changes nothing" in said
+    assert "--run 2:1: `sed -i s/nowhere/x/ b.txt`: it changes nothing in the package" in said
     said = patchq.fails(1, "import", "up", "--run", "sed -i s/a/b/ not-there.txt")
     assert "ended with 2" in said
     assert "not-there.txt" in said
     assert patchq.snapshot() == before
 
 
-def test_a_dockerfile(patchq: Patchq, tmp_path: Path) -> None:
-    place = tmp_path / "image"
+def write_image(place: Path, text: str, **files: str) -> Path:
     place.mkdir()
-    (place / "eight.diff").write_text(
-        "--- a/b.txt\n+++ b/b.txt\n@@ -7,3 +7,3 @@\n line 7\n-line 8\n+line eight\n line 9\n"
+    for name, data in files.items():
+        (place / name.replace("_", ".")).write_text(data)
+    (place / "Dockerfile").write_text(text)
+    return place / "Dockerfile"
+
+
+def test_a_dockerfile(patchq: Patchq, tmp_path: Path) -> None:
+    text = (
+        "FROM base\nARG WHAT=two\nRUN apt-get update && pip install up\nWORKDIR /usr/lib/python3/dist-packages\n"
+        '# Spell it out\nRUN sed -i "s/return 1$/return $WHAT/" /usr/lib/python3/dist-packages/pkg/mod.py && \\\n'
+        "    rm -rf /var/lib/apt\nCOPY new.diff /tmp/new.diff\nRUN patch -p1 < /tmp/new.diff\nCOPY more.py pkg/more.py\n"
+        "RUN <<EOF\npython3 - <<'X'\nfrom pathlib import Path\np = Path('pkg/more.py')\n"
+        "p.write_text(p.read_text().replace('9', 'nine'))\nX\nEOF\nRUN echo done\n"
     )
-    (place / "mod.py").write_text("def f():\n    return 9\n")
-    (place / "Dockerfile").write_text(
-        "FROM base\nARG WHAT=three\nRUN apt-get update && pip install up\nWORKDIR /usr/lib/python3/dist-packages\n"
-        '# Spell three out\nRUN sed -i "s/line 3$/line $WHAT/" /usr/lib/python3/dist-packages/a.txt && \\\n    rm -rf /var/lib/apt\n'
-        "COPY eight.diff /tmp/eight.diff\nRUN patch -p1 < /tmp/eight.diff\nCOPY mod.py pkg/mod.py\n"
-        "RUN <<EOF\npython3 - <<'X'\nfrom pathlib import Path\np = Path('b.txt')\n"
-        "p.write_text(p.read_text().replace('line 20', 'line twenty'))\nX\nEOF\nRUN echo done\n"
-    )
-    said = patchq.ok("import", "up", str(place / "Dockerfile"))
+    diff = "--- /dev/null\n+++ b/pkg/new.py\n@@ -0,0 +1 @@\n+new = 1\n"
+    path = write_image(tmp_path / "image", text, new_diff=diff, more_py="def f():\n    return 9\n")
+    said = patchq.ok("import", "up", str(path), "--dry-run")
     assert "Dockerfile:6: sed -i" in said
-    assert "pip install" not in said
-    assert names(patchq) == ["spell-three-out", "edit-b", "edit-mod", "edit-b-2"]
+    assert "all would be adopted" in said
+    patchq.ok("import", "up", str(path))
+    assert names(patchq) == ["spell-it-out", "edit-new", "edit-more", "edit-more-2"]
     patchq.ok("apply")
-    assert b"line three\n" in (patchq.tree() / "a.txt").read_bytes()
-    text = (patchq.tree() / "b.txt").read_text()
-    assert "line eight\n" in text
-    assert "line twenty\n" in text
-    assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return 9\n"
-    assert "Origin: " in patchq.patch_file("edit-mod").read_text()
+    assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return two\n"
+    assert (patchq.tree() / "pkg/new.py").read_text() == "new = 1\n"
+    assert (patchq.tree() / "pkg/more.py").read_text() == "def f():\n    return nine\n"
+    assert "Origin: " in patchq.patch_file("edit-more").read_text()
+
+
+def test_what_a_dockerfile_may_change_otherwise_is_named(patchq: Patchq, tmp_path: Path) -> None:
+    site = "/usr/local/lib/python3.12/site-packages"
+    text = (
+        f"FROM base\nRUN echo 'x = 1' >> {site}/pkg/mod.py\nRUN curl -L https://x/y | python3 -\n"
+        "RUN pip install other\nRUN pip install -U up\nARG SECRET\nCOPY $SECRET /opt/\n"
+    )
+    path = write_image(tmp_path / "image", text)
+    said = patchq.fails(3, "import", "up", str(path), "--dry-run")
+    assert "Dockerfile:3: not understood: `curl -L https://x/y | python3 -`: it needs the network" in said
+    assert "Dockerfile:4: not understood: `pip install other`: pip may install another version" in said
+    assert "Dockerfile:5: refused: `pip install -U up`: up installs the package again" in said
+    assert "Dockerfile:7: not understood: `COPY $SECRET /opt/`: the variable SECRET has no value" in said
+    assert "`--build-arg SECRET=VALUE`" in said
+    assert "1 of 2 would be adopted; 3 more may change the package" in said
+    assert "all would" not in said
+    refused = patchq.fails(1, "import", "up", str(path))
+    assert "Dockerfile:5: refused: " in refused
+    assert "nothing was adopted; 1 others apply" in refused
+    assert names(patchq) == []
+    patchq.ok("import", "up", str(path), "--partial")
+    assert names(patchq) == ["edit-mod"]
+    answer = json.loads(patchq.run("import", "up", str(path), "--dry-run", "--json").output)
+    fates = {item["account"]["where"].rpartition(":")[2]: item["account"]["fate"] for item in answer["items"]}
+    assert fates == {"2": "taken", "3": "not understood", "4": "not understood", "5": "refused", "7": "not understood"}
 
 
 def test_scripts(patchq: Patchq, tmp_path: Path) -> None:
@@ -80,8 +109,6 @@ def test_scripts(patchq: Patchq, tmp_path: Path) -> None:
         "#!/bin/bash -e\nFILE=a.txt\ncd /nowhere/pkg/.. 2>/dev/null || true\n# Spell it\nsed -i 's/line 3$/three/' $FILE\n"
     )
     (tmp_path / "fix.py").write_text("open('b.txt', 'a').write('end\\n')\n")
-    patchq.fails(1, "import", "up", str(tmp_path / "fix.sh"))
-    (tmp_path / "fix.sh").write_text("#!/bin/bash -e\nFILE=a.txt\n# Spell it\nsed -i 's/line 3$/three/' $FILE\n")
     patchq.ok("import", "up", str(tmp_path / "fix.sh"), str(tmp_path / "fix.py"))
     assert names(patchq) == ["spell-it", "edit-b"]
 
@@ -214,7 +241,7 @@ def test_a_command_that_takes_too_much_is_stopped(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    monkeypatch.setattr(_scripts, "Limits", functools.partial(Limits, **{"seconds": 120, **small}))
+    monkeypatch.setattr(scripts, "Limits", functools.partial(Limits, **{"seconds": 120, **small}))
     patchq.ok("apply")
     before = patchq.snapshot()
     # What follows isn't run either: the copy may hold anything.

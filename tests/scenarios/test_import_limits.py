@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git
-from patchq.adopt import limits
+from patchq.replay import limits
 
 GIB = 1 << 30
 DIFF = b"--- a/a.txt\n+++ b/a.txt\n@@ -9,3 +9,3 @@\n line 9\n-line 10\n+changed\n line 11\n"

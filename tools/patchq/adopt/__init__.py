@@ -5,5 +5,4 @@ __all__ = [
     "fit",
     "found",
     "gather",
-    "limits",
 ]

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from patchq.adopt.limits import MOST, MOST_ALL, read_edited, too_large
 from patchq.errors import FormatError, UserError
 from patchq.names import sh
 from patchq.recipes.entries import Entry, read_list
 from patchq.recipes.recipe import is_recipe, recipe_entries, recipe_in
+from patchq.replay.limits import MOST, MOST_ALL, read_edited, too_large
 from patchq.sources.archive import members, opened_archive
 from patchq.stacks.export import slug
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.adopt.limits import MOST, read_edited
 from patchq.errors import SourceError, UserError
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.repository import Git, scratch
 from patchq.git.transport import default_branch, fetch_ref
 from patchq.names import CommitId
+from patchq.replay.limits import MOST, read_edited
 from patchq.sources import index
 from patchq.sources.simple import IndexFile
 

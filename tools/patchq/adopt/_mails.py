@@ -12,7 +12,6 @@ from pathlib import Path
 
 from patchq.adopt._headers import fields_of, first_address, read_text, settle
 from patchq.adopt.found import Found
-from patchq.adopt.limits import MOST_MAILS, too_large
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import (
     BLANKS,
@@ -28,6 +27,7 @@ from patchq.formats.header import (
 )
 from patchq.formats.header import parse as parse_mail
 from patchq.git.command import Command, Outside, author_ident
+from patchq.replay.limits import MOST_MAILS, too_large
 from patchq.stacks.export import slug
 from patchq.system import runner
 

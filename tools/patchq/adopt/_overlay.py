@@ -12,11 +12,11 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from patchq.adopt.found import Found
-from patchq.adopt.limits import read_edited, walk_edited
 from patchq.errors import UserError
 from patchq.formats.treepath import is_tree_path
 from patchq.git.repository import Git
 from patchq.names import TreeId, show_path
+from patchq.replay.limits import read_edited, walk_edited
 from patchq.stacks.export import slug
 from patchq.system import fsio
 

@@ -16,6 +16,7 @@ from patchq.git.objects import CommitInfo
 from patchq.names import CommitId, TreeId
 from patchq.project.journal import Change
 from patchq.project.project import Project
+from patchq.replay.outcomes import NotTaken
 from patchq.stacks.check import broken_rules
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Exported, Names, slug, write_stack
@@ -90,6 +91,8 @@ def import_patches(
             nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
             return Imported(nothing, _named(items, [e.name for e in loaded.entries]), True)
         taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
+        if not taken and all(f.account for f in found):
+            raise NotTaken([f.account for f in found if f.account])
         _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
         _ask_for_authors([f for f, _ in taken], wish.author)
         entries, names = list(loaded.entries), Names(e.name for e in loaded.entries)
@@ -101,7 +104,9 @@ def import_patches(
         project.journal.perform(change)
         notes = tuple(note for item in items for note in item.notes)
         left = tuple(
-            f"{i.where} was left: {i.outcome}: {i.detail}" for i in items if i.outcome not in (*TAKEN, "left out")
+            f"{i.where} was left: {i.outcome}: {i.detail}"
+            for i in items
+            if i.outcome not in (*TAKEN, "left out") and not i.account
         )
         exported = replace(result, notes=(*result.notes, *rules, *notes, *left))
         return Imported(exported, _named(items, [e.name for e in loaded.entries]))
@@ -176,9 +181,12 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     left = [i for i in items if i.outcome not in (*TAKEN, "left out")]
     if not left or partial:
         return
+    taken = sum(i.outcome in TAKEN for i in items)
+    accounts = [i.account for i in left if i.account]
+    if len(accounts) == len(left):
+        raise NotTaken(accounts, taken)
     if len(left) == 1 == len(errors) and not isinstance(errors[0], ConflictError):
         raise errors[0]
-    taken = sum(i.outcome in TAKEN for i in items)
     lines = [f"{i.where} {_verdict(i, upstream)}: {i.detail}" for i in left]
     more = f"; {taken} others apply" if taken else ""
     raise ConflictError(

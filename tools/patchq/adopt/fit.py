@@ -18,6 +18,7 @@ from patchq.git.objects import blob_id
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, show_path
+from patchq.replay.outcomes import Account
 from patchq.stacks.engine import Engine, Incoming
 
 _EMPTY = blob_id(b"")
@@ -39,6 +40,7 @@ class Item:
     :ivar detail: reason and possible fixes, as text for users.
     :ivar conflicts: places where the patch doesn't apply, in the form that ``apply`` reports.
     :ivar elsewhere: result of the release search, if there was one.
+    :ivar account: outcome of the step of a script or Dockerfile that the patch comes from.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Item:
     notes: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     elsewhere: Elsewhere | None = None
+    account: Account | None = None
 
 
 class Fitter:
@@ -118,10 +121,16 @@ class Fitter:
 
     def fit(self, patch: Found) -> tuple[Item, TreeId]:
         """Apply a patch to the tree, if possible. Return its outcome and the tree."""
+        item, tree = self._fit(patch)
+        return replace(item, account=patch.account), tree
+
+    def _fit(self, patch: Found) -> tuple[Item, TreeId]:
         if patch.left_out:
             return self._left_out(patch), self.tree
         if patch.problem:
             self.errors.append(patch.problem)
+            if patch.account:
+                return Item(name=patch.name, where=patch.where, outcome="unreadable"), self.tree
             said = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
             return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=said), self.tree
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from patchq.errors import PatchqError
 from patchq.formats.header import Ident
 from patchq.names import TreeId
+from patchq.replay.outcomes import Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class Found:
     :ivar merge: True for a merge commit, which is left out if the tree already has its changes.
     :ivar problem: error if the patch can't be read.
     :ivar said: notes for the user about how the patch was read.
+    :ivar account: outcome of the step of a script or Dockerfile that the patch comes from.
     :ivar left_out: True for an entry to skip, such as a cover letter; ``said`` gives the reason.
     """
 
@@ -46,6 +50,7 @@ class Found:
     topic: str = ""
     merge: bool = False
     problem: PatchqError | None = None
+    account: Account | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,21 @@ class ReadOptions:
     strip: int | None = None
     folder: str = ""
     three_way: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """Options of a Dockerfile's replay.
+
+    :ivar context: build context, if it isn't the Dockerfile's folder.
+    :ivar arguments: build arguments.
+    :ivar most_download: limit of bytes to download for the release's wheel.
+    """
+
+    context: Path | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = False
+    most_download: int = 0
 
 
 @dataclass(frozen=True, slots=True)

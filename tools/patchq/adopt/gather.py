@@ -9,15 +9,14 @@ from pathlib import Path
 from patchq.adopt._folders import FolderPlace, origin_of, places
 from patchq.adopt._headers import settle
 from patchq.adopt._hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
+from patchq.adopt._image import from_image
 from patchq.adopt._leftovers import name_leftovers
 from patchq.adopt._mails import read_data
 from patchq.adopt._monkey import from_monkey_patches, replacements
 from patchq.adopt._overlay import from_overlay, from_site_packages
-from patchq.adopt._scripts import run_steps
-from patchq.adopt._shell import ShellStep, dockerfile_steps, is_dockerfile, is_script, script_steps, steps_of
+from patchq.adopt._replayed import from_replay
 from patchq.adopt._stgit import has_stgit, stgit_patches
-from patchq.adopt.found import Found, ReadOptions
-from patchq.adopt.limits import MOST_ALL, read_stream, too_large
+from patchq.adopt.found import Found, ReadOptions, ReplayOptions
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import Ident, clean_message, clean_subject, split_trailers
@@ -29,15 +28,15 @@ from patchq.git.repository import Git
 from patchq.project.project import Project
 from patchq.recipes.entries import LEFT
 from patchq.recipes.recipe import is_recipe
+from patchq.replay.limits import MOST_ALL, MOST_SCRIPT, read_stream, too_large
+from patchq.replay.scripts import is_dockerfile, is_script
 from patchq.sources.folders import local_folder
-from patchq.stacks.edit import Loaded, user_ident
+from patchq.stacks.edit import Loaded
 from patchq.stacks.export import slug
 from patchq.system import fsio, runner
 
 #: Path for standard input.
 STDIN = Path("-")
-#: Limit of a script in bytes.
-MOST_SCRIPT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +49,8 @@ class AdoptRequest:
     :ivar pull_requests: numbers of pull requests at the upstream's own host.
     :ivar commands: shell commands, from ``--run``.
     :ivar overlay: folder of whole files that replace those of the tree.
+    :ivar image: image to compare with the release's wheel.
+    :ivar platform: platform to choose from several images.
     :ivar site_packages: folder that an edited package is installed in.
     """
 
@@ -60,7 +61,10 @@ class AdoptRequest:
     pull_requests: Sequence[int] = ()
     commands: Sequence[str] = ()
     overlay: Path | None = None
+    image: Path | None = None
+    platform: str = ""
     site_packages: Path | None = None
+    replaying: ReplayOptions = field(default_factory=ReplayOptions)
     reading: ReadOptions = field(default_factory=ReadOptions)
     first_parent: bool = False
 
@@ -85,7 +89,7 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
             scripts.remove(path)
             found += from_monkey_patches(store, base, text, str(path), origin_of(path))
     if scripts or request.commands:
-        found += from_scripts(project, loaded, scripts, request.commands)
+        found += from_replay(project, loaded, scripts, request.commands, request.replaying)
     url = str(local_folder(project.layout, loaded.stack.pin.url) or loaded.stack.pin.url)
     if request.pull_requests and not url:
         raise UserError(
@@ -98,6 +102,8 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
         if not address:
             raise UserError(f"{text} is the address of no pull request or commit", hint="…/pull/N or …/commit/ID")
         found += from_host(project, address)
+    if request.image:
+        found += from_image(project, loaded, request.image, request.replaying, platform=request.platform)
     if request.overlay:
         found.append(from_overlay(store, base, request.overlay, request.reading.folder))
     if request.site_packages:
@@ -110,32 +116,6 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
 def _is_script(path: Path) -> bool:
     with path.open("rb") as file:
         return is_script(path, file.read(2))
-
-
-def from_scripts(project: Project, loaded: Loaded, paths: Sequence[Path], commands: Sequence[str]) -> list[Found]:
-    """Run the commands of scripts in a sandbox, and return a patch for each command.
-
-    The commands run on top of the stack. Each one sees the changes of earlier commands.
-    """
-    tip = loaded.state.tip
-    steps: list[ShellStep] = []
-    for path in paths:
-        data = fsio.read_limited(path, MOST_SCRIPT) or b""
-        if is_dockerfile(path):
-            steps += dockerfile_steps(data, str(path), project.store.list_tree(tip))
-        else:
-            steps += script_steps(data, str(path))
-    for number, text in enumerate(commands, 1):
-        steps += steps_of(text, f"--run {number}" if len(commands) > 1 else "--run")
-    beside = paths[0].resolve().parent if paths else None
-    found = run_steps(project.store, tip, steps, project.say, beside)
-    # The user who runs a command is the author of its changes.
-    return [replace(f, author=user_ident(project), origin=_origin(f.where)) for f in found]
-
-
-def _origin(where: str) -> str:
-    path, _, line = where.rpartition(":")
-    return f"{origin_of(Path(path))}:{line}" if not path.startswith("--run") else ""
 
 
 def from_stgit(project: Project, folder: Path) -> list[Found]:

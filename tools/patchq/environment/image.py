@@ -15,7 +15,7 @@ import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +38,7 @@ _MOST_PATH = 4096
 #: Files whose content is kept: those that Python reads when it starts, metadata, and settings.
 _KEPT = re.compile(
     r"\.(?:pyc?|pth|json|cfg|conf|txt|zip|egg|egg-link|egg-info)$"
-    r"|/(?:METADATA|RECORD|PKG-INFO|ld\.so\.preload|passwd)$"
+    r"|/(?:METADATA|RECORD|WHEEL|PKG-INFO|ld\.so\.preload|passwd)$"
 )
 #: Largest program that is kept, in bytes: scripts in ``bin`` folders.
 _MOST_SCRIPT = 64 << 10
@@ -80,9 +80,10 @@ class ImageEntry:
 class Layers(Files):
     """Files of an image's layers. Content that may be read later is kept in a temporary file."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Collection[str] = ()) -> None:
         super().__init__()
         self.entries: dict[str, ImageEntry] = {}
+        self._wanted = frozenset(wanted)
         #: Folders of all files so far, including deleted ones; after :meth:`finish`, existing
         #: folders.
         self.folders: set[str] = {"/"}
@@ -164,7 +165,7 @@ class Layers(Files):
 
     def keep(self, file: IO[bytes], member: tarfile.TarInfo, path: str) -> ImageEntry:
         """Read a plain file and return its entry. Keep its content if it may be read later."""
-        keep = member.size <= MAX_TEXT and _is_kept(path, member.size)
+        keep = member.size <= MAX_TEXT and (path in self._wanted or _is_kept(path, member.size))
         offset = self._kept.seek(0, os.SEEK_END) if keep else -1
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
@@ -202,9 +203,10 @@ class Image:
     command: tuple[str, ...] = ()
 
 
-def read_image(path: Path, platform: str = "") -> Image:
+def read_image(path: Path, platform: str = "", *, keep: Collection[str] = ()) -> Image:
     """Read an image.
 
+    :param keep: Paths of more files whose content will be read.
     :param platform: Platform of the image to choose (``aarch64``); may be empty if there is only
         one image.
     :raises UserError: if it isn't an image, is damaged, or holds several images and none was
@@ -213,7 +215,7 @@ def read_image(path: Path, platform: str = "") -> Image:
     try:
         if path.is_dir() and not (path / "oci-layout").exists():
             return Image(name=path.name, files=Folder(path), folders=frozenset(_folders(path)))
-        return _read_layers(path, platform)
+        return _read_layers(path, platform, keep)
     except _DAMAGED as error:
         if isinstance(error, KeyError):
             reason = f"lacks {error}"
@@ -226,8 +228,8 @@ def read_image(path: Path, platform: str = "") -> Image:
         ) from None
 
 
-def _read_layers(path: Path, platform: str) -> Image:
-    layers = Layers()
+def _read_layers(path: Path, platform: str, keep: Collection[str]) -> Image:
+    layers = Layers(keep)
     with _blobs(path) as store:
         manifest = _manifest(store, platform)
         settings = json.loads(store.read(manifest["config"])).get("config") or {}

@@ -150,6 +150,21 @@ def _judge_start(
     return seen
 
 
+def find_installed(image: Image, distribution: str) -> list[InstalledEnvironment]:
+    """Return the environments of an image that have a distribution, each copy of it once."""
+    home = image.env.get("HOME") or _home(image.files, image.user)
+    process = Process(env=image.env, home=home, working=image.working)
+    found = []
+    infos: set[str] = set()
+    for interpreter in environments(image.files, set(image.folders), process):
+        environment = InstalledEnvironment(interpreter)
+        own = {image.files.resolve(one.info) for one in environment.named(distribution)}
+        if own - infos:
+            found.append(environment)
+            infos |= own
+    return found
+
+
 def _judge_labels(image: Image, expected: Expected, findings: Findings) -> None:
     if image.labels is None:
         findings.note(Code.LABELS_UNJUDGED)

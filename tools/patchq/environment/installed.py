@@ -329,6 +329,56 @@ def judge_package(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelComparison:
+    """Files of an installed package that differ from a wheel, as paths below ``root``.
+
+    :ivar links: Links among ``changed`` and ``added``, with their targets.
+    :ivar unreadable: Files that can't be read, and special files.
+    """
+
+    root: str
+    changed: frozenset[str]
+    missing: frozenset[str]
+    added: frozenset[str]
+    links: Mapping[str, str]
+    unreadable: frozenset[str]
+
+
+def compare_with_wheel(
+    environment: InstalledEnvironment, distribution: str, package: str, wheel: Reference
+) -> WheelComparison:
+    """Compare an installed package with a wheel, whatever its RECORD and manifest say."""
+    judge = _Judge(environment=environment, distribution=distribution, package=package)
+    judge.location = environment.locate(package)
+    origin = judge.location.origin
+    if environment.files.kind(origin) is Kind.FILE:
+        judge.root = posixpath.dirname(origin)  # a module, not a folder
+    else:
+        judge.root = posixpath.normpath(posixpath.join(origin, *[".."] * (package.count(".") + 1)))
+    here = [one for one in environment.named(distribution) if one.root == judge.root]
+    record, _ = _judge_record(judge, here, "")
+    own = set(record) | {path for path in judge.digests if path not in _owners(judge, set(judge.digests), here)}
+    present = {path for path in own & set(judge.digests) if not _CACHE.fullmatch(path)}
+    links = {path: target for path, (kind, target) in judge.odd.items() if kind is Kind.LINK}
+    differing = {path for path in _unlike_wheel(judge, wheel, {}) if not _is_metadata(path)}
+    added = {path for path in present - set(wheel.files) if _is_below(judge.root, path) and not _is_metadata(path)}
+    unreadable = {path for path in present if "error" in judge.digests[path]}
+    unreadable |= {path for path in judge.odd if path not in links}
+    return WheelComparison(
+        root=judge.root,
+        changed=frozenset(path for path in differing if path in present or path in links),
+        missing=frozenset(path for path in differing if path not in present and path not in links),
+        added=frozenset(added | {path for path in links if path not in wheel.files}),
+        links=links,
+        unreadable=frozenset(unreadable),
+    )
+
+
+def _is_metadata(path: str) -> bool:
+    return ".dist-info/" in path
+
+
 #: Start of the names of packages of thin wheels.
 _THIN = "_patchq_thin_"
 

@@ -27,6 +27,7 @@ from enum import Enum
 from pathlib import Path
 
 from patchq.errors import UserError
+from patchq.names import sh, show_path
 from patchq.system import runner
 
 #: Paths inside the sandbox of the copy and of the read-only folder.
@@ -35,14 +36,18 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: $1 an empty folder, $2 the copy, $3 a read-only folder or empty, $4 the folder of a Python or
 #: empty, $5 the largest file in blocks, $6 the most processes of the user, $7 the highest process
-#: id, $8 the most memory of one process; then the command.
+#: id, $8 the most memory of one process, $9 the root folder or empty, $10 commands that mount
+#: folders below it; then the command.
 _SETUP = r"""
-root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7 memory=$8; shift 8
+root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7 memory=$8 image=$9 more=${10}; shift 10
 read_only() {
     found=
     while read -r _ _ _ _ point options _; do
-        options=$(echo "$options" | sed 's/^r[ow],\{0,1\}//')
-        case $point in "$1"|"$1"/*) mount -o "remount,bind,ro,$options" "$point"; found=1;; esac
+        case $point in "$1"|"$1"/*)
+            options=${options#r[ow]}
+            mount -o "remount,bind,ro$options" "$point"
+            found=1;;
+        esac
     done < /proc/self/mountinfo
     # The kernel writes blanks in names otherwise: what isn't found there is writable still.
     [ "$found" ] || { echo "$1 can't be made read-only" >&2; exit 1; }
@@ -52,34 +57,48 @@ show() {
     mount --rbind "$1" "$root$2"
     read_only "$root$2"
 }
+place() {
+    mount --bind "$2" "$root$3"
+    if [ "$1" = ro ]; then read_only "$root$3"; else mount -o remount,bind,nosuid,nodev "$root$3"; fi
+}
 mount --make-rprivate /
-mount -t tmpfs -o nosuid,nodev,size=16m,mode=755 tmpfs "$root"
+if [ "$image" ]; then mount --bind "$image" "$root"
+else mount -t tmpfs -o nosuid,nodev,size=16m,mode=755 tmpfs "$root"; fi
 for name in usr bin sbin lib lib32 lib64 libx32; do
-    if [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$root/$name"
+    if [ -L "$root/$name" ]; then :
+    elif [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$root/$name"
     elif [ -d "/$name" ]; then show "/$name" "/$name"; fi
 done
-mkdir "$root/etc" "$root/dev" "$root/proc" "$root/tmp" "$root/src" "$root/old"
-for name in ld.so.cache alternatives; do
-    if [ -e "/etc/$name" ]; then cp -a "/etc/$name" "$root/etc/"; fi
-done
-echo 'root:x:0:0:root:/tmp:/bin/sh' > "$root/etc/passwd"
+if [ "$image" ]; then
+    show /usr /.host/usr
+    [ -d "$root/old" ] || mkdir "$root/old"
+    mount -t tmpfs -o nosuid,nodev,size=1m,mode=755 tmpfs "$root/dev"
+else
+    mkdir "$root/etc" "$root/dev" "$root/proc" "$root/tmp" "$root/src" "$root/old"
+    for name in ld.so.cache alternatives; do
+        if [ -e "/etc/$name" ]; then cp -a "/etc/$name" "$root/etc/"; fi
+    done
+    echo 'root:x:0:0:root:/tmp:/bin/sh' > "$root/etc/passwd"
+fi
 for name in null zero urandom; do : > "$root/dev/$name"; mount --bind "/dev/$name" "$root/dev/$name"; done
 if mount -t proc -o nosuid,nodev,noexec proc "$root/proc" 2>/dev/null; then
     # Each namespace of processes has a limit of its own since Linux 6.14; before, it is the machine's and isn't ours.
     (echo "$last" > "$root/proc/sys/kernel/pid_max") 2>/dev/null || :
     mount -o remount,ro,nosuid,nodev,noexec "$root/proc"
 fi
-mount -t tmpfs -o nosuid,nodev,size=512m tmpfs "$root/tmp"
-mount --bind "$copy" "$root/src"
-mount -o remount,bind,nosuid,nodev "$root/src"
+if [ -z "$image" ]; then
+    mount -t tmpfs -o nosuid,nodev,size=512m tmpfs "$root/tmp"
+    place rw "$copy" /src
+fi
 [ -z "$beside" ] || show "$beside" /context
 [ -z "$python" ] || show "$python" "$python"
+eval "$more"
 cd "$root"
 pivot_root . old
 umount -l /old
 rmdir /old
-mount -o remount,ro,nosuid,nodev /
-cd /src
+if [ "$image" ]; then mount -o remount,bind,nosuid,nodev /; cd /
+else mount -o remount,ro,nosuid,nodev /; cd /src; fi
 ulimit -c 0
 ulimit -f "$blocks"
 exec nice -n 19 prlimit --nproc="$processes" --data="$memory" -- \
@@ -125,6 +144,51 @@ class Limits:
         }[limit]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """Folder or file of this machine that a sandboxed command sees at ``target``."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """Root file system of a sandboxed command: a folder that keeps what commands write.
+
+    Programs and libraries (``/usr``, ``/bin``, ``/lib``) are those of this machine, read-only;
+    ``/.host/usr`` is ``/usr`` without ``mounts``.
+
+    :ivar folder: has a folder for each mount, and :data:`ROOT_FOLDERS`.
+    :ivar mounts: mounted in this order.
+    """
+
+    folder: Path
+    mounts: tuple[Mount, ...] = ()
+
+    def check(self) -> None:
+        """Check that the folders to mount on are still folders.
+
+        The mount commands run before the sandbox is closed, so a link would lead out of it.
+
+        :raises UserError: if a command has replaced one.
+        """
+        points = [*ROOT_FOLDERS, _python_outside().lstrip("/")]
+        points += [mount.target.lstrip("/") for mount in self.mounts if not mount.target.startswith("/usr/")]
+        for point in points:
+            path = self.folder
+            for part in point.split("/"):
+                path = path / part
+                if path.is_symlink():
+                    shown = show_path(os.fsencode(f"/{point}"))
+                    raise UserError(f"a command has replaced {shown} by a link", hint="nothing was adopted")
+
+
+#: Folders that a :class:`Root` must have.
+ROOT_FOLDERS = ("etc", "dev", "proc", "tmp", "old", "usr", ".host/usr")
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """Result of a command: exit code, end of its standard error, and the exceeded limit, if any."""
@@ -142,6 +206,7 @@ def run_isolated(
     env: Mapping[str, str] | None = None,
     data: bytes = b"",
     limits: Limits | None = None,
+    root: Root | None = None,
 ) -> Ran:
     """Run a sandboxed command that may change only the files in the folder ``copy``.
 
@@ -149,6 +214,8 @@ def run_isolated(
     all its child processes.
 
     :param beside: folder that the command may read, as ``/context``.
+    :param root: root file system. The command starts there and doesn't see ``copy``, which must
+        contain all writable folders.
     :raises UserError: if this machine can't sandbox the command; nothing was run then.
     """
     limits = limits or Limits()
@@ -167,7 +234,9 @@ def run_isolated(
         "sh",
         *argv,
     ]
-    with tempfile.TemporaryDirectory(prefix="patchq-") as root:
+    if root:
+        root.check()
+    with tempfile.TemporaryDirectory(prefix="patchq-") as empty:
         unshare = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--ipc", "--uts", "--fork"]
         walls = [
             *unshare,
@@ -177,7 +246,7 @@ def run_isolated(
             "-euc",
             _SETUP,
             "sandbox",
-            root,
+            empty,
             str(copy),
             str(beside or ""),
             python,
@@ -188,6 +257,8 @@ def run_isolated(
             str(max(_LEAST_LAST, limits.processes + _FEW)),
             # Twice the limit, so that the check sees a process that exceeds the limit.
             str(2 * limits.memory),
+            str(root.folder) if root else "",
+            _mounting(root.mounts) if root else "",
         ]
         code, said = runner.overhear(
             [*walls, *command], cwd=Path("/"), data=data, timeout=limits.seconds, watch=watch, end=_end
@@ -204,6 +275,15 @@ def run_isolated(
     if over is None and _size(copy) - watch.before > limits.disk:
         over = Limit.DISK
     return Ran(code, after.decode("utf-8", "replace").strip()[-2000:], over)
+
+
+def _mounting(mounts: Sequence[Mount]) -> str:
+    """Return shell commands that mount folders and files."""
+    lines = []
+    for mount in mounts:
+        how = "rw" if mount.writable else "ro"
+        lines.append(f"place {how} {sh(mount.source)} {sh(mount.target)}\n")
+    return "".join(lines)
 
 
 _BLOCK = 4096
@@ -316,6 +396,13 @@ def _end(process: runner.Running) -> None:
         with contextlib.suppress(runner.TookTooLong):
             process.wait(10)
     process.kill()
+
+
+def python_program() -> str:
+    """Return the path of the running Python in a sandbox with a :class:`Root`."""
+    outside = _python_outside()
+    prefix = outside or f"/.host{Path(sys.base_prefix).resolve()}"
+    return f"{prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def _python_outside() -> str:

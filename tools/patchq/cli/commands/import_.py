@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option, show_exported
+from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
+from patchq.errors import UserError
+from patchq.replay.outcomes import Account, Fate, NotTaken, short
 
 if TYPE_CHECKING:
     from patchq.adopt.adopt import Imported
@@ -21,6 +24,13 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     if not match:
         raise click.BadParameter(f"{value!r} is no size, such as 64M or 2G.")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+
+
+def _build_arg(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{word!r} is not NAME=VALUE.", param_hint="--build-arg")
+    return name, value
 
 
 @click.command("import")
@@ -40,6 +50,20 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     metavar="COMMAND",
     help="Command to run sandboxed on a copy of the tree; its edits become a patch.",
 )
+@click.option(
+    "--context",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Build context of a Dockerfile.  [default: its folder]",
+)
+@click.option("--build-arg", "build_args", multiple=True, metavar="NAME=VALUE", help="Build argument of a Dockerfile.")
+@click.option(
+    "--image",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Image to compare with the release's wheel; its edits become patches.",
+)
+@click.option("--platform", default="", metavar="NAME", help="Platform to select from several images, such as aarch64.")
 @click.option(
     "--overlay",
     type=click.Path(path_type=Path),
@@ -85,6 +109,10 @@ def command(
     first_parent: bool,
     requests: tuple[int, ...],
     commands: tuple[str, ...],
+    context: Path | None,
+    build_args: tuple[str, ...],
+    image: Path | None,
+    platform: str,
     overlay: Path | None,
     site: Path | None,
     strip: int | None,
@@ -104,17 +132,18 @@ def command(
 
     Reads mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, packagers' recipes,
     standard input (-), and the URL of a commit or pull request; with --range the commits of a repository. Scripts
-    and Dockerfiles run on a copy without network access: each command that edits the tree becomes a patch.
+    and Dockerfiles run sandboxed, without network access: each step that edits the package becomes a patch, and
+    each step that may change it otherwise is listed.
     """
     from patchq.adopt.adopt import ImportRequest, import_patches
-    from patchq.adopt.found import ReadOptions
+    from patchq.adopt.found import ReadOptions, ReplayOptions
     from patchq.adopt.gather import STDIN, AdoptRequest
-    from patchq.adopt.limits import read_stream
+    from patchq.replay.limits import read_stream
 
     urls = [p for p in paths if "://" in p]
     if offline and (urls or requests):
         raise click.UsageError("--offline can't bring what a URL or --pr names.")
-    if not (paths or requests or commands or overlay or site):
+    if not (paths or requests or commands or overlay or site or image):
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
     if first_parent and not git_range:
         raise click.UsageError("--first-parent goes with --range.")
@@ -129,6 +158,14 @@ def command(
         commands=commands,
         overlay=overlay,
         site_packages=site,
+        image=image,
+        platform=platform,
+        replaying=ReplayOptions(
+            context=context,
+            arguments=dict(_build_arg(word) for word in build_args),
+            offline=offline,
+            most_download=most_download,
+        ),
         reading=ReadOptions(strip, directory, three_way),
         first_parent=first_parent,
     )
@@ -141,30 +178,44 @@ def command(
         offline=offline,
         most_download=most_download,
     )
-    done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
-    _show(done, as_json)
+    try:
+        done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
+    except NotTaken as error:
+        message, typed = _worded(error, name)
+        raise UserError(message, hint=typed) from None
+    _show(done, as_json, name)
 
 
-def _show(done: Imported, as_json: bool) -> None:
+def _show(done: Imported, as_json: bool, name: str) -> None:
     if as_json:
-        items = [asdict(item) for item in done.items]
+        items = []
+        for item in done.items:
+            items.append({**asdict(item), "account": as_answer(item.account, name) if item.account else None})
         emit("import", {**asdict(done.exported), "items": items, "dry_run": done.tried})
     elif done.tried:
-        _show_tried(done)
+        _show_tried(done, name)
     else:
         show_exported(done.exported, False, "import")
+        for line in lines(_accounts(done), name, Fate.REFUSED, Fate.NOT_UNDERSTOOD):
+            echo(line)
         if done.exported.added:
             echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
     if done.tried and done.left:
         click.get_current_context().exit(3)
 
 
-def _show_tried(done: Imported) -> None:
+def _accounts(done: Imported) -> list[Account]:
+    return [item.account for item in done.items if item.account]
+
+
+def _show_tried(done: Imported, name: str) -> None:
     from patchq.cli.boundary import show_conflict
 
-    show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in done.items])
+    shown = [item for item in done.items if not (item.account and item.outcome in ("left out", "unreadable"))]
+    if shown:
+        show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in shown])
     printed: set[str] = set()
-    for item in done.items:
+    for item in shown:
         for said in filter(None, (item.detail, str(item.elsewhere or ""))):
             line = said if said.startswith(item.where) else f"{item.where}: {said}"
             printed.add(line)
@@ -174,9 +225,39 @@ def _show_tried(done: Imported) -> None:
     for said in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
         if said:
             echo(said)
-    for note in dict.fromkeys(note for item in done.items for note in item.notes if note not in printed):
+    for note in dict.fromkeys(note for item in shown for note in item.notes if note not in printed):
         echo(note)
-    counted = len(done.items) - len(done.left)
-    echo(
-        f"nothing was changed; {counted} of {len(done.items)} would be adopted" if done.left else "all would be adopted"
-    )
+    for line in lines(_accounts(done), name, Fate.REFUSED, Fate.NOT_UNDERSTOOD, Fate.UNRELATED):
+        echo(line)
+    echo(_summary(done))
+
+
+def _summary(done: Imported) -> str:
+    """Return the last line of a dry run. It says "all" only if nothing else may change the package."""
+    fates = [account.fate for account in _accounts(done)]
+    open_ones = fates.count(Fate.NOT_UNDERSTOOD)
+    considered = [i for i in done.items if not (i.account and i.outcome == "left out")]
+    if done.left:
+        said = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
+    elif not considered:
+        said = "no step of it edits the package"
+    elif open_ones:
+        said = f"{len(considered)} would be adopted"
+    else:
+        return "all would be adopted"
+    return f"{said}; {open_ones} more may change the package" if open_ones else said
+
+
+def _worded(error: NotTaken, name: str) -> tuple[str, str]:
+    """Return message and hint of steps that aren't taken."""
+    fates = (Fate.REFUSED, Fate.NOT_UNDERSTOOD)
+    listed = [account for account in error.accounts if account.fate in fates]
+    if not listed:
+        return "no step of it edits the package; nothing was adopted", "--run 'COMMAND' names one"
+    first, *rest = listed
+    if not rest and not error.taken:
+        said = f"{first.where}: `{short(first.text)}`: {sentence(first)}"
+        return f"{said}; nothing was adopted", hint(first, name)
+    more = f"; {error.taken} others apply" if error.taken else ""
+    said = "\n".join(lines(listed, name, *fates))
+    return f"{said}\nnothing was adopted{more}", "--partial adopts the others" if error.taken else ""

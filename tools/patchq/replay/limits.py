@@ -16,6 +16,8 @@ MOST, MOST_ALL = 256 << 20, 512 << 20
 #: Limits in bytes: a Dockerfile; the shell commands in one file. The parser needs quadratic time
 #: for text that is not shell code.
 MOST_DOCKERFILE, MOST_COMMANDS = 256 << 10, 20 << 10
+#: Limit of a script in bytes.
+MOST_SCRIPT = 4 << 20
 #: Limit of mails in an mbox.
 MOST_MAILS = 10_000
 _HINT = "see the limits in docs/reference/formats.md; is it a patch?"

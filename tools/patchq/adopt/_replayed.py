@@ -1,0 +1,111 @@
+"""Conversion of replayed scripts and Dockerfiles into patches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from patchq.adopt._folders import origin_of
+from patchq.adopt._wheels import package_of, release_wheel
+from patchq.adopt.found import Found, ReplayOptions
+from patchq.names import CommitId, show_path
+from patchq.project.project import Project
+from patchq.replay.dockerfile import Build, replay_dockerfile
+from patchq.replay.limits import MOST_SCRIPT
+from patchq.replay.outcomes import Account, Fate, NotTaken
+from patchq.replay.scripts import is_dockerfile, replay_commands, replay_script
+from patchq.stacks.edit import Loaded, user_ident
+from patchq.stacks.export import slug
+from patchq.system import fsio
+
+
+def from_replay(
+    project: Project,
+    loaded: Loaded,
+    paths: Sequence[Path],
+    commands: Sequence[str],
+    request: ReplayOptions,
+) -> list[Found]:
+    """Replay scripts and commands on top of the stack, and return a patch for each edit.
+
+    Each script sees the changes of earlier ones.
+    """
+    tip = loaded.state.tip
+    found: list[Found] = []
+    for path in paths:
+        data = fsio.read_limited(path, MOST_SCRIPT) or b""
+        if is_dockerfile(path):
+            accounts = _replay_dockerfile(project, loaded, tip, data, path, request)
+        else:
+            accounts = replay_script(project.store, tip, data, path, project.say)
+        found += convert(project, accounts)
+        tip = _after(project, accounts, tip)
+    if commands:
+        found += convert(project, replay_commands(project.store, tip, commands, project.say))
+    return found
+
+
+def _replay_dockerfile(
+    project: Project,
+    loaded: Loaded,
+    tip: CommitId,
+    data: bytes,
+    path: Path,
+    request: ReplayOptions,
+) -> list[Account]:
+    context = (request.context or path.parent).resolve()
+    build = Build(data=data, where=str(path), context=context, arguments=request.arguments)
+    wheel = release_wheel(project, loaded.stack.pin, offline=request.offline, most=request.most_download)
+    package = package_of(project, loaded, wheel)
+    base = project.store.tree_of([loaded.state.base])[0]
+    return replay_dockerfile(project.store, tip, base, build, package, project.say)
+
+
+def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> CommitId:
+    """Return a commit of the tree after some steps."""
+    taken = [one.trees for one in accounts if one.trees]
+    if not taken:
+        return tip
+    return project.store.commit_tree(taken[-1][1], (), user_ident(project), "tree")
+
+
+def convert(project: Project, accounts: Sequence[Account]) -> list[Found]:
+    """Return a patch for each step that is taken, and a problem for each that is refused."""
+    # The user who runs a command is the author of its changes.
+    author = user_ident(project)
+    found = []
+    for account in accounts:
+        patch = Found(
+            name=slug(account.comment or account.where),
+            where=account.where,
+            author=author,
+            message="",
+            origin=_origin(account.where),
+            account=account,
+        )
+        if account.fate is Fate.REFUSED:
+            patch = replace(patch, problem=NotTaken([account]))
+        elif account.trees:
+            patch = _described(project, patch, account)
+        else:
+            patch = replace(patch, left_out=True)
+        found.append(patch)
+    return found
+
+
+def _described(project: Project, patch: Found, account: Account) -> Found:
+    """Return a patch with the name and message of the step that it comes from."""
+    assert account.trees
+    names = [show_path(change.path) for change in project.store.changes(*account.trees)]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    subject = account.comment.strip().rstrip(".") or f"Edit {names[0]}{more}"
+    lines = account.text.strip().split("\n")[:40]
+    command = "\n".join(f"    {line}" for line in lines)
+    name = slug(account.comment) if account.comment else f"edit-{slug(Path(names[0]).stem)}"
+    return replace(patch, name=name, message=f"{subject}\n\nWas done by a command:\n\n{command}\n", trees=account.trees)
+
+
+def _origin(where: str) -> str:
+    path, _, line = where.rpartition(":")
+    return f"{origin_of(Path(path))}:{line}" if not path.startswith("--run") else ""

@@ -1,0 +1,93 @@
+"""Release's wheels, and the place of their files in the source tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from patchq.build import platforms
+from patchq.build.contents import WheelInfo, inspect_wheel
+from patchq.errors import SourceError, UserError
+from patchq.formats.lock import Pin
+from patchq.project.project import Project
+from patchq.replay.package import Package, Wheel, find_package
+from patchq.sources import index
+from patchq.stacks.edit import Loaded
+
+#: Largest member of a wheel whose content is read, in bytes: larger ones are compiled.
+_MOST_MEMBER = 16 << 20
+
+
+def package_of(project: Project, loaded: Loaded, info: WheelInfo | None) -> Package:
+    """Return the place of a stack's package."""
+    pin = loaded.stack.pin
+    build = project.lock.upstreams[pin.upstream].build
+    name = build.package if build else pin.upstream.replace("-", "_")
+    distribution = build.distribution if build else pin.upstream
+    version = info.version if info else pin.archive.partition("==")[2] or pin.ref.removeprefix("v")
+    return find_package(
+        project.store.list_tree(loaded.state.base),
+        name=name.replace(".", "/").split("/")[-1],
+        distribution=canonicalize_name(distribution),
+        version=version,
+        wheel=_files_of(info) if info else None,
+    )
+
+
+def _files_of(info: WheelInfo) -> Wheel:
+    folder = info.dist_info.removesuffix(".dist-info")
+    names = []
+    large = {}
+    for name, item in info.items.items():
+        if item.is_dir() or name.startswith((f"{folder}.dist-info/", f"{folder}.data/")):
+            continue
+        if item.file_size > _MOST_MEMBER:
+            large[name] = b""
+        else:
+            names.append(name)
+    return Wheel(files={**large, **info.read(names)})
+
+
+def release_wheel(
+    project: Project,
+    pin: Pin,
+    *,
+    offline: bool,
+    most: int,
+    chosen: Callable[[Sequence[str]], str] | None = None,
+) -> WheelInfo | None:
+    """Return a wheel of the pinned release; None if there is none, or it may not be downloaded.
+
+    :param most: limit of bytes to download.
+    :param chosen: function that chooses one of several file names.
+    """
+    if not pin.wheels:
+        return None
+    name = (chosen or _for_this_machine)(list(pin.wheels))
+    sha256 = pin.wheels[name]
+    path = index.cached(sha256)
+    if path is None and not offline:
+        path = _download(project, pin, name, most)
+    return inspect_wheel(path) if path else None
+
+
+def _for_this_machine(names: Sequence[str]) -> str:
+    try:
+        return platforms.choose_wheel(names, "", "")
+    except UserError:
+        return sorted(names)[0]
+
+
+def _download(project: Project, pin: Pin, name: str, most: int) -> Path | None:
+    project_name, _, version = pin.archive.partition("==")
+    try:
+        files = [file for file in index.find_wheels(project_name, version) if file.name == name]
+        if not files:
+            return None
+        project.say(f"{pin.upstream}: downloading {name}")
+        return index.download(files[0], pin.wheels[name], project.progress, most=most)
+    except SourceError as error:
+        project.say(f"{pin.upstream}: {name} isn't available: {error.message}")
+        return None

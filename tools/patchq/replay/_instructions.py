@@ -1,0 +1,235 @@
+"""Instructions of a Dockerfile."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from patchq.errors import FormatError
+from patchq.replay.limits import MOST_DOCKERFILE, too_large
+
+#: ``<<EOF``, but not the here-string ``<<<``.
+_HEREDOC = re.compile(r"(?<!<)<<(-?)(?!<)(['\"]?)([A-Za-z_][\w.+-]*)\2")
+_ESCAPE = re.compile(r"#\s*escape\s*=\s*(\S)\s*$", re.IGNORECASE)
+_WITH_HEREDOCS = ("RUN", "COPY", "ADD")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?[-+?])((?:[^{}]|\{[^{}]*\})*))?\}|(\w+))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heredoc:
+    """A here-document.
+
+    :ivar plain: True if its name was quoted, so that variables stay as they are.
+    """
+
+    name: str
+    text: str
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """An instruction.
+
+    :ivar word: its name, in capitals.
+    :ivar flags: options such as ``--from`` and their values.
+    :ivar value: arguments, with continuation lines joined.
+    :ivar line: number of its first line, from 1.
+    :ivar comment: comment above it.
+    """
+
+    word: str
+    value: str
+    line: int
+    flags: tuple[tuple[str, str], ...] = ()
+    heredocs: tuple[Heredoc, ...] = ()
+    comment: str = ""
+
+    def flag(self, name: str) -> str:
+        """Return the value of an option; empty if it isn't given."""
+        return dict(self.flags).get(name, "")
+
+    def all_flags(self, name: str) -> list[str]:
+        """Return the values of an option that may be repeated."""
+        return [value for key, value in self.flags if key == name]
+
+    @property
+    def words(self) -> list[str] | None:
+        """Words of the JSON form, ``["a", "b"]``; None for the shell form."""
+        if not self.value.startswith("["):
+            return None
+        try:
+            words = json.loads(self.value)
+        except (ValueError, RecursionError):
+            return None
+        return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
+
+    @property
+    def text(self) -> str:
+        """The instruction without here-documents, for messages."""
+        return f"{self.word} {self.value}"
+
+
+def parse(data: bytes, where: str) -> list[Instruction]:
+    """Return the instructions of a Dockerfile.
+
+    >>> [(i.word, i.value, i.line) for i in parse(b"FROM x\\n# why\\nRUN a && \\\\\\n  b\\n", "it")]
+    [('FROM', 'x', 1), ('RUN', 'a &&   b', 3)]
+
+    :raises FormatError: if it is too large or isn't UTF-8.
+    """
+    if len(data) > MOST_DOCKERFILE:
+        raise too_large(where, f"{len(data)} bytes", MOST_DOCKERFILE)
+    try:
+        lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{where} can't be read: {error}", hint="name its commands with --run") from None
+    return list(_Reader(lines))
+
+
+class _Reader:
+    """Iterator over the instructions in some lines."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self.at = 0
+        self.escape = "\\"
+        for line in lines:
+            if not line.startswith("#"):
+                break
+            if match := _ESCAPE.match(line):
+                self.escape = match[1]
+
+    def __iter__(self) -> Iterator[Instruction]:
+        comments: list[str] = []
+        while self.at < len(self.lines):
+            line = self.lines[self.at].strip()
+            if line.startswith("#"):
+                comments.append(line.lstrip("#! "))
+                self.at += 1
+            elif not line:
+                comments = []
+                self.at += 1
+            else:
+                yield self._instruction(" ".join(comments))
+                comments = []
+
+    def _instruction(self, comment: str) -> Instruction:
+        first = self.at
+        word, *rest = self._logical_line().split(None, 1)
+        word, value = word.upper(), "".join(rest)
+        flags, value = _flags(value)
+        heredocs: list[Heredoc] = []
+        if word in _WITH_HEREDOCS and not value.startswith("["):
+            for tabs, quote, name in _HEREDOC.findall(value):
+                found = self._heredoc(name, strip=bool(tabs), plain=bool(quote))
+                heredocs += [found] if found else []
+        return Instruction(
+            word=word, value=value, line=first + 1, flags=flags, heredocs=tuple(heredocs), comment=comment
+        )
+
+    def _logical_line(self) -> str:
+        """Return the next line with its continuation lines, without comments in between."""
+        found: list[str] = []
+        while self.at < len(self.lines):
+            line = self.lines[self.at].rstrip()
+            self.at += 1
+            if found and (not line.strip() or line.lstrip().startswith("#")):
+                continue
+            if not line.endswith(self.escape):
+                found.append(line)
+                break
+            found.append(line[: -len(self.escape)])
+        return "".join(found).strip()
+
+    def _heredoc(self, name: str, *, strip: bool, plain: bool) -> Heredoc | None:
+        """Read a here-document. Return None if it has no end: ``1 <<n`` is none."""
+        found: list[str] = []
+        for number in range(self.at, len(self.lines)):
+            line = self.lines[number].lstrip("\t") if strip else self.lines[number]
+            if line == name:
+                self.at = number + 1
+                return Heredoc(name=name, text="".join(found), plain=plain)
+            found.append(line + "\n")
+        return None
+
+
+def _flags(value: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    flags = []
+    while match := re.match(r"--([\w-]+)(?:=(\S*))?\s+", value):
+        flags.append((match[1], match[2] or ""))
+        value = value[match.end() :]
+    return tuple(flags), value
+
+
+class Unset(Exception):
+    """Variable without a value; ``args[0]`` is its name."""
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace variables as Docker does in ``ENV``, ``COPY`` and others.
+
+    >>> expand("$A/${B:-x}/\\\\$A", {"A": "1"})
+    '1/x/$A'
+
+    :raises Unset: if a variable has no value.
+    """
+
+    def one(match: re.Match[str]) -> str:
+        name, how, other = match[1] or match[4], match[2] or "", match[3] or ""
+        value = values.get(name)
+        is_set = bool(value) if how.startswith(":") else value is not None
+        if how.endswith("-"):
+            return value or "" if is_set else expand(other, values)
+        if how.endswith("+"):
+            return expand(other, values) if is_set else ""
+        if value is None:
+            raise Unset(name)
+        return value
+
+    parts = re.split(r"\\(\$)", text)
+    for number in range(0, len(parts), 2):
+        parts[number] = _VARIABLE.sub(one, parts[number])
+    return "".join(parts)
+
+
+def split(text: str, values: Mapping[str, str]) -> list[str]:
+    """Split arguments into words and replace variables, except within single quotes.
+
+    >>> split("a 'b c' \\"$X d\\"", {"X": "1"})
+    ['a', 'b c', '1 d']
+
+    :raises Unset: if a variable has no value.
+    """
+    words: list[str] = []
+    current: list[str] = []
+    for match in re.finditer(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|(\s+)|((?:[^\s'\"\\]|\\.?)+)", text, re.DOTALL):
+        single, double, blank, plain = match.groups()
+        if blank:
+            words += ["".join(current)] if current else []
+            current = []
+        elif single is not None:
+            current.append(single)
+        elif double is not None:
+            current.append(expand(double, values).replace('\\"', '"'))
+        else:
+            current.append(re.sub(r"\\(.)", r"\1", expand(plain, values)))
+    return [*words, "".join(current)] if current else words
+
+
+def assignments(instruction: Instruction, values: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of ``ENV`` or ``ARG``. One without a value is missing.
+
+    :raises Unset: if a value names a variable without a value.
+    """
+    first, _, rest = instruction.value.partition(" ")
+    if instruction.word == "ENV" and "=" not in first:
+        return {first: " ".join(split(rest, values))}
+    found = {}
+    for word in split(instruction.value, values):
+        name, equals, value = word.partition("=")
+        if equals:
+            found[name] = value
+    return found

@@ -1,0 +1,226 @@
+"""File system that stands in for an image's: the package in its real place, and what a Dockerfile adds."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.names import CommitId, show_path
+from patchq.replay._shims import FOLDER, read_log, write_shims
+from patchq.replay.package import SitePackages
+from patchq.system.sandbox import BESIDE, ROOT_FOLDERS, Limits, Mount, Ran, Root, python_program, run_isolated
+
+#: Folder in which a step sees the files of another stage.
+STAGE = "/.stage"
+#: Folder of this machine's ``/usr`` in the sandbox.
+_HOST = "/.host"
+_PATH = f"{FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Result of a command in a machine.
+
+    :ivar calls: calls of programs that stand in for others.
+    """
+
+    ran: Ran
+    calls: tuple[tuple[str, ...], ...]
+
+
+class Machine:
+    """A file system of folders on this machine, and a way to run commands in it.
+
+    ``image`` is the root. Below ``/usr``, commands see this machine's files, read-only, except for
+    the folders in ``over``: there, links lead to this machine's files, and commands can add files.
+
+    :ivar place: path of the site-packages folder.
+    :ivar context: build context, or None.
+    """
+
+    def __init__(self, folder: Path, site: SitePackages, place: str, context: Path | None) -> None:
+        self.folder, self.site, self.place, self.context = folder, site, place, context
+        self.image, self.over, self.tools = folder / "image", folder / "over", folder / "tools"
+        self._opened: set[str] = set()
+
+    def create(self, tip: CommitId) -> None:
+        """Write the files of a base image with the package."""
+        self.image.mkdir(parents=True)
+        self.over.mkdir()
+        for name in (*ROOT_FOLDERS, FOLDER[1:], STAGE[1:], BESIDE[1:], "root", "opt", "home"):
+            (self.image / name).mkdir(parents=True, exist_ok=True)
+        outside = python_program().rpartition("/bin/")[0].lstrip("/")
+        (self.image / outside).mkdir(parents=True, exist_ok=True)
+        (self.image / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        for name in ("ld.so.cache", "alternatives"):
+            source = Path("/etc", name)
+            if source.is_dir():
+                shutil.copytree(source, self.image / "etc" / name, symlinks=True)
+            elif source.exists():
+                shutil.copy2(source, self.image / "etc" / name)
+        package = self.site.package
+        write_shims(
+            self.tools,
+            python_program(),
+            site=self.place,
+            tops=sorted(top.removesuffix(".py") for top in package.tops),
+            distribution=package.distribution,
+            version=package.version,
+        )
+        self.make_point("/usr/local/bin")
+        self.make_point(self.place)
+        self._write_python()
+        self.site.fill(tip)
+
+    def _write_python(self) -> None:
+        """Make ``bin/python`` next to the library folder of the package."""
+        prefix, _, rest = self.place.partition("/lib")
+        if not rest.startswith(("/python", "64/python")) or not prefix.startswith("/"):
+            return
+        self.make_point(f"{prefix}/bin")
+        programs = self._real(f"{prefix}/bin")
+        if not programs.is_dir():
+            return  # this machine's /usr/bin
+        version = rest.partition("python")[2].partition("/")[0]
+        for name in ("python", "python3", f"python{version}", "pip", "pip3"):
+            link = programs / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(f"{FOLDER}/bin/{'pip3' if name.startswith('pip') else 'python3'}")
+        if prefix not in ("/usr", "/usr/local"):
+            (programs / "activate").write_text(f'export VIRTUAL_ENV={prefix} PATH="{prefix}/bin:$PATH"\n')
+
+    def copy_to(self, folder: Path) -> Machine:
+        """Return a copy, for a stage that starts from this one."""
+        for name in ("image", "over", "tools", "site"):
+            shutil.copytree(self.folder / name, folder / name, symlinks=True)
+        new = Machine(folder, self.site.copy_to(folder / "site"), self.place, self.context)
+        new._opened = set(self._opened)
+        return new
+
+    def _real(self, path: str) -> Path:
+        """Return the folder of this machine for a folder that commands may write to."""
+        for top in self._opened:
+            if path == top or path.startswith(top + "/"):
+                return self.over / path.lstrip("/")
+        return self.image / path.lstrip("/")
+
+    def make_point(self, path: str) -> None:
+        """Make a folder that commands can write to, or that a folder can be mounted on.
+
+        :raises UserError: if a command has replaced one of its parents by a link.
+        """
+        path = posixpath.normpath(path)
+        if path.startswith("/usr/"):
+            self._open_up(path)
+        _make_folder(self.image, path)
+
+    def _open_up(self, path: str) -> None:
+        """Make a folder below ``/usr`` writable."""
+        if path == self.place and os.path.isdir(path) and not path.startswith("/usr/local/"):
+            return  # site-packages is mounted over this machine's
+        existing = "/usr/local" if path.startswith("/usr/local/") else path
+        while not os.path.isdir(existing):
+            existing = posixpath.dirname(existing)
+        if existing in ("/usr", "/usr/bin", "/usr/lib", "/usr/sbin") and path == existing:
+            return
+        covered = any(existing == top or existing.startswith(top + "/") for top in self._opened)
+        if not covered:
+            self._fill(existing)
+            for below in [top for top in self._opened if top.startswith(existing + "/")]:
+                self._descend(existing, below)
+            self._opened.add(existing)
+        top = next(top for top in self._opened if existing == top or existing.startswith(top + "/"))
+        self._descend(top, path)
+
+    def _descend(self, top: str, path: str) -> None:
+        """Make folders of the links from ``top`` down to ``path``."""
+        at = top
+        for part in path[len(top) :].strip("/").split("/"):
+            at = f"{at}/{part}".rstrip("/")
+            here = self.over / at.lstrip("/")
+            if here.is_symlink() and os.readlink(here) == _HOST + at:
+                here.unlink()
+            if here.is_symlink():
+                raise _replaced(path)
+            if not os.path.lexists(here) and at != top:
+                self._fill(at)
+
+    def _fill(self, path: str) -> None:
+        """Make a folder whose entries are links to this machine's."""
+        here = self.over / path.lstrip("/")
+        here.mkdir(parents=True, exist_ok=True)
+        _make_folder(self.image, path)
+        if not os.path.isdir(path):
+            return
+        for name in os.listdir(path):
+            if not os.path.lexists(here / name):
+                (here / name).symlink_to(f"{_HOST}{path}/{name}")
+
+    def run(
+        self,
+        argv: Sequence[str],
+        script: str,
+        env: Mapping[str, str],
+        *,
+        limits: Limits,
+        mounts: Iterable[Mount] = (),
+        stage: Machine | None = None,
+    ) -> Outcome:
+        """Run a script; its path is appended to ``argv``.
+
+        :param mounts: more folders for this command.
+        :param stage: machine whose files it sees below :data:`STAGE`.
+        """
+        (self.tools / "script").write_text(script, encoding="utf-8", errors="surrogateescape")
+        (self.tools / "log").write_bytes(b"")
+        places = [
+            *self._mounts(),
+            Mount(source=self.tools, target=FOLDER),
+            Mount(source=self.tools / "log", target=f"{FOLDER}/log", writable=True),
+            *mounts,
+        ]
+        if stage:
+            # A folder of the other machine may be missing in its image; its own mounts made them.
+            places.append(Mount(source=stage.image, target=STAGE))
+            for mount in stage._mounts():
+                places.append(Mount(source=mount.source, target=STAGE + mount.target))
+        path = env.get("PATH", "")
+        own = {
+            "HOME": "/root",
+            "TMPDIR": "/tmp",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **env,
+            "PATH": f"{FOLDER}/bin:{path}" if path else _PATH,
+            "PYTHONPATH": ":".join(filter(None, (f"{FOLDER}/lib", env.get("PYTHONPATH", ""), self.place))),
+        }
+        root = Root(folder=self.image, mounts=tuple(places))
+        ran = run_isolated(
+            [*argv, f"{FOLDER}/script"], self.folder, beside=self.context, env=own, limits=limits, root=root
+        )
+        return Outcome(ran=ran, calls=tuple(read_log((self.tools / "log").read_bytes())))
+
+    def _mounts(self) -> list[Mount]:
+        found = []
+        for path in sorted(self._opened):
+            found.append(Mount(source=self.over / path.lstrip("/"), target=path, writable=True))
+        found.append(Mount(source=self.site.folder, target=self.place, writable=True))
+        return found
+
+
+def _make_folder(root: Path, path: str) -> None:
+    at = root
+    for part in path.strip("/").split("/"):
+        at = at / part
+        if at.is_symlink() or (os.path.lexists(at) and not at.is_dir()):
+            raise _replaced(path)
+        at.mkdir(exist_ok=True)
+
+
+def _replaced(path: str) -> UserError:
+    shown = show_path(os.fsencode(path))
+    return UserError(f"{shown} can't be a folder: a command made a file or link of it", hint="nothing was adopted")

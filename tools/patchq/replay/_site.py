@@ -1,0 +1,63 @@
+"""Path of the site-packages folder in an image, from the text of its Dockerfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from patchq.replay._instructions import Instruction
+
+_LITERAL = re.compile(r"/(?:[\w.+@*?-]+/)*(?:site|dist)-packages")
+_VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:-\S+\s+)*(/[\w./+-]+)")
+_VERSION = re.compile(r"python(3\.\d+)?[*?\d.]*")
+_IMAGE = re.compile(r"(?:^|/)python:(3\.\d+)")
+_DEBIANS = re.compile(r"vllm|nvidia|cuda|ubuntu|debian|sglang|pytorch")
+_PYTHON = "3.12"
+
+
+def find_place(instructions: Sequence[Instruction], texts: Sequence[str], tops: Collection[str]) -> str:
+    """Return the folder that the package is installed in.
+
+    It is the folder that the Dockerfile names, the one of its virtual environment, or the one of
+    its base image.
+
+    :param texts: texts of the Dockerfile and its scripts, with variables replaced.
+    """
+    version = _PYTHON
+    for one in instructions:
+        if one.word == "FROM" and (match := _IMAGE.search(one.value)):
+            version = match[1]
+    named = []
+    for text in texts:
+        for match in _LITERAL.finditer(text):
+            path = _with_version(match[0], version)
+            rest = re.match(r"/([\w.-]+)", text[match.end() :])
+            named.append((bool(rest and rest[1].removesuffix(".py") in tops), path))
+    for is_own, path in named:
+        if is_own:
+            return path
+    if named:
+        return named[0][1]
+    for text in texts:
+        match = _VENV.search(text) or re.search(r"VIRTUAL_ENV=\"?(/[\w./+-]+)", text)
+        if match:
+            return f"{match[1].rstrip('/')}/lib/python{version}/site-packages"
+    bases = [one.value for one in instructions if one.word == "FROM"]
+    kind = "dist" if any(_DEBIANS.search(base) for base in bases) else "site"
+    return f"/usr/local/lib/python{version}/{kind}-packages"
+
+
+def _with_version(path: str, version: str) -> str:
+    """Replace a wildcard in the name of a Python's folder.
+
+    >>> _with_version("/usr/lib/python3.*/site-packages", "3.12")
+    '/usr/lib/python3.12/site-packages'
+    >>> _with_version("/usr/lib/python3/dist-packages", "3.12")
+    '/usr/lib/python3/dist-packages'
+    """
+    parts = []
+    for part in path.split("/"):
+        if _VERSION.fullmatch(part) and re.search(r"[*?]", part):
+            part = f"python{version}"
+        parts.append(part)
+    return "/".join(parts)

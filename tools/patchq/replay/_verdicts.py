@@ -1,0 +1,106 @@
+"""Fate of a step, from what happened when it was replayed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from patchq.names import TreeId
+from patchq.replay._installs import effects
+from patchq.replay._machine import Outcome
+from patchq.replay.outcomes import Account, Fate, Reason
+from patchq.replay.package import Changed, Package
+
+#: Commands that edit files. A match for sed, perl or awk stops at the next such name, which keeps
+#: the search linear.
+_EDITS = re.compile(
+    r"\b(?:sed|perl)\b(?:(?!\b(?:sed|perl)\b)[^|;&])*\s-\w*i|\bgit\s+(?:apply|am)\b|\bpatch\b\s+-|\b(?:cp|mv|rm|tee|truncate|ln|chmod)\b|"
+    r"(?:^|[;&|(]) *install\b|"
+    r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b(?:(?!\bawk\b).)*inplace|\bed\b\s"
+)
+_PATCHES = re.compile(r"\bgit\s+(?:apply|am)\b|\bpatch\b\s")
+_WORD = re.compile(r"[\w./+@-]+")
+#: A shell's message for a program that doesn't exist.
+_NOT_FOUND = re.compile(r"^\S*: (?:line )?\d+: (\S+): (?:command )?not found$", re.MULTILINE)
+
+
+def is_edit(text: str) -> bool:
+    """Return True if a command looks like an edit of files."""
+    return bool(_EDITS.search(" " + text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Names by which a step refers to the package.
+
+    :ivar files: names of its files that have a dot.
+    :ivar place: path of the site-packages folder.
+    """
+
+    files: Collection[str]
+    tops: Collection[str]
+    place: str
+
+    def are_in(self, text: str) -> bool:
+        """Return True if a text names a file of the package, its folder, or a patch to apply."""
+        if _PATCHES.search(text) or self.place in text or "-packages/" in text:
+            return True
+        return any(word.rsplit("/", 1)[-1] in self.files for word in _WORD.findall(text))
+
+    def may_be_in(self, text: str) -> bool:
+        return self.are_in(text) or any(part in self.tops for word in _WORD.findall(text) for part in word.split("/"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A step that was replayed.
+
+    :ivar text: all of its text, with variables and scripts, in which the package may be named.
+    :ivar installs_base: True if the step is the first that installs the package.
+    """
+
+    account: Account
+    text: str
+    outcome: Outcome
+    changed: Changed
+    before: TreeId
+    installs_base: bool = False
+
+
+def judge(step: Replayed, package: Package, names: Names) -> list[Account]:
+    """Return the outcomes of a step; a step that is taken may be refused in part."""
+    found = _of_changes(step)
+    for effect in effects(step.outcome.calls, package, installs_base=step.installs_base):
+        fate = effect.fate
+        if effect.reason is Reason.NETWORK and names.are_in(step.text):
+            fate = Fate.REFUSED
+        found.append(replace(step.account, fate=fate, reason=effect.reason, words=effect.words))
+    ran = step.outcome.ran
+    if ran.code:
+        named = names.may_be_in(step.text) or step.changed.tree != step.before
+        if not any(one.reason is Reason.NETWORK for one in found):
+            fate = Fate.REFUSED if named else Fate.NOT_UNDERSTOOD
+            found.append(replace(step.account, fate=fate, reason=Reason.FAILED, code=ran.code, said=ran.said))
+        return found
+    missing = tuple(dict.fromkeys(_NOT_FOUND.findall(ran.said)))
+    if missing:
+        found.append(replace(step.account, fate=Fate.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
+    if not found and is_edit(step.text):
+        fate = Fate.REFUSED if names.are_in(step.text) else Fate.NOT_UNDERSTOOD
+        if names.may_be_in(step.text):
+            found.append(replace(step.account, fate=fate, reason=Reason.CHANGES_NOTHING, said=ran.said))
+    return found or [replace(step.account, fate=Fate.UNRELATED)]
+
+
+def _of_changes(step: Replayed) -> list[Account]:
+    """Return what the changes of a step become. Those of a failed step are no change."""
+    found = []
+    changed = step.changed
+    if changed.tree != step.before and not step.outcome.ran.code:
+        found.append(replace(step.account, fate=Fate.TAKEN, trees=(step.before, changed.tree)))
+    for paths, reason in ((changed.generated, Reason.NOT_OF_SOURCE), (changed.others, Reason.NEXT_TO_IT)):
+        if paths:
+            fate = Fate.REFUSED if reason is Reason.NOT_OF_SOURCE else Fate.NOT_UNDERSTOOD
+            found.append(replace(step.account, fate=fate, reason=reason, paths=paths))
+    return found

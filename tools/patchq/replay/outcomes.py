@@ -1,0 +1,93 @@
+"""Outcomes of the steps of a script or Dockerfile. ``patchq.cli.replayed`` words them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from patchq.errors import UserError
+from patchq.names import TreeId
+
+
+class Fate(str, Enum):
+    """What patchq does with a step."""
+
+    #: Its changes become a patch.
+    TAKEN = "taken"
+    #: It changes the package, or should, and can't become a patch.
+    REFUSED = "refused"
+    #: It may change the package.
+    NOT_UNDERSTOOD = "not understood"
+    #: It can't change the package.
+    UNRELATED = "unrelated"
+
+
+class Reason(str, Enum):
+    """Why a step isn't taken."""
+
+    FAILED = "failed"
+    CHANGES_NOTHING = "changes nothing"
+    NETWORK = "needs the network"
+    NO_PROGRAM = "program is missing"
+    OTHER_VERSION = "installs another version"
+    REINSTALLS = "installs the package again"
+    UNINSTALLS = "uninstalls the package"
+    DEPENDENCIES = "may install another version as a dependency"
+    UNKNOWN_INSTALL = "installs an unknown package"
+    MISSING_SOURCE = "source is missing"
+    OTHER_IMAGE = "copies from another image"
+    OTHER_STAGE = "is not part of the last stage"
+    UNSET_VARIABLE = "variable has no value"
+    AT_START = "runs when the container starts"
+    NOT_OF_SOURCE = "changes files that the source doesn't have"
+    NEXT_TO_IT = "adds files next to the package"
+    SHADOWS = "puts other folders before the package"
+    UNKNOWN = "is not a known instruction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Outcome of one step.
+
+    :ivar where: file and line.
+    :ivar text: the step as written.
+    :ivar paths: files concerned, printable.
+    :ivar words: names that the message contains: programs, requirements or variables.
+    :ivar code: exit code of a failed command.
+    :ivar said: end of the command's standard error.
+    :ivar trees: trees before and after a step that is taken.
+    :ivar comment: comment above the step.
+    """
+
+    where: str
+    text: str
+    fate: Fate
+    reason: Reason | None = None
+    paths: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    code: int = 0
+    said: str = ""
+    trees: tuple[TreeId, TreeId] | None = None
+    comment: str = ""
+
+
+class NotTaken(UserError):
+    """Error for steps that change the package, or should, and can't become patches.
+
+    :ivar taken: number of steps that could.
+    """
+
+    def __init__(self, accounts: Sequence[Account], taken: int = 0) -> None:
+        lines = []
+        for account in accounts:
+            reason = account.reason.value if account.reason else account.fate.value
+            lines.append(f"{account.where}: `{short(account.text)}`: {reason}")
+        super().__init__("\n".join(lines), hint="")
+        self.accounts, self.taken = tuple(accounts), taken
+
+
+def short(text: str) -> str:
+    """Return the first line of a step."""
+    first, *rest = text.strip().split("\n")
+    return first + (f" … ({len(rest) + 1} lines)" if rest else "")

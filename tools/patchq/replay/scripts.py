@@ -1,0 +1,198 @@
+"""Replay of shell commands and scripts: each runs in a sandboxed copy of the source tree."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from patchq.errors import UserError
+from patchq.formats.diff import GITLINK
+from patchq.git.objects import blob_id
+from patchq.git.repository import Git, copy_tree
+from patchq.names import CommitId, TreeId
+from patchq.replay._shell import ShellStep, script_steps, steps_of
+from patchq.replay._verdicts import is_edit
+from patchq.replay.limits import walk_edited
+from patchq.replay.outcomes import Account, Fate, Reason, short
+from patchq.replay.package import read_file, with_lines
+from patchq.system import fsio
+from patchq.system.sandbox import SOURCE, Limits, Ran, run_isolated
+
+_PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
+
+
+def is_dockerfile(path: Path) -> bool:
+    """Return True for the name of a Dockerfile.
+
+    Examples are ``Dockerfile``, ``Dockerfile.x``, ``x.dockerfile`` and ``Containerfile``.
+    """
+    return bool(re.fullmatch(r"(Dockerfile|Containerfile)([._-].*)?|.*\.(dockerfile|containerfile)", path.name, re.I))
+
+
+def is_script(path: Path, data: bytes) -> bool:
+    """Return True for a script, by its first line or its name."""
+    return data.startswith(b"#!") or path.suffix in (".sh", ".bash", ".py")
+
+
+def replay_script(
+    store: Git, tip: CommitId, data: bytes, path: Path, say: Callable[[str], None], *, limits: Limits | None = None
+) -> list[Account]:
+    """Replay the commands of a script; see :func:`_replay`. They can read its folder."""
+    steps = script_steps(data, str(path))
+    return _replay(store, tip, steps, say, path.resolve().parent, limits=limits, must_edit=False)
+
+
+def replay_commands(
+    store: Git, tip: CommitId, commands: Sequence[str], say: Callable[[str], None], *, limits: Limits | None = None
+) -> list[Account]:
+    """Replay shell commands; see :func:`_replay`. Each must change a file."""
+    steps = []
+    for number, text in enumerate(commands, 1):
+        steps += steps_of(text, f"--run {number}" if len(commands) > 1 else "--run")
+    return _replay(store, tip, steps, say, None, limits=limits, must_edit=True)
+
+
+def _replay(
+    store: Git,
+    tip: CommitId,
+    steps: Sequence[ShellStep],
+    say: Callable[[str], None],
+    beside: Path | None,
+    *,
+    limits: Limits | None,
+    must_edit: bool,
+) -> list[Account]:
+    """Run each command in a copy of the tree of ``tip``, and return its outcome.
+
+    Each command sees the changes of earlier ones. All commands are printed before the first one
+    runs.
+
+    :param beside: folder that the commands can read.
+    :param limits: limits of each command.
+    :raises UserError: if there is no command or no sandbox, or a command exceeds its limits.
+    """
+    if not steps:
+        raise UserError("no command in it edits a file of the tree", hint="--run 'COMMAND' names one")
+    tree = store.tree_of([tip])[0]
+    moved = find_moves(steps, store.list_tree(tip))
+    for old, new in moved.items():
+        say(f"{old} is read as {new + ' in the tree' if new else 'the tree'}")
+    for step in steps:
+        say(f"{step.where}: {short(step.text)}")
+    found = []
+    limits = limits or Limits()
+    with fsio.temporary_folder() as folder:
+        copy = folder / "tree"
+        copy_tree(store, tip, copy)
+        for step in steps:
+            account = Account(where=step.where, text=step.text, fate=Fate.UNRELATED, comment=step.comment)
+            ran = _run(step, copy, moved, beside, limits)
+            check_limits(account, ran, limits)
+            after = snapshot(store, copy, tree, step.where)
+            found.append(_judge(account, ran, (tree, after), must_edit=must_edit))
+            if ran.code and after != tree:
+                # Changes of a failed command must not become part of the next patch.
+                fsio.remove_folder(copy)
+                copy_tree(store, tree, copy)
+            elif not ran.code:
+                tree = after
+    return found
+
+
+def _judge(account: Account, ran: Ran, trees: tuple[TreeId, TreeId], *, must_edit: bool) -> Account:
+    if ran.code:
+        return _with(account, Fate.REFUSED, Reason.FAILED, ran)
+    if trees[0] != trees[1]:
+        return replace(account, fate=Fate.TAKEN, trees=trees)
+    if must_edit or is_edit(account.text):
+        return _with(account, Fate.REFUSED, Reason.CHANGES_NOTHING, ran)
+    return account
+
+
+def _with(account: Account, fate: Fate, reason: Reason, ran: Ran) -> Account:
+    return replace(account, fate=fate, reason=reason, code=ran.code, said=ran.said)
+
+
+def _run(step: ShellStep, copy: Path, moved: dict[str, str], beside: Path | None, limits: Limits) -> Ran:
+    script = "\n".join([*(_inside(line, moved) for line in step.setup), _inside(step.text, moved)]) + "\n"
+    argv = ["bash", "-s"] if step.program == ("bash",) else [*step.program, "-"]
+    return run_isolated(argv, copy, beside=beside, data=script.encode(), limits=limits)
+
+
+def check_limits(account: Account, ran: Ran, limits: Limits) -> None:
+    """Check that a command stayed within its limits.
+
+    :raises UserError: if not.
+    """
+    if ran.over:
+        raise UserError(
+            f"{account.where}: `{short(account.text)}` was stopped: {limits.of(ran.over)} are the most",
+            hint="see the limits in docs/reference/formats.md; nothing was adopted: make the edit in the worktree, and "
+            "`patchq new`",
+        )
+
+
+def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
+    """Return the tree of a folder's files, byte for byte, without git attributes or ignore rules.
+
+    :param where: command that wrote the files.
+    :raises UserError: if folders are nested too deeply.
+    """
+    old = store.list_tree(before)
+    there: set[bytes] = set()
+    lines = []
+    for key in walk_edited(folder, where):
+        mode, data = read_file(folder / os.fsdecode(key))
+        if not mode:
+            continue
+        there.add(key)
+        blob = blob_id(data)
+        if key not in old or (old[key].mode, old[key].blob) != (mode, blob):
+            store.run("hash-object", "-w", "--stdin", data=data)
+            lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), key))
+    gone = [path for path, entry in old.items() if path not in there and entry.mode != GITLINK]
+    zero = b"0" * 40
+    return with_lines(store, before, [*(b"0 %s\t%s\0" % (zero, path) for path in gone), *lines])
+
+
+def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
+    """Map folders of absolute paths in commands to folders of the tree.
+
+    >>> step = ShellStep(text="sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", where="it")
+    >>> find_moves([step], [b"src/pkg/x.py", b"y"])
+    {'/usr/lib/python3/dist-packages': 'src'}
+    """
+    by_name: dict[str, list[list[str]]] = {}
+    for path in files:
+        parts = path.decode("utf-8", "replace").split("/")
+        by_name.setdefault(parts[-1], []).append(parts)
+    found: dict[str, str] = {}
+    words = [w for s in steps for text in (s.text, *s.setup) for w in _PATHS.findall(text)]
+    for word in sorted(words, key=len):
+        if word.startswith((SOURCE + "/", "/context/", "/usr/bin/", "/bin/")) or any(
+            word.startswith(f + "/") for f in found
+        ):
+            continue
+        ours = word[1:].split("/")
+        best: tuple[int, list[str]] = (0, [])
+        for theirs in by_name.get(ours[-1], []):
+            same = 0
+            while same < min(len(ours), len(theirs)) and ours[-same - 1] == theirs[-same - 1]:
+                same += 1
+            if same > best[0]:
+                best = (same, theirs)
+        same, theirs = best
+        if same and same < len(ours) and (same > 1 or len(theirs) == 1):
+            found["/" + "/".join(ours[:-same])] = "/".join(theirs[:-same])
+    return found
+
+
+def _inside(text: str, moved: dict[str, str]) -> str:
+    """Return a command with its folders replaced by those of the copy."""
+    for old in sorted(moved, key=len, reverse=True):
+        new = f"{SOURCE}/{moved[old]}".rstrip("/")
+        text = re.sub(rf"(?<![\w.$/-]){re.escape(old)}(?![\w.-])", new, text)
+    return text
