@@ -13,7 +13,6 @@ from patchq.errors import UserError
 LIBRARIES = {
     "adopt": (
         "cmake_parser",
-        "dockerfile_parse",
         "tree_sitter",
         "tree_sitter_bash",
         "tree_sitter_nix",

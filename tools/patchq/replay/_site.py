@@ -9,6 +9,8 @@ from patchq.replay._instructions import Instruction
 
 _LITERAL = re.compile(r"/(?:[\w.+@*?-]+/)*(?:site|dist)-packages")
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:-\S+\s+)*(/[\w./+-]+)")
+#: A variable of a virtual environment: ``VIRTUAL_ENV=/x``, ``PATH=/x/bin:$PATH``.
+_VENV_VARIABLE = re.compile(r"VIRTUAL_ENV[= ]\"?(/[\w./+-]+)|\bPATH[= ]\"?(?!/usr|/bin|/sbin|/root)(/[\w./+-]+)/s?bin:")
 _VERSION = re.compile(r"python(3\.\d+)?[*?\d.]*")
 _IMAGE = re.compile(r"(?:^|/)python:(3\.\d+)")
 _DEBIANS = re.compile(r"vllm|nvidia|cuda|ubuntu|debian|sglang|pytorch")
@@ -39,9 +41,10 @@ def find_place(instructions: Sequence[Instruction], texts: Sequence[str], tops: 
     if named:
         return named[0][1]
     for text in texts:
-        match = _VENV.search(text) or re.search(r"VIRTUAL_ENV=\"?(/[\w./+-]+)", text)
+        match = _VENV.search(text) or _VENV_VARIABLE.search(text)
         if match:
-            return f"{match[1].rstrip('/')}/lib/python{version}/site-packages"
+            prefix = next(filter(None, match.groups())).rstrip("/")
+            return f"{prefix}/lib/python{version}/site-packages"
     bases = [one.value for one in instructions if one.word == "FROM"]
     kind = "dist" if any(_DEBIANS.search(base) for base in bases) else "site"
     return f"/usr/local/lib/python{version}/{kind}-packages"
