@@ -52,7 +52,7 @@ list() {
 #: What the network would give: a script that edits the package, or a file for it.
 _CURL = f"""#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -o|-O) shift; echo 'FETCHED = 1' > "$1"; exit;; esac; shift; done
-echo "open('{SITE}/widget/settings.py', 'a').write('FETCHED = 1\\n')"
+printf '%s\\n' "print('FETCHED = 1', file=open('{SITE}/widget/settings.py', 'a'))"
 """
 
 

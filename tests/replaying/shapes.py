@@ -178,3 +178,23 @@ SHAPES = {
     "an edit that no longer fits": Shape(f"RUN sed -i 's/TIMEOUT = 99/TIMEOUT = 60/' {W}/settings.py\n"),
     "an edit at start": Shape(f"CMD {SED} {W}/settings.py && exec python -m widget\n"),
 }  # fmt: skip
+#: Written when the code was finished, to measure it.
+LATER = {
+    "pushd and subshell": Shape(f'SHELL ["/bin/bash", "-c"]\nRUN (pushd {W} && {SED} settings.py && popd) && sed -i s/deep/low/ {W}/sub/deep.py\n'),
+    "function": Shape(f"RUN fix() {{ sed -i \"s/$1/$2/\" {W}/settings.py; }}; fix 'TIMEOUT = 10' 'TIMEOUT = 60'; fix INFO WARN\n"),
+    "ADD tar.gz of tree and install script": Shape("ADD fix.tar /opt/fix/\nRUN cd /opt/fix && sh ./install.sh\n", {"fix.tar": tar_of({"install.sh": f"cp files/client.py {W}/client.py\n", "files/client.py": _NEW_CLIENT})}),
+    "python walk and regex": Shape("COPY walk.py /tmp/walk.py\nRUN python3 /tmp/walk.py\n", {"walk.py": f"import os, re\nfor at, _, names in os.walk('{SITE}'):\n    for n in names:\n        if n.endswith('.py'):\n            p = os.path.join(at, n)\n            t = open(p).read()\n            u = re.sub('TIMEOUT', 'LIMIT', t)\n            if u != t:\n                open(p, 'w').write(u)\n"}),
+    "cp -r overlay via bind": Shape(f"RUN --mount=type=bind,source=over,target=/mnt/over cp -rv /mnt/over/. {SITE}/\n", {"over/widget/client.py": _NEW_CLIENT, "over/widget/n/__init__.py": "N = 1\n"}, by_hand={"RUN --mount": f"cp -r /context/over/. {SITE}/"}),
+    "sed with w and multiple -e": Shape(f"RUN sed -i -e '/PROXY/d' -e '$ a END = 1' {W}/settings.py {W}/client.py\n"),
+    "env in exec python": Shape(f"ENV TARGET={W}/settings.py\nRUN python3 -c \"import os; p = os.environ['TARGET']; open(p, 'a').write('E = 1\\n')\"\n"),
+    "two-step stage copy of one file": Shape(f"FROM base AS gen\nRUN mkdir /out && echo 'GEN = 1' > /out/gen.py\nFROM base\nCOPY --from=gen /out/gen.py {W}/gen.py\n", whole=True, by_hand={"RUN mkdir": "mkdir /out; echo 'GEN = 1' > /out/gen.py", "COPY": f"cp /out/gen.py {W}/gen.py"}),
+    "git apply from stdin heredoc": Shape(f"WORKDIR {SITE}\nRUN git apply - <<'EOF'\n{_DIFF}EOF\n", by_hand={"RUN git": f"sed -i 's/TIMEOUT = 10/TIMEOUT = 60/' {W}/settings.py"}),
+    "constraint upgrade all": Shape(f"{INSTALL}RUN echo 'P = 1' >> {W}/settings.py\nRUN pip install --upgrade modest widget\n"),
+    "uninstall quietly then reinstall": Shape(f"{INSTALL}RUN echo 'P = 1' >> {W}/settings.py\nRUN pip uninstall -y widget && pip install widget==1.0\n"),
+    "wget script run": Shape("RUN wget -q https://example.org/fix.py -O /tmp/fix.py; python3 /tmp/fix.py || true\n", by_hand={"RUN wget": f"echo 'WG = 1' >> {W}/settings.py"}),
+    "if dependency importable": Shape(f"RUN python3 -c 'import no_such_dependency' 2>/dev/null && echo 'DEP = 1' >> {W}/settings.py || true\n"),
+    "condition on a program": Shape(f"RUN if command -v only-in-image >/dev/null; then echo 'HAS = 1' >> {W}/client.py; fi\n"),
+    "condition on uname and env": Shape(f"RUN case \"${{FLAVOUR:-plain}}\" in plain) echo 'FL = 1' >> {W}/client.py;; *) echo 'FL = 2' >> {W}/client.py;; esac\n"),
+    "long form of dest folder": Shape(f"WORKDIR /build\nCOPY [\"a b.py\", \"client.py\", \"./\"]\nRUN mv 'a b.py' {W}/ab.py && install -m 644 client.py {W}/client.py\n", {"a b.py": "AB = 1\n", "client.py": _NEW_CLIENT}, by_hand={"COPY": "cp '/context/a b.py' /context/client.py /build/"}),
+}  # fmt: skip
+SHAPES |= LATER

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from patchq.errors import FormatError
-from patchq.replay.limits import MOST_DOCKERFILE, too_large
+from patchq.replay.limits import HINT, MOST_DOCKERFILE, too_large
 
 #: ``<<EOF``, but not the here-string ``<<<``.
 _HEREDOC = re.compile(r"(?<!<)<<(-?)(?!<)(['\"]?)([A-Za-z_][\w.+-]*)\2")
@@ -125,7 +125,9 @@ class _Reader:
         if word in _WITH_HEREDOCS and not value.startswith("["):
             for tabs, quote, name in _HEREDOC.findall(value):
                 found = self._heredoc(name, strip=bool(tabs), plain=bool(quote))
-                heredocs += [found] if found else []
+                if found is None:
+                    break
+                heredocs.append(found)
         return Instruction(
             word=word, value=value, line=first + 1, flags=flags, heredocs=tuple(heredocs), comment=comment
         )
@@ -164,6 +166,10 @@ def _flags(value: str) -> tuple[tuple[tuple[str, str], ...], str]:
     return tuple(flags), value
 
 
+#: Limit of a value in bytes. Variables that name each other double their length with each line.
+_MOST_VALUE = 64 << 10
+
+
 class Unset(Exception):
     """Variable without a value; ``args[0]`` is its name."""
 
@@ -191,8 +197,14 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
     parts = re.split(r"\\(\$)", text)
     for number in range(0, len(parts), 2):
-        parts[number] = _VARIABLE.sub(one, parts[number])
-    return "".join(parts)
+        parts[number] = _VARIABLE.sub(one, _bounded(parts[number]))
+    return _bounded("".join(parts))
+
+
+def _bounded(value: str) -> str:
+    if len(value) > _MOST_VALUE:
+        raise FormatError(f"a value of more than {_MOST_VALUE} bytes", hint=HINT)
+    return value
 
 
 def split(text: str, values: Mapping[str, str]) -> list[str]:
@@ -205,11 +217,15 @@ def split(text: str, values: Mapping[str, str]) -> list[str]:
     """
     words: list[str] = []
     current: list[str] = []
+    left = MOST_DOCKERFILE
     for match in re.finditer(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|(\s+)|((?:[^\s'\"\\]|\\.?)+)", text, re.DOTALL):
         single, double, blank, plain = match.groups()
         if blank:
             words += ["".join(current)] if current else []
             current = []
+            left -= len(words[-1]) if words else 0
+            if left < 0:
+                raise FormatError(f"values of more than {MOST_DOCKERFILE} bytes", hint=HINT)
         elif single is not None:
             current.append(single)
         elif double is not None:

@@ -49,7 +49,11 @@ def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
     found: list[ShellStep] = []
     setup: list[str] = []
     comments: list[tuple[int, str]] = []
-    for node, told in _flat(root, data, is_last=True):
+    try:
+        nodes = list(_flat(root, data, is_last=True))
+    except RecursionError:
+        return [ShellStep(text=text, where=f"{where}:{line}")]
+    for node, told in nodes:
         at = node.start_point[0]
         if node.type == "comment":
             comments = [c for c in comments if c[0] == at - 1] and comments

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from patchq.replay._instructions import Instruction
 
-_LITERAL = re.compile(r"/(?:[\w.+@*?-]+/)*(?:site|dist)-packages")
+_LITERAL = re.compile(r"(?<![\w.+@*?/-])/(?:[\w.+@*?-]+/)*(?:site|dist)-packages")
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:-\S+\s+)*(/[\w./+-]+)")
 #: A variable of a virtual environment: ``VIRTUAL_ENV=/x``, ``PATH=/x/bin:$PATH``.
 _VENV_VARIABLE = re.compile(r"VIRTUAL_ENV[= ]\"?(/[\w./+-]+)|\bPATH[= ]\"?(?!/usr|/bin|/sbin|/root)(/[\w./+-]+)/s?bin:")

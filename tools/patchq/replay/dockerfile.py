@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import os
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from patchq.replay._machine import STAGE, Machine, Outcome
 from patchq.replay._shell import ShellStep, steps_of
 from patchq.replay._site import find_place
 from patchq.replay._verdicts import Names, Replayed, judge
-from patchq.replay.limits import MOST_COMMANDS, too_large
+from patchq.replay.limits import MOST_COMMANDS, MOST_STAGES, MOST_STEPS, too_large
 from patchq.replay.outcomes import Account, Fate, Reason, short
 from patchq.replay.package import Changed, Package, SitePackages
 from patchq.replay.scripts import check_limits
@@ -31,6 +33,8 @@ _SHELLS = ("sh", "bash", "dash", "ash")
 _UNRELATED = frozenset("LABEL EXPOSE VOLUME STOPSIGNAL HEALTHCHECK USER MAINTAINER".split())  # noqa: SIM905
 #: Largest script whose text is searched for names of the package, and most files of a context.
 _MOST_SCRIPT, _MOST_FILES = 64 << 10, 5_000
+#: Length of a value that is no path.
+_LONG = 256
 _INSTALLS = re.compile(r"\b(?:pip3?|uv)\b[^;&|]*\binstall\b([^;&|]*)")
 
 
@@ -141,25 +145,26 @@ class _Replay:
         for one in self.instructions:
             if one.word in ("ENV", "ARG"):
                 with contextlib.suppress(Unset):
-                    values |= assignments(one, values)
+                    new = assignments(one, values)
+                    values |= new
+                    found += new.values()
                 values |= self.build.arguments
-                found += values.values()
             found.append(_roughly_expanded(one.value, values))
             found += [here.text for here in one.heredocs]
         return [*found, *self.scripts.values()]
 
     def plan(self) -> list[str]:
         """Return a line for each command that will run."""
-        size = 0
-        lines = []
+        lines: list[str] = []
         for one in self.instructions:
             if one.word != "RUN":
                 continue
             text, program = _script_of(one, ("/bin/sh", "-c"))
-            size += len(text)
-            if size > MOST_COMMANDS:
-                raise too_large(self.build.where, "too many bytes of shell commands", MOST_COMMANDS)
+            if len(text) > MOST_COMMANDS:
+                raise too_large(self._where(one), f"{len(text)} bytes of shell commands", MOST_COMMANDS)
             lines += [f"{step.where}: {short(step.text)}" for step in self._steps(one, text, program)]
+        if len(lines) > MOST_STEPS:
+            raise too_large(self.build.where, f"{len(lines)} steps", MOST_STEPS)
         return lines
 
     def _where(self, instruction: Instruction) -> str:
@@ -232,6 +237,8 @@ class _Replay:
         self._begin(name, self._stage_named(image))
 
     def _begin(self, name: str, parent: _Stage | None) -> None:
+        if len(self.stages) >= MOST_STAGES:
+            raise too_large(self.build.where, "too many stages", MOST_STAGES)
         folder = self.folder / f"stage{len(self.stages)}"
         if parent is None:
             self.stages.append(_Stage(name=name, folder=folder, tree=self.start))
@@ -313,7 +320,8 @@ class _Replay:
             lines = [*prelude, *(f"{{ {line}\n}} || exit 96" for line in step.setup), step.text]
             argv = step.program
             if is_shell:
-                script = "\n".join(["set -u", *lines]) + "\n"
+                strict = "set -eu" if "\n" in step.text and not self._may_matter(step.text) else "set -u"
+                script = "\n".join([strict, *lines]) + "\n"
             else:
                 script = step.text
                 argv = ("/bin/sh", "-euc", "\n".join([*prelude, 'exec "$@"']), "sh", *step.program)
@@ -332,10 +340,23 @@ class _Replay:
         where = self._where(instruction)
         if not program or posixpath.basename(program[0]) not in _SHELLS:
             return [ShellStep(text=text, where=where, program=program)]
-        found = []
+        found: list[ShellStep] = []
         for step in steps_of(text, self.build.where, instruction.line):
-            found.append(replace(step, where=where, program=program))
+            last = found[-1] if found else None
+            if (
+                last
+                and last.setup == step.setup
+                and not self._may_matter(last.text)
+                and not self._may_matter(step.text)
+            ):
+                # One run for steps that don't name the package: the first that fails ends it.
+                found[-1] = replace(last, text=f"{last.text}\n{step.text}")
+            else:
+                found.append(replace(step, where=where, program=program))
         return found
+
+    def _may_matter(self, text: str) -> bool:
+        return self.names.may_be_in(self._with_scripts(text)) or self._installs_package(text)
 
     def _installs_package(self, text: str) -> bool:
         from packaging.utils import canonicalize_name
@@ -536,7 +557,12 @@ class _Replay:
 
 def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
     """Replace the variables of a shell command that have values."""
-    return re.sub(r"\$\{?(\w+)\}?", lambda match: values.get(match[1], match[0]), text)
+
+    def one(match: re.Match[str]) -> str:
+        value = values.get(match[1], match[0])
+        return value if len(value) < _LONG else match[0]
+
+    return re.sub(r"\$\{?(\w+)\}?", one, text)
 
 
 def _before_base(account: Account) -> Account:
@@ -589,17 +615,20 @@ def _texts_of(
 def _scripts_of(context: Path) -> dict[str, str]:
     """Return the texts of the scripts in a build context, by name."""
     found: dict[str, str] = {}
-    count = 0
-    for path in sorted(context.rglob("*")) if context.is_dir() else ():
-        count += 1
-        if count > _MOST_FILES:
-            break
+    for path in itertools.islice(_files_below(context), _MOST_FILES):
         if path.suffix not in (".sh", ".py", ".bash", "") or path.is_symlink() or not path.is_file():
             continue
         if path.stat().st_size > _MOST_SCRIPT or "ockerfile" in path.name:
             continue
         found.setdefault(path.name, path.read_bytes().decode("utf-8", "replace"))
     return found
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            yield Path(at, name)
 
 
 def _ignore_rules(build: Build) -> list[str]:

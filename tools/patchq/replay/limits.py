@@ -13,19 +13,21 @@ from patchq.system import fsio
 
 #: Limits in bytes: a patch or edited file; all patches of an import.
 MOST, MOST_ALL = 256 << 20, 512 << 20
-#: Limits in bytes: a Dockerfile; the shell commands in one file. The parser needs quadratic time
+#: Limits: stages of a Dockerfile, and steps of one that are run.
+MOST_STAGES, MOST_STEPS = 100, 500
+#: Limits in bytes: a Dockerfile; the shell commands in a script or one instruction. The parser needs quadratic time
 #: for text that is not shell code.
 MOST_DOCKERFILE, MOST_COMMANDS = 256 << 10, 20 << 10
 #: Limit of a script in bytes.
 MOST_SCRIPT = 4 << 20
 #: Limit of mails in an mbox.
 MOST_MAILS = 10_000
-_HINT = "see the limits in docs/reference/formats.md; is it a patch?"
+HINT = "see the limits in docs/reference/formats.md; is it a patch?"
 
 
 def too_large(where: str, size: str, most: int) -> UserError:
     """Return the error for input over a limit."""
-    return UserError(f"{where}: {size}; {most} are the most", hint=_HINT)
+    return UserError(f"{where}: {size}; {most} are the most", hint=HINT)
 
 
 def read_stream(file: IO[bytes], where: str) -> bytes:
