@@ -7,77 +7,62 @@ from collections.abc import Iterator, Sequence
 from patchq.names import sh
 from patchq.replay.outcomes import Account, Fate, Reason, short
 
+_SENTENCES = {
+    Reason.FAILED: "it ended with {code}: {said}",
+    Reason.CHANGES_NOTHING: "it changes nothing in the package",
+    Reason.NETWORK: "it needs the network, which a replay doesn't have: {words}",
+    Reason.NO_PROGRAM: "this machine doesn't have {words}",
+    Reason.OTHER_VERSION: "{words} is not the pinned version",
+    Reason.REINSTALLS: "{words} installs the package again, without the edits before it",
+    Reason.UNINSTALLS: "it uninstalls {words}",
+    Reason.DEPENDENCIES: "pip may install another version of the package for {words}",
+    Reason.UNKNOWN_INSTALL: "{words} may contain the package",
+    Reason.MISSING_SOURCE: "the build context has no {words}",
+    Reason.OTHER_IMAGE: "it copies files of {words}, which isn't a stage of this Dockerfile",
+    Reason.OTHER_STAGE: "its stage is not part of the last stage",
+    Reason.UNSET_VARIABLE: "the variable {words} has no value here",
+    Reason.AT_START: "it runs when the container starts, not when the image is built",
+    Reason.NOT_OF_SOURCE: "it changes files that the wheel has and the source doesn't have in this form: {paths}",
+    Reason.NEXT_TO_IT: "it changes files that don't belong to the package: {paths}",
+    Reason.SHADOWS: "it puts another copy of the package first: {paths}",
+    Reason.UNKNOWN: "{words} is not an instruction that patchq knows",
+}
+_NEW = "make the edit in the worktree and run `patchq new {upstream} NAME`"
+_COMPARE = "`patchq import {upstream} --image IMAGE` compares the built image"
+_HINTS = {
+    Reason.FAILED: f"{_NEW}, or {_COMPARE}",
+    Reason.CHANGES_NOTHING: "remove it, or correct the text that it looks for",
+    Reason.NETWORK: f"download the file into the build context, or {_COMPARE}",
+    Reason.NO_PROGRAM: f"{_NEW}, or {_COMPARE}",
+    Reason.OTHER_VERSION: "`patchq pin {upstream} --archive PROJECT==VERSION --ref REF`",
+    Reason.REINSTALLS: f"move it before the edits, or {_COMPARE}",
+    Reason.UNINSTALLS: f"move it before the edits, or {_COMPARE}",
+    Reason.DEPENDENCIES: "add `--no-deps`, or check the image with `patchq verify-image`",
+    Reason.UNKNOWN_INSTALL: _COMPARE,
+    Reason.MISSING_SOURCE: "`--context DIR` names the build context",
+    Reason.OTHER_IMAGE: _COMPARE,
+    Reason.UNSET_VARIABLE: "`--build-arg {words}=VALUE`",
+    Reason.AT_START: _COMPARE,
+    Reason.NOT_OF_SOURCE: "change the code that generates them",
+    Reason.UNKNOWN: _COMPARE,
+}
+
 
 def sentence(account: Account) -> str:
     """Return the reason why a step isn't taken."""
-    names, paths = ", ".join(account.words), _shown(account.paths)
-    said = f": {account.said.strip()}" if account.said.strip() else ""
-    match account.reason:
-        case Reason.FAILED:
-            return f"it ended with {account.code}{said or ': no message'}"
-        case Reason.CHANGES_NOTHING:
-            return f"it changes nothing in the package{said}"
-        case Reason.NETWORK:
-            return f"it needs the network, which a replay doesn't have: {names}"
-        case Reason.NO_PROGRAM:
-            return f"this machine doesn't have {names}"
-        case Reason.OTHER_VERSION:
-            return f"{names} is not the pinned version"
-        case Reason.REINSTALLS:
-            return f"{names} installs the package again, without the edits before it"
-        case Reason.UNINSTALLS:
-            return f"it uninstalls {names}"
-        case Reason.DEPENDENCIES:
-            return f"pip may install another version of the package for {names}"
-        case Reason.UNKNOWN_INSTALL:
-            return f"{names} may contain the package"
-        case Reason.MISSING_SOURCE:
-            return f"the build context has no {names}"
-        case Reason.OTHER_IMAGE:
-            return f"it copies files of {names}, which isn't a stage of this Dockerfile"
-        case Reason.OTHER_STAGE:
-            return "its stage is not part of the last stage"
-        case Reason.UNSET_VARIABLE:
-            return f"the variable {names} has no value here"
-        case Reason.AT_START:
-            return "it runs when the container starts, not when the image is built"
-        case Reason.NOT_OF_SOURCE:
-            return f"it changes files that the wheel has and the source doesn't have in this form: {paths}"
-        case Reason.NEXT_TO_IT:
-            return f"it changes files that don't belong to the package: {paths}"
-        case Reason.SHADOWS:
-            return f"it puts another copy of the package first: {paths}"
-        case Reason.UNKNOWN:
-            return f"{names} is not an instruction that patchq knows"
-    return ""
+    if account.reason is None:
+        return ""
+    said = account.said.strip()
+    text = _SENTENCES[account.reason].format(
+        code=account.code, said=said or "no message", words=", ".join(account.words), paths=_shown(account.paths)
+    )
+    return f"{text}: {said}" if said and account.reason is Reason.CHANGES_NOTHING else text
 
 
 def hint(account: Account, upstream: str) -> str:
     """Return what to type for a step that isn't taken; empty if there is nothing to do."""
-    new = f"make the edit in the worktree and run `patchq new {upstream} NAME`"
-    match account.reason:
-        case Reason.FAILED | Reason.NO_PROGRAM:
-            return f"{new}, or `patchq import {upstream} --image IMAGE` with the built image"
-        case Reason.CHANGES_NOTHING:
-            return "remove it, or correct the text that it looks for"
-        case Reason.NETWORK:
-            return f"download the file into the build context, or `patchq import {upstream} --image IMAGE`"
-        case Reason.OTHER_VERSION:
-            version = account.words[0].rpartition("==")[2] if account.words else "VERSION"
-            return f"`patchq pin {upstream} --archive PROJECT=={version}`"
-        case Reason.REINSTALLS | Reason.UNINSTALLS:
-            return f"move it before the edits, or `patchq import {upstream} --image IMAGE` with the built image"
-        case Reason.DEPENDENCIES:
-            return "add `--no-deps`, or check the image with `patchq verify-image`"
-        case Reason.UNKNOWN_INSTALL | Reason.OTHER_IMAGE | Reason.AT_START | Reason.UNKNOWN:
-            return f"`patchq import {upstream} --image IMAGE` compares the built image"
-        case Reason.MISSING_SOURCE:
-            return "`--context DIR` names the build context"
-        case Reason.UNSET_VARIABLE:
-            return f"`--build-arg {sh(account.words[0])}=VALUE`"
-        case Reason.NOT_OF_SOURCE:
-            return "change the code that generates them"
-    return ""
+    text = _HINTS.get(account.reason, "") if account.reason else ""
+    return text.format(upstream=upstream, words=", ".join(map(sh, account.words)))
 
 
 def lines(accounts: Sequence[Account], upstream: str, *fates: Fate) -> Iterator[str]:

@@ -99,7 +99,16 @@ def replay_dockerfile(
     """
     instructions = parse(build.data, build.where)
     with fsio.temporary_folder() as folder:
-        replay = _Replay(store, tip, base, build, package, folder, limits or Limits(), instructions)
+        replay = _Replay(
+            store,
+            tip,
+            base,
+            build=build,
+            package=package,
+            folder=folder,
+            limits=limits or Limits(),
+            instructions=instructions,
+        )
         for line in replay.plan():
             say(line)
         for instruction in instructions:
@@ -113,6 +122,7 @@ class _Replay:
         store: Git,
         tip: CommitId,
         base: TreeId,
+        *,
         build: Build,
         package: Package,
         folder: Path,
