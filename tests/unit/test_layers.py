@@ -25,7 +25,7 @@ LAYERS = [
     {"system"},
     {"formats"},
     {"git"},
-    {"sources"},
+    {"sources", "patterns"},
     {"project"},
     {"stacks", "environment", "recipes"},
     {"store", "drift", "proofs", "build", "mutation", "kernels", "merge", "editingreplay"},

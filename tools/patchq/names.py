@@ -74,16 +74,20 @@ class AppliedPatch:
     """Patch of a stack as a commit on the worktree's branch.
 
     :ivar empty: True if the patch changes nothing.
+    :ivar by_rule: True if its diff doesn't apply, and its rules made the commit.
     """
 
     name: str
     commit: CommitId
     offsets: tuple[Offset, ...] = ()
     empty: bool = False
+    by_rule: bool = False
 
     @property
     def outcome(self) -> str:
-        """Outcome as the ledger names it: ``clean`` or ``offset``."""
+        """Outcome as the ledger names it: ``clean``, ``offset`` or ``by rule``."""
+        if self.by_rule:
+            return "by rule"
         return "offset" if self.offsets else "clean"
 
 

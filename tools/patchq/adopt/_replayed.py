@@ -9,7 +9,11 @@ from pathlib import Path
 from patchq.adopt._folders import origin_of
 from patchq.adopt._wheels import package_of, release_wheel
 from patchq.adopt.found import Found, ReplayOptions
+from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
+from patchq.patterns.rules import Rule, with_rules
+from patchq.patterns.sed import sed_rules
+from patchq.patterns.trees import StoredTree, is_made_by
 from patchq.project.project import Project
 from patchq.replay.dockerfile import Build, replay_dockerfile
 from patchq.replay.limits import MOST_SCRIPT
@@ -103,7 +107,18 @@ def _described(project: Project, patch: Found, account: Account) -> Found:
     lines = account.text.strip().split("\n")[:40]
     command = "\n".join(f"    {line}" for line in lines)
     name = slug(account.comment) if account.comment else f"edit-{slug(Path(names[0]).stem)}"
-    return replace(patch, name=name, message=f"{subject}\n\nWas done by a command:\n\n{command}\n", trees=account.trees)
+    message = with_rules(f"{subject}\n\nWas done by a command:\n\n{command}\n", _rules(project.store, account))
+    return replace(patch, name=name, message=message, trees=account.trees)
+
+
+def _rules(store: Git, account: Account) -> list[Rule]:
+    """Return the rules of a plain `sed` command if they make the changes that it made, else none."""
+    assert account.trees
+    before, after = account.trees
+    changes = store.changes(before, after)
+    command = account.text.strip().removeprefix("RUN ")
+    rules = sed_rules(command, [change.path for change in changes], StoredTree(store, before))
+    return rules if rules and is_made_by(rules, store, before, after) else []
 
 
 def _origin(where: str) -> str:

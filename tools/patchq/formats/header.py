@@ -20,7 +20,18 @@ _IMPORT = "adopt it with `patchq import`, which rewrites it"
 #: Size limits in bytes of a patch's header block and of its message.
 MOST_HEAD, MOST_MESSAGE = 64 << 10, 1 << 20
 #: Trailers for the maintainers of the stack; upstream has no use for them.
-OURS = ("Upstream-Status", "Topic", "Proof", "Proof-On", "Needs", "Requires", "Build", "Upstream-Test", "Origin")
+OURS = (
+    "Upstream-Status",
+    "Topic",
+    "Proof",
+    "Proof-On",
+    "Needs",
+    "Requires",
+    "Build",
+    "Upstream-Test",
+    "Origin",
+    "Pattern",
+)
 
 _TRAILER = re.compile(r"([A-Za-z0-9-]+)[ \t]*:")
 _FOLD = re.compile(r"\n[ \t]+")

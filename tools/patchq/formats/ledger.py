@@ -17,11 +17,22 @@ from patchq.formats.jsonlines import Problem
 
 #: Newest format of a line. Each line uses the oldest format that can express it, so that an older
 #: patchq reads what it can.
-VERSION = 4
+VERSION = 5
 #: Outcomes of a patch, cheapest first; see docs/reference/formats.md.
-OUTCOMES = ("clean", "offset", "merged", "replayed", "resolved", "absorbed", "obsolete", "conflict", "withdrawn")
+OUTCOMES = (
+    "clean",
+    "offset",
+    "merged",
+    "by rule",
+    "replayed",
+    "resolved",
+    "absorbed",
+    "obsolete",
+    "conflict",
+    "withdrawn",
+)
 #: Outcomes after which the stack of the new ref has the patch.
-CARRIED = OUTCOMES[:5]
+CARRIED = OUTCOMES[:6]
 #: State of a patch that was written for a ref, not carried to it.
 WRITTEN = "carried"
 GRADES = ("", "identical", "contained", "edited")
@@ -96,6 +107,7 @@ class Attempt:
         """Return the ledger line of this attempt."""
         version = 3 if self.outcome == "withdrawn" else 2 if self.offsets or self.checked else 1
         version = 4 if self.dropped else version
+        version = 5 if self.outcome == "by rule" else version
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
         return (json.dumps({"v": version, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
@@ -257,7 +269,7 @@ class Cost:
 
 
 #: Outcomes that need neither the user nor a recorded resolution.
-_BY_ITSELF = frozenset((*CARRIED[:3], "withdrawn"))
+_BY_ITSELF = frozenset((*CARRIED[:4], "withdrawn"))
 
 
 class Tally:

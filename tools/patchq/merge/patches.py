@@ -14,11 +14,14 @@ from patchq.git.objects import CommitInfo, TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.merge.blocks import Block, blocks
 from patchq.names import BlobId, CommitId, TreeId
+from patchq.patterns.rules import Rule, rules_of
 
 #: Outcomes of a patch on a ref, cheapest first. ``absorbed``: the ref already has the exact result.
 CLEAN, OFFSET, MERGED, ABSORBED, OBSOLETE, CONFLICT = "clean", "offset", "merged", "absorbed", "obsolete", "conflict"
 #: Outcome of a conflict settled by a recorded resolution.
 REPLAYED = "replayed"
+#: Outcome of a conflict settled by the patch's own rules.
+BY_RULE = "by rule"
 #: Outcomes that stop a rebase.
 STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
@@ -28,6 +31,7 @@ class Patch:
     """A patch: its changed paths, and its hunks by path.
 
     :ivar left: folders that the patch leaves without files. A rename may have moved the folder.
+    :ivar rules: rules that make the patch, if it is kept as rules.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Patch:
     edits: tuple[PathChange, ...]
     hunks: Mapping[bytes, Sequence[diff.Hunk]]
     left: frozenset[bytes] = frozenset()
+    rules: tuple[Rule, ...] = ()
     _blocks: dict[bytes, list[Block]] = field(default_factory=dict, repr=False, compare=False)
 
     def blocks(self, path: bytes) -> list[Block]:
@@ -70,6 +75,7 @@ class Landing:
     :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
     :ivar offsets: line offsets of the hunks, from upstream's line map, if the outcome is ``offset``.
     :ivar said: reason for the stop, if the files don't show it.
+    :ivar conflicted: changes with markers of the conflict that the patch's rules settled.
     """
 
     patch: str
@@ -80,10 +86,14 @@ class Landing:
     labels: tuple[str, str] = ("", "")
     offsets: tuple[FileOffset, ...] = ()
     said: str = ""
+    conflicted: tuple[PathChange, ...] = ()
 
 
 def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[Patch]:
-    """Read patches from named commits, with the hunks that git's merges use."""
+    """Read patches from named commits, with the hunks that git's merges use.
+
+    :raises FormatError: if a rule of a patch isn't valid.
+    """
     ids = [info.commit for _, info in commits]
     parents = store.tree_of([info.parents[0] for _, info in commits])
     found = []
@@ -106,6 +116,7 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
                 edits=tuple(edits),
                 hunks=hunks,
                 left=_left(store, info.commit, edits),
+                rules=rules_of(info.message, name),
             )
         )
     return found

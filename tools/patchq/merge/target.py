@@ -10,12 +10,17 @@ from patchq.formats import diff
 from patchq.formats.ledger import FileOffset
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Side
+from patchq.git.mergetree import Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.merge._linemap import SAME, LineMap, LineMaps, place, stand_alone
 from patchq.merge.blocks import seems_made
-from patchq.merge.patches import ABSORBED, CLEAN, OFFSET, Landing, Patch
+from patchq.merge.patches import ABSORBED, CLEAN, CONFLICT, OFFSET, FileConflict, Landing, Patch
 from patchq.names import BlobId, TreeId, show_path
+from patchq.patterns.regenerate import RuleStop, regenerate
+
+#: Modes of regular files.
+_FILES = (b"100644", b"100755")
 
 
 class Column:
@@ -57,6 +62,8 @@ class Column:
         self.taken: frozenset[str] = frozenset()
         #: New path of each file that upstream renamed, by the patches' path.
         self.moved: dict[bytes, bytes] = {}
+        #: All entries of the tree, if the rules of a patch need them.
+        self._every: dict[bytes, TreeEntry] | None = None
 
     def content(self, blob: BlobId) -> bytes:
         """Return a blob's bytes from memory or the store."""
@@ -108,6 +115,8 @@ class Column:
         for number, patch in enumerate(self.patches):
             if number in self.landings:
                 continue
+            if patch.rules and waiting:
+                break  # its rules read the files that the merges write
             if patch.paths & waiting:
                 if not self.left.isdisjoint(patch.left) or self._sides(patch) is None:
                     break  # its merge uses whole trees, which must not contain a later patch
@@ -121,7 +130,11 @@ class Column:
             alone = self.left.isdisjoint(patch.left)
             landing = self._in_process(patch) if alone else None
             if landing:
-                self.put(landing.changes)
+                landing = self.by_its_rules(patch, landing)
+                if landing.outcome == CONFLICT:
+                    self.leave_out(patch)
+                else:
+                    self.put(landing.changes)
                 self.landings[number] = landing
                 continue
             sides = self._sides(patch) if alone else None
@@ -168,6 +181,79 @@ class Column:
                 self.maps.put(edit.new.blob, entry.blob, lines.patched(hunks, landed=True))
         return Landing(
             patch=patch.name, outcome=OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets)
+        )
+
+    # Rules
+
+    def file_paths(self) -> list[bytes]:
+        """Return the paths of the regular files. The tree is listed on first use."""
+        if self._every is None:
+            self._every = self.git.list_tree(self.tree)
+        found = {path: entry for path, entry in self._every.items() if path not in self.changed}
+        found.update((path, entry) for path, entry in self.entries.items() if path in self.changed)
+        return sorted(path for path, entry in found.items() if entry.mode in _FILES)
+
+    def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the content of those paths that are regular files."""
+        found = {}
+        for path in paths:
+            entry = self.entry(path)
+            if entry and entry.mode in _FILES:
+                found[path] = entry
+        self.read(found.values())
+        return {path: self.content(entry.blob) for path, entry in found.items()}
+
+    def entry(self, path: bytes) -> TreeEntry | None:
+        """Return the current entry of any path of the tree."""
+        if path in self.entries or path in self.changed or self._every is None:
+            return self.entries.get(path)
+        return self._every.get(path)
+
+    def regenerate(self, patch: Patch) -> tuple[PathChange, ...]:
+        """Apply a patch's rules and return its changes. Their files are in memory only.
+
+        :raises RuleStop: if a rule doesn't match as it says.
+        """
+        changes = []
+        for path, text in regenerate(patch.rules, self, self.moved).items():
+            there = self.entry(path)
+            assert there
+            blob = blob_id(text)
+            if blob != there.blob:
+                if blob not in self.contents:
+                    self.contents[blob] = text
+                    self.unwritten.add(blob)
+                changes.append(PathChange(path, there, TreeEntry(there.mode, blob)))
+        return tuple(changes)
+
+    def by_its_rules(self, patch: Patch, landing: Landing) -> Landing:
+        """Return the landing, or a stop if the patch's rules give another result."""
+        unchanged = all(self.entries.get(edit.path) == edit.old for edit in patch.edits)
+        if not patch.rules or landing.outcome == ABSORBED:
+            return landing
+        if unchanged and not any(rule.has_glob for rule in patch.rules):
+            return landing
+        try:
+            same = set(self.regenerate(patch)) == set(landing.changes)
+            said = "" if same else "its rules give another result than its diff"
+        except RuleStop as stop:
+            said = str(stop)
+        if not said:
+            return landing
+        stages = []
+        for edit in patch.edits:
+            path = self.moved.get(edit.path, edit.path)
+            for number, entry in enumerate((edit.old, self.entries.get(path), edit.new), 1):
+                if entry:
+                    stages.append(Stage(path, entry, number))
+        return Landing(
+            patch=patch.name,
+            outcome=CONFLICT,
+            files=tuple(FileConflict(show_path(path)) for path in sorted({stage.path for stage in stages})),
+            changes=landing.changes,
+            stages=tuple(stages),
+            labels=(self.tree, patch.commit.commit),
+            said=said,
         )
 
     def _is_obstructed(self, changes: Sequence[PathChange]) -> bool:

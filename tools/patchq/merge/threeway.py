@@ -23,12 +23,23 @@ from patchq.git.mergetree import Merge, Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
 from patchq.merge._linemap import LineMaps
-from patchq.merge.blocks import is_twice, mark_added
-from patchq.merge.patches import ABSORBED, CONFLICT, MERGED, OBSOLETE, REPLAYED, FileConflict, Landing, Patch
+from patchq.merge.blocks import is_twice, mark_added, seems_made
+from patchq.merge.patches import (
+    ABSORBED,
+    BY_RULE,
+    CONFLICT,
+    MERGED,
+    OBSOLETE,
+    REPLAYED,
+    FileConflict,
+    Landing,
+    Patch,
+)
 from patchq.merge.rerere import Recorded
 from patchq.merge.target import Column, MergeRequest, parents_of
 from patchq.merge.upstream_lines import dropped_lines
 from patchq.names import BlobId, CommitId, TreeId, show_path
+from patchq.patterns.regenerate import RuleStop
 
 #: Cache of renamed files between two trees, because git's rename search takes most of the time.
 Moves = dict[tuple[TreeId, TreeId, tuple[bytes, ...]], list[tuple[bytes, bytes, TreeEntry | None]]]
@@ -353,10 +364,22 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
     elif not merged.stages:
         merged, said = _once(column, patch, merged)
     if not merged.stages:
-        column.put(merged.changes)
         outcome = MERGED if merged.changes else ABSORBED
-        column.landings[request.number] = Landing(patch=patch.name, outcome=outcome, changes=merged.changes)
+        landing = Landing(patch=patch.name, outcome=outcome, changes=merged.changes)
+        landing = column.by_its_rules(patch, landing)
+        column.landings[request.number] = landing
+        if landing.outcome == CONFLICT:
+            column.leave_out(patch)
+        else:
+            column.put(merged.changes)
         return
+    if patch.rules and not merged.failed:
+        ruled = _by_rule(column, patch, merged)
+        if ruled.changes:
+            column.put(ruled.changes)
+            column.landings[request.number] = ruled
+            return
+        said = "; ".join(filter(None, (said, ruled.said)))
     if recorded and not merged.failed and (changes := _replayed(column, merged, recorded)):
         column.put(changes)
         resolved = tuple(FileConflict(show_path(path)) for path in sorted({s.path for s in merged.stages}))
@@ -366,13 +389,7 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
     old = [e.path for e in patch.edits if e.old is not None]
     gone = old and not any(column.moved.get(path, path) in column.entries for path in old)
     outcome, paths = (OBSOLETE, old) if gone else (CONFLICT, sorted({s.path for s in merged.stages}))
-    mark = b"<<<<<<< " + merged.labels[0].encode()
-    blobs = {c.path: c.new.blob for c in merged.changes if c.new and c.new.blob in column.contents}
-    files = []
-    for path in paths:
-        lines = diff.split_lines(column.contents[blobs[path]]) if path in blobs else []
-        at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
-        files.append(FileConflict(show_path(path), at))
+    files = _conflicts(column, merged, paths)
     column.landings[request.number] = Landing(
         patch=patch.name,
         outcome=outcome,
@@ -381,6 +398,54 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
         stages=merged.stages,
         labels=merged.labels,
         said=said,
+    )
+
+
+def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[FileConflict]:
+    """Return the conflicting files with the lines of their markers."""
+    mark = b"<<<<<<< " + merged.labels[0].encode()
+    blobs = {c.path: c.new.blob for c in merged.changes if c.new and c.new.blob in column.contents}
+    files = []
+    for path in paths:
+        lines = diff.split_lines(column.contents[blobs[path]]) if path in blobs else []
+        at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
+        files.append(FileConflict(show_path(path), at))
+    return files
+
+
+def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
+    """Return the result of a patch's rules where git's merge conflicts.
+
+    The result has no changes, and the reason, if a rule doesn't match as it says, or if the changes
+    repeat or drop upstream's lines.
+    """
+    try:
+        changes = column.regenerate(patch)
+    except RuleStop as stop:
+        return Landing(patch=patch.name, outcome=CONFLICT, said=str(stop))
+    for edit in patch.edits:
+        ours = column.entries.get(column.moved.get(edit.path, edit.path))
+        if edit.old and ours:
+            before, content = partial(column.maps.text, edit.old.blob), column.content(ours.blob)
+            if any(seems_made(block, before, content) for block in patch.blocks(edit.path)):
+                said = f"upstream may have added its lines to {show_path(edit.path)}"
+                return Landing(patch=patch.name, outcome=CONFLICT, said=said)
+    ruled, said = _once(column, patch, Merged(changes=changes, stages=(), labels=merged.labels))
+    if ruled.stages:
+        return Landing(patch=patch.name, outcome=CONFLICT, said=f"by its rules: {said}")
+    for change in changes:
+        if change.new and change.new.blob in column.unwritten:
+            # git must have the file to make the line maps of later patches.
+            column.git.run("hash-object", "-w", "--stdin", data=column.content(change.new.blob))
+            column.unwritten.discard(change.new.blob)
+    return Landing(
+        patch=patch.name,
+        outcome=BY_RULE,
+        files=tuple(_conflicts(column, merged, sorted({stage.path for stage in merged.stages}))),
+        changes=changes,
+        stages=merged.stages,
+        labels=merged.labels,
+        conflicted=merged.changes,
     )
 
 

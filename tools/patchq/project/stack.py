@@ -155,6 +155,8 @@ class State:
             applied = patch.applied
             offsets = [[offset.path, offset.hunk, offset.lines] for offset in applied.offsets]
             row = [applied.name, patch.key, patch.sha256, applied.commit, offsets, applied.empty]
+            if applied.by_rule:
+                row.append(True)
             patches.append(row)
         return fsio.dump_json(
             {
@@ -198,9 +200,11 @@ def _three(mtime: int, size: int, inode: int) -> tuple[int, int, int]:
 
 def _state(raw: dict[str, Any]) -> State:
     patches = []
-    for name, key, sha256, commit, offsets, *empty in raw["patches"]:
+    for name, key, sha256, commit, offsets, *flags in raw["patches"]:
         moved = tuple(Offset(*offset) for offset in offsets)
-        applied = AppliedPatch(name=name, commit=CommitId(commit), offsets=moved, empty=empty == [True])
+        applied = AppliedPatch(
+            name=name, commit=CommitId(commit), offsets=moved, empty=flags[:1] == [True], by_rule=flags[1:] == [True]
+        )
         patches.append(Remembered(applied, _three(*key), sha256))
     # These ids become arguments of git.
     commits = [patch.applied.commit for patch in patches]

@@ -23,10 +23,11 @@ from patchq.formats.lockedit import with_pin
 from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
 from patchq.merge import rerere
-from patchq.merge.patches import STOPS, Landing, Patch, read_patches, write_commits
+from patchq.merge.patches import BY_RULE, CONFLICT, STOPS, Landing, Patch, read_patches, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, carry
 from patchq.names import CommitId, TreeId
+from patchq.patterns.rules import moved_to
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
@@ -225,15 +226,22 @@ def _land(
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
     run: list[tuple[Patch, Landing]] = []
     ahead: dict[str, CommitId] = {}
-    if progress.leave_out and not recorded:  # no stop interrupts the chain of commits
+    ruled = any(landing.outcome == BY_RULE for landing in landings)
+    if progress.leave_out and not recorded and not ruled:  # no stop interrupts the chain of commits
         whole = [(p, landing) for p, landing in zip(patches, landings, strict=True) if landing.outcome not in STOPS]
         ahead = _commits(project, progress, whole, column)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
-        if landing.outcome not in STOPS:
+        if landing.outcome not in (*STOPS, BY_RULE):
             run.append((patch, landing))
             continue
         _commit(project, progress, run, column, ahead)
         run = []
+        if landing.outcome == BY_RULE:
+            landing, step = _prove_rule(project, progress, patch, landing, column, prove)
+            if step:
+                take(project, progress, step)
+                continue
+        by_rule = bool(landing.conflicted)  # the later patches were applied onto its result
         progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
         asked = progress.retire or progress.stop.by_history
         step = stops.retire(project, progress, progress.stop, prove) if asked else None
@@ -249,12 +257,36 @@ def _land(
             return False
         progress.stop = None
         take(project, progress, step)
-        if step.commit:  # the later patches must be applied onto the replayed resolution
+        if step.commit or by_rule:  # the later patches must be applied again
             save(project, progress)
             return True
     _commit(project, progress, run, column, ahead)
     save(project, progress)
     return True
+
+
+def _prove_rule(
+    project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column, prove: Prove
+) -> tuple[Landing, PatchStep | None]:
+    """Commit the result of a patch's rules, and run the patch's proof on it.
+
+    :returns: the step, or the conflict that the rules settled if the proof fails.
+    """
+    commit = _commits(project, progress, [(patch, landing)], column)[patch.name]
+    state, said = stops.run_proof(project, progress, patch.name, commit, prove)
+    if state in ("passed", "not run"):
+        step = PatchStep(
+            patch=patch.name,
+            outcome=BY_RULE,
+            commit=commit,
+            files=tuple((file.path, len(file.lines)) for file in landing.files),
+            how="by its rules",
+            proof=stops.proof_word(state, said),
+            known=patch.name in progress.target,
+        )
+        return landing, step
+    said = f"by its rules, its proof {state}: {said}"
+    return replace(landing, outcome=CONFLICT, changes=landing.conflicted, said=said), None
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:
@@ -288,7 +320,10 @@ def _commits(
     project: Project, progress: RebaseProgress, run: Sequence[tuple[Patch, Landing]], column: Column
 ) -> dict[str, CommitId]:
     """Write a chain of commits for apply results; return the commits by patch name."""
-    made = [(patch.commit, landing.changes) for patch, landing in run]
+    made = []
+    for patch, landing in run:
+        message = moved_to(patch.commit.message, column.moved, patch.name)
+        made.append((replace(patch.commit, message=message), landing.changes))
     commits = write_commits(project.store, progress.tip, made, column.contents)
     return {patch.name: commit for (patch, _), commit in zip(run, commits, strict=True)}
 

@@ -28,7 +28,7 @@ MOST_REFS = 9
 #: By CSS class, the outcomes that it colours.
 _TONES = {
     "k": ("clean", "offset", WRITTEN, "proven", "passed"),
-    "g": ("merged", "replayed", "resolved", "not run"),
+    "g": ("merged", "by rule", "replayed", "resolved", "not run"),
     "h": ("absorbed",),
     "x": ("conflict", "obsolete", "failed", "not proven"),
     "o": (DROPPED,),

@@ -16,7 +16,7 @@ from patchq.project.project import Project
 from patchq.stacks.views import read_ledgers
 
 #: Outcomes of patches that applied without a stop. Other carried patches stopped at least once.
-ALONE = ("clean", "offset", "merged")
+ALONE = ("clean", "offset", "merged", "by rule")
 #: Text for a patch that upstream has.
 TAKEN = "upstream has it"
 _TAKEN, _GONE = "absorbed", ("obsolete", "withdrawn")

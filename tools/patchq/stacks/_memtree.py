@@ -19,7 +19,7 @@ class FileMismatch(Exception):
         self.file, self.mismatch = file, mismatch
 
 
-_Result = tuple[bytes, tuple[bytes, bytes] | None]
+Result = tuple[bytes, tuple[bytes, bytes] | None]
 
 
 class View:
@@ -42,13 +42,32 @@ class View:
         """Return a file's current content, or nothing if no content is loaded for the path."""
         return self._contents.get(path, b"") if path is not None else b""
 
-    def apply(self, files: Sequence[FilePatch], offsets: list[Offset]) -> list[_Result]:
+    def file_paths(self) -> list[bytes]:
+        """Return the paths of the regular files."""
+        return [path for path, mode in self.files.items() if mode not in (SYMLINK, GITLINK)]
+
+    def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the current content of those paths that are regular files."""
+        there = [path for path in paths if self.files.get(path, SYMLINK) not in (SYMLINK, GITLINK)]
+        self.prefetch(path for path in there if path not in self._contents)
+        return {path: self._contents[path] for path in there}
+
+    def put(self, contents: Mapping[bytes, bytes]) -> list[Result]:
+        """Replace the content of files and return the changed paths."""
+        changed: list[Result] = []
+        for path, content in contents.items():
+            if content != self._contents[path]:
+                self._contents[path] = content
+                changed.append((path, (self.files[path], content)))
+        return changed
+
+    def apply(self, files: Sequence[FilePatch], offsets: list[Offset]) -> list[Result]:
         """Apply one patch and return the changed paths.
 
         Removals come first, as in git.
         """
-        removed: list[_Result] = []
-        written: list[_Result] = []
+        removed: list[Result] = []
+        written: list[Result] = []
         for file in files:
             try:
                 result = self.patched(file, offsets)

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
-from patchq.errors import ConflictError, PatchqError, UserError, nearest
+from patchq.errors import ConflictError, FormatError, PatchqError, UserError, nearest
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
 from patchq.formats.lock import Upstream
 from patchq.formats.series import SUFFIX
-from patchq.names import CommitId, sh
+from patchq.names import AppliedPatch, CommitId, sh
+from patchq.patterns.regenerate import RuleStop
+from patchq.patterns.rules import TRAILER, rules_of
+from patchq.patterns.trees import is_made_by
 from patchq.project.project import Project
 from patchq.project.stack import Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
@@ -423,6 +426,7 @@ def _check_bytes(
                     hint=again,
                 )
             )
+        found += _check_rules(project, stack, item.applied, again)
         if not item.applied.offsets and mail != stack.read(item.applied.name):
             found.append(
                 Finding(
@@ -434,3 +438,27 @@ def _check_bytes(
                     hint=again,
                 )
             )
+
+
+def _check_rules(project: Project, stack: Stack, applied: AppliedPatch, again: str) -> Iterator[Finding]:
+    """Yield a finding if a patch's rules don't make its diff."""
+    header = stack.load(applied.name)[0]
+    message = ""
+    hint = f"correct its {TRAILER}: trailers, or `patchq reword {applied.name} --as-rules` makes new ones"
+    try:
+        rules = rules_of(header.message, applied.name)
+        if applied.by_rule:
+            message, hint = "its diff doesn't apply, and its rules made the change", again
+        elif rules and not is_made_by(rules, project.store, f"{applied.commit}^", applied.commit):
+            message = "its rules give another result than its diff"
+    except (RuleStop, FormatError) as error:
+        message = str(error)
+    if message:
+        yield Finding(
+            upstream=stack.pin.upstream,
+            ref=stack.pin.ref,
+            patch=applied.name,
+            rule="pattern",
+            message=message,
+            hint=hint,
+        )

@@ -16,6 +16,9 @@ from patchq.git import person
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
+from patchq.patterns.regenerate import RuleStop, count
+from patchq.patterns.rules import Rule, with_rules
+from patchq.patterns.trees import StoredTree, write_tree
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
@@ -87,6 +90,54 @@ def new(
             ReconciledEntry(name, _info(project.store, tree, state.tip, ident, text)),
         ]
         return take_edits(project, stack, state, head, entries, Change(verb="new", summary=f"new {upstream}/{name}"))
+
+
+def new_by_rule(
+    project: Project,
+    upstream: str,
+    name: str,
+    rule: Rule,
+    *,
+    counted: bool = True,
+    message: str = "",
+    topic: str = "",
+    proof: str = "",
+    author: str = "",
+    signoff: bool = False,
+    set_name: str = "",
+) -> Exported:
+    """Make a patch of what a rule changes, on top of the stack. The rule is kept in its message.
+
+    :param counted: the rule has the number of its matches; otherwise they are counted.
+    :raises UserError: if the name is taken, or if the rule doesn't match as it says.
+    :raises EditedTreeError: if the stack's worktree holds edits or commits of the user.
+    """
+    check_name(name, "a patch")
+    set_name = project.choose_set(set_name)
+    with project.locked("new"):
+        (stack,) = project.stacks(set_name, [upstream])
+        if name in stack.names:
+            raise UserError(f"{upstream} has a patch {name} already", hint="choose another name")
+        loaded = load(project, stack, set_name)
+        tip = loaded.state.tip
+        try:
+            found = count(rule, StoredTree(project.store, tip))
+            if not counted:
+                rule = found
+            tree = write_tree([rule], project.store, tip)
+        except RuleStop as stop:
+            raise UserError(
+                f"{upstream}: {stop}", hint="correct the pattern, `--files` or `--times`; nothing was changed"
+            ) from None
+        ident = user_ident(project, author)
+        text = with_trailers(message or name.replace("-", " ").capitalize(), topic, proof, ident if signoff else None)
+        info = _info(project.store, tree, tip, ident, with_rules(text, [rule]))
+        change = Change(verb="new", summary=f"new {upstream}/{name}")
+        entries = [*loaded.entries, ReconciledEntry(name, info)]
+        result = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
+        project.journal.perform(change)
+        note = f"{name}: {rule.times} matches in {found.changed} files"
+        return replace(result, notes=(*result.notes, note))
 
 
 def with_trailers(message: str, topic: str, proof: str, signer: Ident | None) -> str:

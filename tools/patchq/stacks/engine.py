@@ -24,7 +24,9 @@ from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId, Offset, show_path
-from patchq.stacks._memtree import FileMismatch, View
+from patchq.patterns.regenerate import RuleStop, regenerate
+from patchq.patterns.rules import rules_of
+from patchq.stacks._memtree import FileMismatch, Result, View
 from patchq.system import fsio, runner
 
 
@@ -87,35 +89,52 @@ class Engine:
     def _in_process(self, onto: CommitId, patches: Sequence[tuple[Incoming, list[FilePatch]]]) -> list[AppliedPatch]:
         view = View(self.store, onto)
         view.prefetch(f.old_path for _, files in patches for f in files if f.old_path is not None)
-        offsets: list[tuple[Offset, ...]] = []
+        applied: list[AppliedPatch] = []
         ref = f"refs/patchq/scratch/{self.upstream}".encode()
         # The ref is temporary, because `apply` must change nothing if another stack fails.
         with import_commits(self.store, ref) as (out, ids):
             for number, (patch, files) in enumerate(patches, 1):
                 parent = onto.encode() if number == 1 else b":%d" % (number - 1)
                 out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
-                offsets.append(self._write_patch(view, patch, files, out))
-        return [
-            AppliedPatch(name=patch.name, commit=ids[n], offsets=offsets[n - 1])
-            for n, (patch, _) in enumerate(patches, 1)
-        ]
+                applied.append(self._write_patch(view, patch, files, out))
+        return [replace(patch, commit=ids[n]) for n, patch in enumerate(applied, 1)]
 
-    def _write_patch(
-        self, view: View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]
-    ) -> tuple[Offset, ...]:
+    def _write_patch(self, view: View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]) -> AppliedPatch:
         found: list[Offset] = []
+        applied = AppliedPatch(name=patch.name, commit=CommitId(""))
         try:
-            for path, result in view.apply(files, found):
-                if result is None:
-                    out.write(b"D %s\n" % quote_path(path))
-                else:
-                    mode, content = result
-                    out.write(b"M %s inline %s\ndata %d\n" % (mode, quote_path(path), len(content)))
-                    out.write(content)
-                    out.write(b"\n")
+            results = view.apply(files, found)
+            applied = replace(applied, offsets=tuple(found))
         except FileMismatch as error:
-            raise self._conflict(patch, view, error.file, error.mismatch) from None
-        return tuple(found)
+            results = self._by_rule(patch, view, error)
+            applied = replace(applied, by_rule=True)
+        for path, result in results:
+            if result is None:
+                out.write(b"D %s\n" % quote_path(path))
+            else:
+                mode, content = result
+                out.write(b"M %s inline %s\ndata %d\n" % (mode, quote_path(path), len(content)))
+                out.write(content)
+                out.write(b"\n")
+        return applied
+
+    def _by_rule(self, patch: Incoming, view: View, error: FileMismatch) -> list[Result]:
+        """Apply the rules of a patch whose diff doesn't apply.
+
+        :raises ConflictError: if the patch has no rules, or a rule doesn't match as it says.
+        """
+        conflict = self._conflict(patch, view, error.file, error.mismatch)
+        rules = rules_of(patch.header.message, patch.where)
+        if not rules:
+            raise conflict from None
+        try:
+            found = regenerate(rules, view)
+        except RuleStop as stop:
+            first = conflict.conflicts[0]
+            raise self._error([replace(first, reason=f"{first.reason}; {stop}")]) from None
+        for path in found:
+            self._check_nested(patch, [path])
+        return view.put(found)
 
     def _conflict(self, patch: Incoming, view: View, file: FilePatch, mismatch: Mismatch) -> ConflictError:
         path = show_path(file.old_path or file.path)

@@ -331,8 +331,8 @@ def write_stack(
     tip_tree, base_tree = store.tree_of([tip, state.base])
     below = [base_tree, *(e.commit.tree for e in entries)]
     done = [replace(a, empty=e.commit.tree == b) for a, e, b in zip(done, entries, below, strict=False)]
-    # Patches that applied with an offset get new line numbers.
-    moved = {p.applied.name for p in state.patches if p.applied.offsets}
+    # Patches that applied with an offset or by rule get a new diff.
+    moved = {p.applied.name for p in state.patches if p.applied.offsets or p.applied.by_rule}
     same = set(made) - moved
     mails = _mails(store, stack, state, done, same)
     written: list[str] = []

@@ -14,6 +14,8 @@ from patchq.formats.header import Header, clean_message, parse_trailers, split_t
 from patchq.formats.series import MOST_BYTES, SUFFIX, has_conflict, parse, unite
 from patchq.git import person
 from patchq.names import CommitId
+from patchq.patterns.rules import with_rules
+from patchq.patterns.trees import infer_rules
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.scaffold import ATTRIBUTES_NAME, with_attributes
@@ -118,13 +120,15 @@ def reword(
     message: str = "",
     trailers: Sequence[tuple[str, str]] = (),
     author: str = "",
+    as_rules: bool = False,
     set_name: str = "",
 ) -> Exported:
     """Change the message, trailers or author of a patch, but not its diff.
 
     :param message: subject and body; old trailers stay unless the message has the same key.
     :param trailers: replacements for all trailers with the same key; an empty value removes them.
-    :raises UserError: if the message is empty or the author is malformed.
+    :param as_rules: add rules that make the patch's diff, instead of its own rules.
+    :raises UserError: if the message is empty, the author is malformed, or no rules are found.
     """
     set_name = project.choose_set(set_name)
     with project.locked("reword"):
@@ -136,6 +140,8 @@ def reword(
                 entries.append(entry)
                 continue
             text = _reworded(entry.commit.message, message, trailers)
+            if as_rules:
+                text = _as_rules(project, entry, text)
             who = entry.commit.author
             if author:
                 new = user_ident(project, "" if author == "me" else author)
@@ -145,6 +151,17 @@ def reword(
         result = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
         return result
+
+
+def _as_rules(project: Project, entry: ReconciledEntry, message: str) -> str:
+    """Return a message with rules for a patch's changes."""
+    rules, lacking = infer_rules(project.store, entry.commit.parents[0], entry.commit.commit)
+    if lacking or not rules:
+        raise UserError(
+            f"no rules make the changes of {entry.name} in {lacking or 'any file'}",
+            hint="a rule changes text of files that are there; other changes need a patch of their own",
+        )
+    return with_rules(message, rules)
 
 
 def _reworded(old: str, message: str, trailers: Sequence[tuple[str, str]]) -> str:

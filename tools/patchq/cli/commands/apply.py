@@ -58,6 +58,8 @@ def command(
         for p in r.patches:
             if p.empty:
                 echo(f"  {p.name}: changes nothing")
+            if p.by_rule:
+                echo(f"  {p.name}: by rule, as its diff doesn't apply; `patchq export {r.upstream}` rewrites it")
             for o in p.offsets:
                 echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
 

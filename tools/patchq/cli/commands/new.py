@@ -16,6 +16,13 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
 @click.option("--signoff", "-s", is_flag=True, help="Add the author's sign-off.")
 @click.option("--allow-empty", is_flag=True, help="Allow a patch that changes nothing.")
+@click.option("--pattern", default="", metavar="TEXT", help="Text to replace: keep the patch as a rule.")
+@click.option("--replace", "new_text", metavar="TEXT", help="With --pattern: its replacement.")
+@click.option("--files", multiple=True, metavar="GLOB", help="With --pattern: files to change; may be repeated.")
+@click.option(
+    "--times", type=click.IntRange(1), help="With --pattern: number of matches in all files.  [default: counted now]"
+)
+@click.option("--regex", is_flag=True, help="With --pattern: the text is a regular expression of Python.")
 @json_option
 def command(
     upstream: str,
@@ -26,15 +33,43 @@ def command(
     author: str,
     signoff: bool,
     allow_empty: bool,
+    pattern: str,
+    new_text: str | None,
+    files: tuple[str, ...],
+    times: int | None,
+    regex: bool,
     as_json: bool,
 ) -> None:
     """Make a patch from your edits.
 
     The patch contains all edited and added files in the worktree of UPSTREAM. It goes on top of the applied
-    patches, below those that are not applied.
+    patches, below those that are not applied. With --pattern, it contains what the rule changes, and goes on top of
+    the stack.
     """
-    from patchq.stacks.edit import new
+    from patchq.stacks.edit import new, new_by_rule
 
+    if pattern:
+        if new_text is None or not files:
+            raise click.UsageError("--pattern goes with --replace and --files.")
+        from patchq.patterns.rules import make_rule
+
+        rule = make_rule(files, pattern, new_text, times=times or 1, regex=regex)
+        result = new_by_rule(
+            open_project(as_json),
+            upstream,
+            name,
+            rule,
+            counted=times is not None,
+            message=message,
+            topic=topic,
+            proof=proof,
+            author=author,
+            signoff=signoff,
+        )
+        show_exported(result, as_json, "new")
+        return
+    if new_text is not None or files or times or regex:
+        raise click.UsageError("--replace, --files, --times and --regex go with --pattern.")
     result = new(
         open_project(as_json),
         upstream,

@@ -14,10 +14,17 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
     "--trailer", "trailers", multiple=True, metavar="'KEY: VALUE'", help="Trailer that replaces those of the same key."
 )
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Author (`me`: your git identity).")
+@click.option("--as-rules", is_flag=True, help="Keep the patch as rules that make its diff; see formats.md.")
 @set_option
 @json_option
 def command(
-    patch: str, message: tuple[str, ...], trailers: tuple[str, ...], author: str, set_name: str, as_json: bool
+    patch: str,
+    message: tuple[str, ...],
+    trailers: tuple[str, ...],
+    author: str,
+    as_rules: bool,
+    set_name: str,
+    as_json: bool,
 ) -> None:
     """Change the message, trailers or author of a patch."""
     from patchq.stacks.fix import reword
@@ -31,9 +38,9 @@ def command(
         if not colon:
             raise click.UsageError(f"--trailer {trailer!r} is not 'KEY: VALUE'")
         pairs.append((key.strip(), value.strip()))
-    if not (text or pairs or author):
+    if not (text or pairs or author or as_rules):
         text = click.edit(show(project, patch, set_name)[1].message) or ""
         if not text:
             raise click.UsageError("nothing was written: -m 'SUBJECT' -m 'WHY' says it without an editor")
-    result = reword(project, patch, message=text, trailers=pairs, author=author, set_name=set_name)
+    result = reword(project, patch, message=text, trailers=pairs, author=author, as_rules=as_rules, set_name=set_name)
     show_exported(result, as_json, "reword")

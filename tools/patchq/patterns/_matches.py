@@ -1,0 +1,112 @@
+"""Matches of a pattern in texts. Regular expressions run in a process that can be killed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patchq.system import runner
+
+#: Seconds and bytes of memory that an expression may take for all files of a rule.
+SECONDS, MEMORY = 10, 1 << 30
+
+#: Bytes travel as Latin-1, one character for each.
+_SCRIPT = """
+import json, re, sys
+request = json.load(sys.stdin)
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
+except (ImportError, ValueError, OSError):
+    pass
+def fail(said):
+    json.dump({"error": said}, sys.stdout)
+    raise SystemExit
+try:
+    pattern = re.compile(request["find"].encode("latin-1"), re.MULTILINE)
+    new, left, found = request["replace"].encode("latin-1"), request["most"] + 1, []
+    for text in request["texts"]:
+        edits = []
+        for match in pattern.finditer(text.encode("latin-1")):
+            if match.start() == match.end():
+                fail("it matches empty text")
+            if left == 0:
+                break
+            left -= 1
+            edits.append([match.start(), match.end(), match.expand(new).decode("latin-1")])
+        found.append(edits)
+except (re.error, IndexError, OverflowError) as error:
+    fail(str(error))
+except (MemoryError, RecursionError):
+    fail("it takes too much memory")
+json.dump({"found": found}, sys.stdout)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replacement of the bytes from ``start`` to ``end``."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+class RegexError(Exception):
+    """Expression that is invalid, matches empty text, or takes too long."""
+
+
+def find_literal(find: bytes, new: bytes, text: bytes) -> list[Edit]:
+    """Return the places of a text, overlapping ones too. If it ends with a newline, it is whole lines."""
+    lines = find.endswith(b"\n")
+    found = []
+    at = text.find(find)
+    while at >= 0:
+        if not lines or at == 0 or text[at - 1 : at] == b"\n":
+            found.append(Edit(at, at + len(find), new))
+        at = text.find(find, at + 1)
+    return found
+
+
+def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> list[list[Edit]]:
+    """Return the matches of an expression in each text, at most one more than ``most`` of them.
+
+    ``^`` and ``$`` match at each line.
+
+    :raises RegexError: if the expression fails or takes too long.
+    """
+    request = {
+        "find": find.decode("latin-1"),
+        "replace": new.decode("latin-1"),
+        "texts": [text.decode("latin-1") for text in texts],
+        "most": most,
+        "memory": MEMORY,
+    }
+    argv = [sys.executable, "-I", "-S", "-c", _SCRIPT]
+    try:
+        done = runner.run(argv, data=json.dumps(request).encode(), timeout=SECONDS)
+    except runner.CommandError as error:
+        if error.code == runner.TIMED_OUT:
+            raise RegexError(f"its expression takes more than {SECONDS} seconds") from None
+        raise RegexError(f"its expression failed: {error.said.splitlines()[-1:]}") from None
+    answer = json.loads(done.stdout)
+    if "error" in answer:
+        raise RegexError(f"its expression: {answer['error']}")
+    return [[Edit(start, end, text.encode("latin-1")) for start, end, text in edits] for edits in answer["found"]]
+
+
+def patched(text: bytes, edits: Sequence[Edit], crlf: bool) -> bytes:
+    """Return a text with its edits.
+
+    :param crlf: the edits were found with the file's CRLF read as LF.
+    """
+    if crlf:
+        text = text.replace(b"\r\n", b"\n")
+    parts, at = [], 0
+    for edit in edits:
+        parts += [text[at : edit.start], edit.new]
+        at = edit.end
+    result = b"".join([*parts, text[at:]])
+    return result.replace(b"\n", b"\r\n") if crlf else result

@@ -1,0 +1,213 @@
+"""Application of rules to a tree: exact counts, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Protocol
+
+from patchq.names import show_path
+from patchq.patterns._matches import Edit, RegexError, find_literal, find_regex, patched
+from patchq.patterns.rules import MOST_TIMES, Rule, encode, is_glob
+
+
+class RuleTree(Protocol):
+    """Tree that rules are applied to."""
+
+    def file_paths(self) -> Iterable[bytes]:
+        """Return the paths of the regular files."""
+
+    def read_files(self, paths: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the content of those paths that are regular files."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTree:
+    """Tree of texts in memory."""
+
+    contents: Mapping[bytes, bytes]
+
+    def file_paths(self) -> Iterable[bytes]:
+        """Return the paths."""
+        return self.contents
+
+    def read_files(self, paths: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the content of those paths that are there."""
+        return {path: self.contents[path] for path in paths if path in self.contents}
+
+
+class Reason(Enum):
+    """Reason for which a rule gives no result."""
+
+    NO_FILE = "no such file"
+    TIMES = "another number of matches"
+    CHANGED = "another number of files"
+    OVERLAP = "matches overlap"
+    DIFFERENT = "the alternatives disagree"
+    REGEX = "the expression failed"
+
+
+class RuleStop(Exception):
+    """Rule that gives no result.
+
+    :ivar number: the rule, from 1.
+    :ivar found: number of matches or of files; ``wanted``: the number that the rule has.
+    :ivar about: the file, or the message of the failure.
+    """
+
+    def __init__(self, *, number: int, reason: Reason, found: int = 0, wanted: int = 0, about: str = "") -> None:
+        super().__init__(reason)
+        self.number, self.reason, self.found, self.wanted, self.about = number, reason, found, wanted, about
+
+    def __str__(self) -> str:
+        rule = f"rule {self.number}"
+        match self.reason:
+            case Reason.NO_FILE:
+                return f"{rule}: {self.about} is not there"
+            case Reason.TIMES:
+                more = " or more" if self.found > MOST_TIMES else ""
+                return f"{rule} matches {self.found}{more} times, not {self.wanted}"
+            case Reason.CHANGED if self.about:
+                return f"{rule} matches nothing in {self.about}"
+            case Reason.CHANGED:
+                return f"{rule} matches in {self.found} files, not {self.wanted}"
+            case Reason.OVERLAP:
+                return f"{rule}: matches overlap in {self.about}"
+            case Reason.DIFFERENT:
+                return f"{rule}: its alternatives find different places in {self.about}"
+        return f"{rule}: {self.about}"
+
+
+def regenerate(rules: Sequence[Rule], tree: RuleTree, moved: Mapping[bytes, bytes] | None = None) -> dict[bytes, bytes]:
+    """Apply rules in order and return the content of the changed files.
+
+    :param moved: new paths of renamed files.
+    :raises RuleStop: if a rule doesn't match exactly as often, or where, as it says.
+    """
+    done: dict[bytes, bytes] = {}
+    for number, rule in enumerate(rules, 1):
+        texts = _select(rule, number, tree, moved or {})
+        texts.update({path: done[path] for path in texts.keys() & done.keys()})
+        done.update(_apply(rule, number, texts))
+    return done
+
+
+def count(rule: Rule, tree: RuleTree) -> Rule:
+    """Return a rule with the numbers of matches and files that a tree has.
+
+    :raises RuleStop: if it matches nothing, or if the expression fails.
+    """
+    texts = _select(rule, 1, tree, {})
+    edits = _edits(rule, 0, 1, texts, MOST_TIMES)
+    times = sum(map(len, edits.values()))
+    if not times:
+        raise RuleStop(number=1, reason=Reason.TIMES, found=0, wanted=1)
+    changed = sum(map(bool, edits.values()))
+    return replace(rule, times=times, changed=changed if rule.has_glob else rule.changed)
+
+
+def _select(rule: Rule, number: int, tree: RuleTree, moved: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the files that a rule names."""
+    names = [encode(name) for name in rule.files if not is_glob(name)]
+    wanted = [moved.get(name, name) for name in names]
+    globs = [encode(name) for name in rule.files if is_glob(name)]
+    if globs:
+        wanted += [path for path in tree.file_paths() if any(matches_glob(path, glob) for glob in globs)]
+    texts = dict(tree.read_files(wanted))
+    for path in wanted[: len(names)]:
+        if path not in texts:
+            raise RuleStop(number=number, reason=Reason.NO_FILE, about=show_path(path))
+    return texts
+
+
+def matches_glob(path: bytes, glob: bytes) -> bool:
+    """Return whether a path matches a glob, in which only ``**`` matches slashes.
+
+    >>> matches_glob(b"a/b/c.py", b"a/**/*.py"), matches_glob(b"a/c.py", b"a/**/*.py"), matches_glob(b"a/c.py", b"*.py")
+    (True, True, False)
+    """
+    parts, wanted = path.split(b"/"), [part.replace(b"[", b"[[]") for part in glob.split(b"/")]
+
+    @cache
+    def fits(at: int, want: int) -> bool:
+        if want == len(wanted):
+            return at == len(parts)
+        if wanted[want] == b"**":
+            return fits(at, want + 1) or (at < len(parts) and fits(at + 1, want))
+        return at < len(parts) and fnmatchcase(parts[at], wanted[want]) and fits(at + 1, want + 1)
+
+    return fits(0, 0)
+
+
+def _apply(rule: Rule, number: int, texts: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the changed files. The alternatives that match must all give them."""
+    result: dict[bytes, bytes] | None = None
+    stop: RuleStop | None = None
+    for which in range(len(rule.alternatives)):
+        edits = _edits(rule, which, number, texts, rule.times)
+        times = sum(map(len, edits.values()))
+        if times == 0 and len(rule.alternatives) > 1:
+            continue
+        if stop := _check_counts(rule, number, edits, times):
+            break
+        changed = {
+            path: patched(texts[path], edits[path], _is_crlf(rule, texts[path])) for path in edits if edits[path]
+        }
+        if result is not None and result != changed:
+            path = next(p for p in sorted({*result, *changed}) if result.get(p) != changed.get(p))
+            stop = RuleStop(number=number, reason=Reason.DIFFERENT, about=show_path(path))
+            break
+        result = changed
+    if stop is None and result is None:
+        stop = RuleStop(number=number, reason=Reason.TIMES, found=0, wanted=rule.times)
+    if stop is not None or result is None:
+        assert stop is not None
+        raise stop
+    return result
+
+
+def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[Edit]], times: int) -> RuleStop | None:
+    if times != rule.times:
+        return RuleStop(number=number, reason=Reason.TIMES, found=times, wanted=rule.times)
+    changed = sum(map(bool, edits.values()))
+    if changed != rule.changed:
+        lacking = [show_path(path) for path, found in edits.items() if not found]
+        about = "" if rule.has_glob else lacking[0]
+        return RuleStop(number=number, reason=Reason.CHANGED, found=changed, wanted=rule.changed, about=about)
+    return None
+
+
+def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], most: int) -> dict[bytes, list[Edit]]:
+    """Return the matches of one alternative in each file."""
+    find, new = rule.alternatives[which].encoded()
+    read = {path: _unix(text) if _is_crlf(rule, text) else text for path, text in texts.items()}
+    if rule.regex:
+        try:
+            found = find_regex(find, new, list(read.values()), most)
+        except RegexError as error:
+            raise RuleStop(number=number, reason=Reason.REGEX, about=str(error)) from None
+        return dict(zip(read, found, strict=True))
+    edits = {}
+    for path, text in read.items():
+        edits[path] = find_literal(find, new, text)
+        ends = [edit.end for edit in edits[path]]
+        if any(edit.start < end for edit, end in zip(edits[path][1:], ends, strict=False)):
+            raise RuleStop(number=number, reason=Reason.OVERLAP, about=show_path(path))
+    return edits
+
+
+def _is_crlf(rule: Rule, text: bytes) -> bool:
+    """Return whether a rule's newlines stand for the CRLF line ends of a file.
+
+    They do if all lines of the file end with CRLF and the rule has no CR.
+    """
+    if any("\r" in each.find + each.replace or r"\r" in each.find for each in rule.alternatives):
+        return False
+    return b"\r\n" in text and text.count(b"\n") == text.count(b"\r\n")
+
+
+def _unix(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n")

@@ -1,0 +1,227 @@
+"""Rules for ``sed`` commands whose scripts are plain substitutions.
+
+A substitution is converted only if Python's expressions give it the same meaning. The rule has the
+number of matches that the tree has, so a later tree with another number stops. The caller compares
+the rules' result with that of the command itself.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from patchq.errors import FormatError
+from patchq.patterns.regenerate import RuleStop, RuleTree, TextTree, count, regenerate
+from patchq.patterns.rules import Rule, decode, make_rule
+
+_OPERATORS = re.compile(r"[();<>|&]+")
+#: Characters that Python's expressions don't take literally.
+_SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()]")
+_ESCAPED = {"n": "\n", "t": "\t"}
+
+
+class _NotPlain(Exception):
+    """Script that isn't a plain substitution."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Substitution:
+    """Parts of ``s/FIND/REPLACE/``. ``extended`` is true for ``sed -E``."""
+
+    find: str
+    new: str
+    extended: bool
+
+
+def sed_rules(command: str, paths: Sequence[bytes], tree: RuleTree) -> list[Rule]:
+    """Return rules for a ``sed`` command, or none if it isn't plain.
+
+    :param paths: the files that it changed.
+    :param tree: the tree before it.
+    """
+    texts = dict(tree.read_files(paths))
+    found: list[Rule] = []
+    try:
+        for one in _substitutions(command):
+            find, new, regex = _convert(one)
+            files = []
+            for path in texts:
+                with_counts = _counted(make_rule([decode(path)], find, new, regex=regex), TextTree(texts))
+                if with_counts:
+                    files.append(with_counts)
+            if not files:
+                continue  # sed does nothing then
+            names = [name for rule in files for name in rule.files]
+            rule = replace(make_rule(names, find, new, regex=regex), times=sum(each.times for each in files))
+            texts.update(regenerate([rule], TextTree(texts)))
+            found.append(rule)
+    except (_NotPlain, FormatError, RuleStop):
+        return []
+    return found
+
+
+def _counted(rule: Rule, tree: TextTree) -> Rule | None:
+    try:
+        return count(rule, tree)
+    except RuleStop:
+        return None
+
+
+def _substitutions(command: str) -> Iterator[_Substitution]:
+    """Yield the substitutions of a command."""
+    try:
+        lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = list(lexer)
+    except ValueError:
+        raise _NotPlain from None
+    if not words or words[0].rpartition("/")[2] != "sed":
+        raise _NotPlain
+    scripts, operands, extended = [], [], False
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-E", "-r", "--regexp-extended"):
+            extended = True
+        elif word in ("-e", "--expression"):
+            scripts.append(next(rest, ""))
+        elif word in ("-i", "--in-place"):
+            continue
+        elif word in ("-Ei", "-ri"):
+            extended = True
+        elif word.startswith("-") or _OPERATORS.fullmatch(word):
+            raise _NotPlain
+        else:
+            operands.append(word)
+    for script in scripts or operands[:1]:
+        for find, new in _split(script):
+            yield _Substitution(find, new, extended)
+
+
+def _split(script: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of each ``s`` command of a script."""
+    at = 0
+    while at < len(script):
+        if script[at] in " ;\n":
+            at += 1
+            continue
+        if script[at] != "s" or at + 1 == len(script) or script[at + 1] in "\\\n":
+            raise _NotPlain
+        mark, at = script[at + 1], at + 2
+        parts = []
+        for _ in range(2):
+            start = at
+            while at < len(script) and script[at] != mark:
+                at += 2 if script[at] == "\\" else 1
+            if at >= len(script):
+                raise _NotPlain
+            part = script[start:at]
+            parts.append(part.replace("\\" + mark, mark) if mark not in r".*[]^$+?(){}|&" else part)
+            at += 1
+        flags = re.match("g?", script[at:])
+        assert flags
+        at += flags.end()
+        if at < len(script) and script[at] not in " ;\n":
+            raise _NotPlain
+        yield parts[0], parts[1]
+
+
+def _convert(one: _Substitution) -> tuple[str, str, bool]:
+    """Return the text to find, its replacement, and whether the text is an expression."""
+    parts = list(_parts(one.find, one.extended))
+    new = list(_replacement(one.new))
+    if all(literal for _, literal in parts):
+        find = "".join(text for text, _ in parts)
+        if any(isinstance(piece, int) and piece for piece in new):
+            raise _NotPlain
+        return find, "".join(find if isinstance(piece, int) else piece for piece in new), False
+    pattern = "".join(_SPECIAL.sub(r"\\\g<0>", text) if literal else text for text, literal in parts)
+    return pattern, "".join(_template(piece) for piece in new), True
+
+
+def _template(piece: str | int) -> str:
+    return rf"\g<{piece}>" if isinstance(piece, int) else piece.replace("\\", "\\\\")
+
+
+def _replacement(text: str) -> Iterator[str | int]:
+    """Yield the texts and group numbers of a replacement."""
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == "&":
+            yield 0
+        elif char != "\\":
+            yield char
+        else:
+            at += 1
+            escaped = text[at : at + 1]
+            if escaped in "123456789" and escaped:
+                yield int(escaped)
+            elif escaped.isalpha() and escaped not in _ESCAPED:
+                raise _NotPlain
+            else:
+                yield _ESCAPED.get(escaped, escaped)
+        at += 1
+
+
+def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a POSIX expression as Python's, and whether each is literal text."""
+    at, repeatable = 0, False
+    while at < len(text):
+        char = text[at]
+        escaped = char == "\\"
+        if escaped:
+            at += 1
+            char = text[at : at + 1]
+            if not char or (char.isalpha() and char not in _ESCAPED):
+                raise _NotPlain
+        at += 1
+        if char == "[" and not escaped:
+            bracket, at = _bracket(text, at)
+            yield bracket, False
+            repeatable = True
+        elif char == "^" and not escaped:
+            if at > 1:
+                raise _NotPlain
+            yield "^", False
+        elif char == "$" and not escaped:
+            if at < len(text):
+                raise _NotPlain
+            yield "$", False
+        elif char == "." and not escaped:
+            yield ".", False
+            repeatable = True
+        elif char == "*" and not escaped:
+            if not repeatable:
+                raise _NotPlain
+            yield "*", False
+            repeatable = False
+        elif char in "()" and escaped != extended:
+            yield char, False
+            repeatable = False  # the longest match of a repeated group is another one in Python
+        elif char in "+?" and escaped != extended:
+            if not repeatable:
+                raise _NotPlain
+            yield char, False
+            repeatable = False
+        elif char in "{}|" and escaped != extended:
+            raise _NotPlain
+        elif escaped and char.isdigit():
+            yield f"\\{char}", False
+            repeatable = False
+        else:
+            yield _ESCAPED.get(char, char) if escaped else char, True
+            repeatable = True
+
+
+def _bracket(text: str, at: int) -> tuple[str, int]:
+    """Return a bracket expression as Python's, and its end. It doesn't match a newline."""
+    negated = text[at : at + 1] == "^"
+    at += negated
+    end = text.find("]", at + 1)
+    inner = text[at:end]
+    if end < 0 or "[" in inner or "\\" in inner or "\n" in inner:
+        raise _NotPlain
+    inner = inner.replace("]", r"\]")
+    return (rf"[^{inner}\n]" if negated else f"[{inner}]"), end + 1
