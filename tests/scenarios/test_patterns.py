@@ -253,3 +253,35 @@ def test_a_rule_that_repeats_upstreams_lines_stops(stack: Patchq, upstream: Path
     release(upstream, "v2", {"b.txt": with_lines({21: b"other\nadded by both\nadded as well\n", 22: b"more\n"})})
     stop = cells(stack, "v2")["up/both"]
     assert stop["outcome"] in ("conflict", "absorbed"), stop
+
+
+def by_command(patchq: Patchq, upstream: Path, proof: str) -> None:
+    """A patch of a command that has no rules, and a release on which its diff conflicts."""
+    test = patchq.root / "tests/stacks/up/test_command.py"
+    test.parent.mkdir(parents=True, exist_ok=True)
+    test.write_text(f"def test_it():\n    assert {proof}\n")
+    command = "sed -i '/^line 20$/s/line/LINE/' b.txt"
+    patchq.ok("import", "up", "--run", command, "--author", "A <a@b>", "--topic", "test")
+    name = json.loads(patchq.ok("list", "--json"))["patches"][-1]["name"]
+    patchq.ok("reword", name, "--trailer", "Proof: tests/stacks/up/test_command.py")
+    assert f"Codemod: {command}" in patchq.ok("show", name)
+    release(upstream, "v2", {"b.txt": with_lines({19: b"other\n", 21: b"more\n"})})
+
+
+def test_a_command_runs_only_when_asked(stack: Patchq, upstream: Path) -> None:
+    by_command(stack, upstream, "True")
+    assert carried(stack, "v2", 3)["edit-b"]["outcome"] == "conflict"
+    stack.ok("rebase", "up", "--abort")
+    done = stack.run("rebase", "up", "--onto", "v2", "--codemods", "--json")
+    step = json.loads(done.stdout)["steps"][-1]
+    assert (step["patch"], step["outcome"], step["how"], step["proof"]) == (
+        "edit-b", "by rule", "by its command", "passed",
+    )  # fmt: skip
+    text = git(stack.layout.store, "show", f"{step['commit']}:b.txt").splitlines()
+    assert text[18:21] == ["other", "LINE 20", "more"]
+
+
+def test_a_command_whose_proof_fails_stops(stack: Patchq, upstream: Path) -> None:
+    by_command(stack, upstream, "False")
+    done = stack.run("rebase", "up", "--onto", "v2", "--codemods", "--json")
+    assert json.loads(done.stdout)["stop"]["said"].startswith("its command was run, and its proof: failed")

@@ -49,7 +49,7 @@ def test_a_neighbour_that_is_gone_stops() -> None:
 def test_lines_between_both_neighbours_stop() -> None:
     new = OLD.replace(b"def second", b"third = 3\n\ndef second")
     with pytest.raises(RuleStop, match="matches 0 times"):
-        carried(new, OLD.replace(b"def second", b"fourth = 4\n\ndef second"))
+        carried(new, OLD.replace(b"\ndef second", b"fourth = 4\n\n\n# more\ndef second"))
 
 
 def test_a_place_that_occurs_twice_stops() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from patchq.adopt._folders import origin_of
 from patchq.adopt._wheels import package_of, release_wheel
 from patchq.adopt.found import Found, ReplayOptions
+from patchq.formats.header import with_trailer
 from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
 from patchq.patterns.rules import Rule, with_rules
@@ -18,7 +19,7 @@ from patchq.project.project import Project
 from patchq.replay.dockerfile import Build, replay_dockerfile
 from patchq.replay.limits import MOST_SCRIPT
 from patchq.replay.outcomes import Account, Fate, NotTaken
-from patchq.replay.scripts import is_dockerfile, replay_commands, replay_script
+from patchq.replay.scripts import CODEMOD, is_dockerfile, replay_commands, replay_script
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
 from patchq.system import fsio
@@ -107,7 +108,10 @@ def _described(project: Project, patch: Found, account: Account) -> Found:
     lines = account.text.strip().split("\n")[:40]
     command = "\n".join(f"    {line}" for line in lines)
     name = slug(account.comment) if account.comment else f"edit-{slug(Path(names[0]).stem)}"
-    message = with_rules(f"{subject}\n\nWas done by a command:\n\n{command}\n", _rules(project.store, account))
+    rules = _rules(project.store, account)
+    message = with_rules(f"{subject}\n\nWas done by a command:\n\n{command}\n", rules)
+    if not rules and account.alone and "\n" not in account.text.strip():
+        message = with_trailer(message, CODEMOD, account.text.strip())
     return replace(patch, name=name, message=message, trees=account.trees)
 
 

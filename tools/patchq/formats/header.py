@@ -31,6 +31,7 @@ OURS = (
     "Upstream-Test",
     "Origin",
     "Pattern",
+    "Codemod",
 )
 
 _TRAILER = re.compile(r"([A-Za-z0-9-]+)[ \t]*:")

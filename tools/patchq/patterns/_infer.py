@@ -74,52 +74,50 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_Change]:
 
 def _ways(lines: Sequence[bytes], change: _Change) -> list[tuple[bytes, bytes] | None]:
     """Return the ways to find a change, as text to find and its replacement."""
+    sides = [(True, False), (False, True), (True, True)]
     if change.start < change.end:
-        whole = _lines_around(lines, change)
-        return [whole, _words(lines, change, left=True), _words(lines, change, left=False)]
-    return [_between(lines, change, whole_before=True), _between(lines, change, whole_before=False)]
+        found = [_lines(lines, change, before=before, after=after) for before, after in sides]
+        return [*found, _words(lines, change, left=True), _words(lines, change, left=False)]
+    return [_between(lines, change, before=before, after=after) for before, after in sides]
 
 
-def _between(lines: Sequence[bytes], change: _Change, *, whole_before: bool) -> tuple[bytes, bytes] | None:
-    """Return an addition between the lines on one side and the near end of the line on the other.
-
-    Nothing that upstream adds between them is passed over.
-
-    :param whole_before: take the lines before it and the beginning of the line after it; otherwise
-        the end of the line before it and the lines after it.
-    """
-    text, at = b"".join(lines), change.start
-    added = b"".join(change.new)
-    for count in range(1, _MOST_LINES + 1):
-        if whole_before:
-            left = b"".join(lines[max(0, at - count) : at])
-            right = _near_end(lines[at : at + _MOST_LINES], first=True)
-        else:
-            left = _near_end(lines[max(0, at - _MOST_LINES) : at], first=False)
-            right = b"".join(lines[at : at + count]).removesuffix(b"\n")
-        if _identifies(left + right, text):
-            return left + right, left + added + right
-    return None
-
-
-def _near_end(lines: Sequence[bytes], *, first: bool) -> bytes:
-    """Return the beginning or the end of some lines, up to and with the first word there."""
-    tokens = _TOKEN.findall(b"".join(lines))
-    words = [n for n, token in enumerate(tokens) if _WORD.match(token)]
-    if not words:
-        return b"".join(tokens)
-    return b"".join(tokens[: words[0] + 1] if first else tokens[words[-1] :])
-
-
-def _lines_around(lines: Sequence[bytes], change: _Change) -> tuple[bytes, bytes] | None:
-    """Return changed lines with the fewest lines of context on both sides that identify them."""
+def _lines(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
+    """Return changed lines with the fewest lines of context on these sides that identify them."""
     text = b"".join(lines)
     for count in range(_MOST_LINES + 1):
-        start, end = max(0, change.start - count), min(len(lines), change.end + count)
+        start = max(0, change.start - count * before)
+        end = min(len(lines), change.end + count * after)
         find = b"".join(lines[start:end])
         if find.endswith(b"\n") and _identifies(find, text):
             return find, b"".join([*lines[start : change.start], *change.new, *lines[change.end : end]])
     return None
+
+
+def _between(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
+    """Return an addition with the fewest lines on these sides that identify it.
+
+    On a side without lines, it has the near end of the next line, so that nothing that upstream
+    adds between them is passed over.
+    """
+    text, at = b"".join(lines), change.start
+    for count in range(1, _MOST_LINES + 1):
+        left, right = lines[max(0, at - count) : at], lines[at : at + count]
+        one = b"".join(left) if before else _near_end(left[-1:], first=False)
+        other = b"".join(right) if after else _near_end(right[:1], first=True)
+        if not before:
+            other = other.removesuffix(b"\n")  # otherwise the text would be whole lines
+        if _identifies(one + other, text):
+            return one + other, b"".join([one, *change.new, other])
+    return None
+
+
+def _near_end(line: Sequence[bytes], *, first: bool) -> bytes:
+    """Return the beginning or the end of a line, up to and with a word, or all of it without words."""
+    tokens = _TOKEN.findall(b"".join(line))
+    words = [n for n, token in enumerate(tokens) if _WORD.match(token)]
+    if not words:
+        return b"".join(tokens)
+    return b"".join(tokens[: words[0] + 1] if first else tokens[words[-1] :])
 
 
 def _identifies(find: bytes, text: bytes) -> bool:

@@ -59,8 +59,11 @@ class RegexError(Exception):
 
 
 def find_literal(find: bytes, new: bytes, text: bytes) -> list[Edit]:
-    """Return the places of a text, overlapping ones too. If it ends with a newline, it is whole lines."""
-    lines = find.endswith(b"\n")
+    """Return the places of a text, overlapping ones too.
+
+    A text that begins or ends with a newline matches at the beginning of a line only.
+    """
+    lines = find.startswith(b"\n") or find.endswith(b"\n")
     found = []
     at = text.find(find)
     while at >= 0:

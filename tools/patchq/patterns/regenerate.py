@@ -143,41 +143,42 @@ def matches_glob(path: bytes, glob: bytes) -> bool:
 
 
 def _apply(rule: Rule, number: int, texts: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the changed files. The alternatives that match must all give them."""
-    result: dict[bytes, bytes] | None = None
-    stop: RuleStop | None = None
+    """Return the changed files.
+
+    Each alternative that matches as often as the rule says must give them. The others are ignored.
+    """
+    results: list[dict[bytes, bytes]] = []
+    stops: list[RuleStop] = []
     for which in range(len(rule.alternatives)):
-        edits = _edits(rule, which, number, texts, rule.times)
-        times = sum(map(len, edits.values()))
-        if times == 0 and len(rule.alternatives) > 1:
+        try:
+            edits = _edits(rule, which, number, texts, rule.times)
+            _check_counts(rule, number, edits)
+        except RuleStop as stop:
+            stops.append(stop)
             continue
-        if stop := _check_counts(rule, number, edits, times):
-            break
-        changed = {
-            path: patched(texts[path], edits[path], _is_crlf(rule, texts[path])) for path in edits if edits[path]
-        }
-        if result is not None and result != changed:
-            path = next(p for p in sorted({*result, *changed}) if result.get(p) != changed.get(p))
-            stop = RuleStop(number=number, reason=Reason.DIFFERENT, about=show_path(path))
-            break
-        result = changed
-    if stop is None and result is None:
-        stop = RuleStop(number=number, reason=Reason.TIMES, found=0, wanted=rule.times)
-    if stop is not None or result is None:
-        assert stop is not None
-        raise stop
-    return result
+        changed = {}
+        for path, found in edits.items():
+            if found:
+                changed[path] = patched(texts[path], found, _is_crlf(rule, texts[path]))
+        results.append(changed)
+    if not results:
+        raise max(stops, key=lambda stop: stop.found)
+    for result in results[1:]:
+        if result != results[0]:
+            path = next(path for path in sorted({*result, *results[0]}) if result.get(path) != results[0].get(path))
+            raise RuleStop(number=number, reason=Reason.DIFFERENT, about=show_path(path))
+    return results[0]
 
 
-def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[Edit]], times: int) -> RuleStop | None:
+def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[Edit]]) -> None:
+    times = sum(map(len, edits.values()))
     if times != rule.times:
-        return RuleStop(number=number, reason=Reason.TIMES, found=times, wanted=rule.times)
+        raise RuleStop(number=number, reason=Reason.TIMES, found=times, wanted=rule.times)
     changed = sum(map(bool, edits.values()))
     if changed != rule.changed:
         lacking = [show_path(path) for path, found in edits.items() if not found]
         about = "" if rule.has_glob else lacking[0]
-        return RuleStop(number=number, reason=Reason.CHANGED, found=changed, wanted=rule.changed, about=about)
-    return None
+        raise RuleStop(number=number, reason=Reason.CHANGED, found=changed, wanted=rule.changed, about=about)
 
 
 def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], most: int) -> dict[bytes, list[Edit]]:

@@ -31,7 +31,7 @@ _HINT = "see docs/reference/formats.md#rules"
 class Substitution:
     """Text to find and its replacement.
 
-    A literal text that ends with a newline matches whole lines.
+    A literal text that begins or ends with a newline matches at the beginning of a line only.
     """
 
     find: str

@@ -71,6 +71,7 @@ def start(
     new_set: str = "",
     retire: bool = False,
     leave_out: bool = False,
+    codemods: bool = False,
     only: Sequence[str] = (),
     from_ref: str = "",
 ) -> Result:
@@ -83,6 +84,7 @@ def start(
         the ref).
     :param retire: drop patches that upstream has, if their proofs pass on the bare new ref.
     :param leave_out: leave patches that stop for a later rebase, instead of stopping.
+    :param codemods: run the commands of patches that stop (``Codemod:``), in the sandbox.
     :param only: missing patches to carry, even if the ledger drops them (default: all that it
         doesn't drop).
     :param from_ref: pinned ref of the stack to carry (default: the nearest).
@@ -141,6 +143,7 @@ def start(
             target=plan.known,
             retire=retire,
             leave_out=leave_out,
+            codemods=codemods,
             dropped=list(plan.dropped),
         )
         return _run(project, progress, prove)
@@ -250,6 +253,8 @@ def _land(
             progress.stop = replace(progress.stop, parked=parked)
         if step is None and landing.stages and recorded:
             step = stops.replay(project, progress, patch, prove)
+        if step is None and progress.codemods:
+            step = stops.codemod(project, progress, patch, prove)
         if step is None and progress.leave_out:
             step = stops.postponed(progress.stop)
         if step is None:

@@ -111,6 +111,7 @@ class RebaseProgress:
     target: tuple[str, ...]
     retire: bool = False
     leave_out: bool = False
+    codemods: bool = False
     phase: str = CARRYING
     files: str = ""
     done: list[PatchStep] = field(default_factory=list)

@@ -14,7 +14,7 @@ from functools import cached_property
 from patchq.errors import BuildError, Conflict, ConflictError, UserError
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import GITLINK, SYMLINK
-from patchq.formats.header import Header, Ident
+from patchq.formats.header import Header, Ident, parse_trailers
 from patchq.formats.lock import Pin
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
@@ -22,7 +22,7 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import scratch
 from patchq.git.worktree import Worktree, branch_of
 from patchq.merge import rerere
-from patchq.merge.patches import ABSORBED, REPLAYED, STOPS, Landing, Patch, write_commits
+from patchq.merge.patches import ABSORBED, BY_RULE, REPLAYED, STOPS, Landing, Patch, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, look_at
 from patchq.merge.upstream_lines import find_dropped, show_dropped
@@ -31,6 +31,7 @@ from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase.state import PatchStep, RebaseProgress, Stop, save, stop_worktree
+from patchq.replay.scripts import CODEMOD, run_command
 from patchq.sources.bases import Base
 from patchq.sources.pins import Fetcher
 from patchq.system import fsio
@@ -358,6 +359,45 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
     else:
         progress.stop = replace(stop, said=f"{how} was tried, and with it its proof {state}: {said}")
     return None
+
+
+def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
+    """Run the command of a stopped patch in the sandbox, if its proof passes with the result.
+
+    :returns: the step, or None if the patch stops.
+    """
+    stop, store = progress.stop, project.store
+    assert stop
+    commands = [value for key, value in parse_trailers(patch.commit.message) if key == CODEMOD]
+    if len(commands) != 1:
+        return None
+    project.say(f"  {patch.name}: running `{commands[0]}` …")
+    try:
+        tree = run_command(store, progress.tip, commands[0])
+    except UserError as error:
+        progress.stop = replace(stop, said=error.message)
+        return None
+    if {change.path for change in store.changes(progress.tip, tree)} != patch.paths:
+        progress.stop = replace(stop, said="its command changes other files than the patch")
+        return None
+    commit = store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
+    if dropped := find_dropped(store, old=patch.commit.commit, new=commit, upstream=progress.base):
+        progress.stop = replace(stop, said=f"its command drops lines that upstream added: {show_dropped(dropped)}")
+        return None
+    state, said = run_proof(project, progress, stop.patch, commit, prove)
+    if state != "passed":
+        progress.stop = replace(stop, said=f"its command was run, and its proof: {proof_word(state, said)}")
+        return None
+    lines = _changed_lines(project, patch.commit.commit, commit)
+    return PatchStep(
+        patch=patch.name,
+        outcome=BY_RULE,
+        commit=commit,
+        files=_files(stop),
+        how="by its command",
+        lines=lines,
+        proof=state,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,6 +58,7 @@ class Account:
     :ivar said: end of the command's standard error.
     :ivar trees: trees before and after a step that is taken.
     :ivar comment: comment above the step.
+    :ivar alone: True for a shell command that needs no earlier one, such as `cd`.
     """
 
     where: str
@@ -70,6 +71,7 @@ class Account:
     said: str = ""
     trees: tuple[TreeId, TreeId] | None = None
     comment: str = ""
+    alone: bool = False
 
 
 class NotTaken(UserError):

@@ -16,11 +16,13 @@ from patchq.names import CommitId, TreeId
 from patchq.replay._shell import ShellStep, script_steps, steps_of
 from patchq.replay._verdicts import is_edit
 from patchq.replay.limits import walk_edited
-from patchq.replay.outcomes import Account, Fate, Reason, short
+from patchq.replay.outcomes import Account, Fate, NotTaken, Reason, short
 from patchq.replay.package import read_file, with_lines
 from patchq.system import fsio
 from patchq.system.sandbox import SOURCE, Limits, Ran, run_isolated
 
+#: Trailer with the command that made a patch.
+CODEMOD = "Codemod"
 _PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
 
 
@@ -53,6 +55,19 @@ def replay_commands(
     for number, text in enumerate(commands, 1):
         steps += steps_of(text, f"--run {number}" if len(commands) > 1 else "--run")
     return _replay(store, tip, steps, say, None, limits=limits, must_edit=True)
+
+
+def run_command(store: Git, tip: CommitId, command: str) -> TreeId:
+    """Run a shell command in a sandboxed copy of the tree of ``tip``; return the tree that it makes.
+
+    :raises NotTaken: if the command fails or changes nothing.
+    :raises UserError: if there is no sandbox, or the command exceeds its limits.
+    """
+    step = ShellStep(text=command, where=CODEMOD)
+    (account,) = _replay(store, tip, [step], lambda text: None, None, limits=None, must_edit=True)
+    if not account.trees:
+        raise NotTaken([account])
+    return account.trees[1]
 
 
 def _replay(
@@ -88,7 +103,13 @@ def _replay(
         copy = folder / "tree"
         copy_tree(store, tip, copy)
         for step in steps:
-            account = Account(where=step.where, text=step.text, fate=Fate.UNRELATED, comment=step.comment)
+            account = Account(
+                where=step.where,
+                text=step.text,
+                fate=Fate.UNRELATED,
+                comment=step.comment,
+                alone=not step.setup and step.program == ("bash",),
+            )
             ran = _run(step, copy, moved, beside, limits)
             check_limits(account, ran, limits)
             after = snapshot(store, copy, tree, step.where)

@@ -60,7 +60,7 @@ def command(
             name,
             rule,
             counted=times is not None,
-            message=message,
+            message="\n\n".join(message),
             topic=topic,
             proof=proof,
             author=author,

@@ -26,6 +26,7 @@ from patchq.rebase.state import PatchStep, Result, Stop, tally_result
     help="Drop patches that upstream has if their proofs pass without them; with --continue: the stopped patch.",
 )
 @click.option("--leave-out", is_flag=True, help="Leave conflicting patches for a later rebase instead of stopping.")
+@click.option("--codemods", is_flag=True, help="Run the commands of patches that conflict (Codemod:), sandboxed.")
 @click.option(
     "--only",
     multiple=True,
@@ -63,6 +64,7 @@ def command(
     abort: bool,
     retire: bool,
     leave_out: bool,
+    codemods: bool,
     only: tuple[str, ...],
     no_proof: bool,
     include: tuple[str, ...],
@@ -118,6 +120,7 @@ def command(
             new_set=new_set,
             retire=retire,
             leave_out=leave_out,
+            codemods=codemods,
             only=only,
             from_ref=from_ref,
         )
