@@ -108,7 +108,7 @@ def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
     [
         (b"{half", "Expecting"),
         (b"[]", "is not a JSON object"),
-        (b'{"v": 5}', "has format 5, which a newer patchq wrote"),
+        (b'{"v": 6}', "has format 6, which a newer patchq wrote"),
         (b'{"v": 1, "patch": "a"}', "lacks patch_id, from_ref, onto, outcome, tool, time"),
         (attempt("a", "v2", "clean").line().replace(b'"clean"', b'"lost"'), "has the unknown outcome 'lost'"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "x": 1}'), "has unknown fields x"),
@@ -156,7 +156,7 @@ def test_a_line_is_what_json_says_that_it_is(parts: list[tuple[bytes, bytes, byt
             wrong[number] = str(error)
             continue
         if raw is not None and "v" not in raw:
-            wrong[number] = "has format None, not 4"
+            wrong[number] = "has format None, not 5"
     found = parse(b"\n".join(lines))
     assert {p.number: p.said for p in found.problems} == wrong
     good = [n for n, line in enumerate(lines, 1) if line.strip() and n not in wrong]

@@ -96,14 +96,17 @@ def _lines(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool
 def _between(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
     """Return an addition with the fewest lines on these sides that identify it.
 
-    On a side without lines, it has the near end of the next line, so that nothing that upstream
-    adds between them is passed over.
+    On a side without lines, it has the near end of the text there. Before the addition, that may be
+    an empty line: what upstream adds before it comes first, as in most resolutions. After it, the
+    end has a word, so that the addition doesn't come before what upstream adds.
     """
     text, at = b"".join(lines), change.start
     for count in range(1, _MOST_LINES + 1):
         left, right = lines[max(0, at - count) : at], lines[at : at + count]
         one = b"".join(left) if before else _near_end(left[-1:], first=False)
-        other = b"".join(right) if after else _near_end(right[:1], first=True)
+        other = b"".join(right)
+        if not after or not _words_of(other):
+            other = _near_end(lines[at : at + _MOST_LINES], first=True)
         if not before:
             other = other.removesuffix(b"\n")  # otherwise the text would be whole lines
         if _identifies(one + other, text):
@@ -111,9 +114,9 @@ def _between(lines: Sequence[bytes], change: _Change, *, before: bool, after: bo
     return None
 
 
-def _near_end(line: Sequence[bytes], *, first: bool) -> bytes:
-    """Return the beginning or the end of a line, up to and with a word, or all of it without words."""
-    tokens = _TOKEN.findall(b"".join(line))
+def _near_end(lines: Sequence[bytes], *, first: bool) -> bytes:
+    """Return the beginning or the end of lines, up to and with a word, or all of them without words."""
+    tokens = _TOKEN.findall(b"".join(lines))
     words = [n for n, token in enumerate(tokens) if _WORD.match(token)]
     if not words:
         return b"".join(tokens)
