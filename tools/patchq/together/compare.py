@@ -257,12 +257,15 @@ def _compared(
         return _of(patch, is_ours, Relation.SAME, partners=alike, grade=IDENTICAL)
     related = _related(patch, other.patches)
     landing, grade = side.landings[number], side.grades[number]
-    if grade in (IDENTICAL, CONTAINED) or landing.outcome == ABSORBED:
-        return _of(patch, is_ours, Relation.SAME, partners=related, grade=grade or CONTAINED)
+    if grade in (IDENTICAL, CONTAINED):
+        return _of(patch, is_ours, Relation.SAME, partners=related, grade=grade)
     if landing.outcome in STOPS:
         files = tuple(file.path for file in landing.files)
-        if files and side.untouched.issuperset(files):
+        # A patch that takes back an earlier one of its own fork has nothing to do without that one.
+        is_done = landing.outcome == ABSORBED
+        if is_done or (files and side.untouched.issuperset(files)):
             earlier = [side.patches[n] for n in range(number) if side.landings[n].outcome in STOPS]
+            files = files or tuple(sorted(map(show_path, patch.paths)))
             return _of(patch, is_ours, Relation.NEEDS, partners=_touching(earlier, files), paths=files)
         partners = _near(patch, other.patches, files) or _touching(other.patches, files)
         return _of(patch, is_ours, Relation.CONFLICT, partners=partners, paths=files)
