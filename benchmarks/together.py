@@ -41,8 +41,40 @@ from patchq.stacks.export import format_patches  # noqa: E402
 
 Files = dict[str, str]
 Edit = Callable[[Files], None]
-_VERBS = ["load", "merge", "split", "pack", "plan", "route", "score", "trim", "scale", "fold", "cast", "probe", "align", "gather", "shift"]
-_NOUNS = ["block", "page", "slot", "batch", "token", "head", "tile", "ring", "lane", "queue", "frame", "shard", "bucket", "row", "cell"]
+_VERBS = [
+    "load",
+    "merge",
+    "split",
+    "pack",
+    "plan",
+    "route",
+    "score",
+    "trim",
+    "scale",
+    "fold",
+    "cast",
+    "probe",
+    "align",
+    "gather",
+    "shift",
+]
+_NOUNS = [
+    "block",
+    "page",
+    "slot",
+    "batch",
+    "token",
+    "head",
+    "tile",
+    "ring",
+    "lane",
+    "queue",
+    "frame",
+    "shard",
+    "bucket",
+    "row",
+    "cell",
+]
 _AUTHOR = "A B <a@example.org>"
 #: Runs the test functions of files, one process for all.
 _RUN = """
@@ -758,7 +790,7 @@ def good(
     path: Callable[[str], str],
 ) -> None:
     """Add pairs that look like broken ones and aren't."""
-    p, name, _chance = bench.package, bench.package.name, bench.package.random
+    p, name = bench.package, bench.package.name
     m, n = modules()
     ends = (p.functions[m][0], p.functions[m][5])
     pair(

@@ -131,7 +131,7 @@ def of_a_stack(patchq: Patchq, tmp_path: Path) -> None:
     more.write_text(f"From: A <a@b>\nSubject: [PATCH] More\n\n{diff.replace('b.txt', 'run.sh')}\n")
     for args in (
         ("init", str(tmp_path / "another")), ("pin", "--check"), ("fetch", "--history"), ("apply",), ("status",), ("list",),
-        ("show", "first"), ("deps",), ("ledger",), ("drift", "up", "--from", "v1", "--to", "v1.1"), ("diff", "up@v1", "up@v1.1"),
+        ("show", "first"), ("deps",), ("ledger",), ("drift", "up", "--from", "v1", "--to", "v1.1"), ("diff", "up@v1", "up@v1.1"), ("compare", str(patchq.root)),
         ("forecast", "up", "--onto", "v1"), ("test",), ("test", "--mutate", "--at-most", "1"), ("test", "--upstream"), ("publish",),
         ("bundle", str(tmp_path / "bundle")), ("move", "third", "--before", "first"), ("log",),
         ("undo", "--dry-run"), ("undo",), ("redo", "--dry-run"), ("redo",), ("undo",), ("drop", "third", "--why", "no"),
