@@ -347,7 +347,10 @@ class Bench:
 
     def patchq(self, *args: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "patchq", "--project", str(self.root), *args]
-        done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT / "tools")
+        # Compiled modules are kept, as where patchq is installed.
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(self.folder.parent / "together-compiled")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT / "tools", env=environment)
         assert fails or done.returncode == 0, f"{args}: {done.stdout}{done.stderr}"
         return done
 

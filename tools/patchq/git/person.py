@@ -132,39 +132,53 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
         return {path: data[blob] for path, blob in blobs.items()}
 
 
-def commit_of(folder: Path, revision: str) -> CommitId:
-    """Return the commit that a revision names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Borrowed:
+    """Temporary repository with the objects of the user's.
 
-    :raises NoSuchRevision: if the repository doesn't have the revision.
-    :raises UserError: if there is no repository, or it is broken.
+    :ivar prefix: path of the project's folder in the repository.
+    :ivar branch: branch checked out; empty for a detached HEAD.
+    :ivar head: commit checked out.
+    :ivar commits: commits of the revisions asked for.
     """
-    with _opened(folder) as repo:
-        code, out, _ = _ask(repo.git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        if code:
-            raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
-        return CommitId(out.decode().strip())
+
+    git: Git
+    prefix: str
+    branch: str
+    head: CommitId
+    commits: tuple[CommitId, ...]
 
 
 @contextmanager
-def borrowed(folder: Path, attributes: Sequence[str] = ()) -> Iterator[tuple[Git, str]]:
-    """Yield a temporary repository with the objects of the user's, and the path of ``folder`` in it.
+def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[Borrowed]:
+    """Yield a temporary repository with the objects of the user's, and the commits of revisions.
 
     New objects go into the temporary repository. Neither the configuration nor the attributes of
     the user's repository are in effect.
 
     :param attributes: lines of attributes, whose patterns apply in any folder.
+    :raises NoSuchRevision: if the repository doesn't have a revision.
     :raises UserError: if there is no repository, or it is broken.
     """
     with _opened(folder) as repo:
         prefix = os.fsdecode(_answer(repo, folder, "rev-parse", "--show-prefix").rstrip(b"\n"))
+        code, name, _ = _ask(repo.git, "symbolic-ref", "--quiet", "--short", "HEAD")
+        wanted = "".join(f"{revision}^{{commit}}\n" for revision in ("HEAD", *revisions))
+        lines = _answer(repo, folder, "cat-file", "--batch-check=%(objectname)", data=wanted.encode())
+        found = lines.decode("utf-8", "replace").splitlines()
+        for revision, line in zip(("HEAD", *revisions), found, strict=True):
+            if not re.fullmatch(r"[0-9a-f]{40}", line):
+                raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
         own = Git(Path(repo.common_dir).resolve())
+    commits = tuple(CommitId(line) for line in found)
     with scratch(own) as beside:
         if (own.folder / "shallow").exists():
             (beside.folder / "shallow").write_bytes((own.folder / "shallow").read_bytes())
         (beside.folder / "info").mkdir(exist_ok=True)
-        lines = "".join(f"**/{line}\n" for line in attributes)
-        (beside.folder / "info" / "attributes").write_text(lines)
-        yield beside, prefix
+        text = "".join(f"**/{line}\n" for line in attributes)
+        (beside.folder / "info" / "attributes").write_text(text)
+        shown = "" if code else name.decode("utf-8", "replace").strip()
+        yield Borrowed(git=beside, prefix=prefix, branch=shown, head=commits[0], commits=commits[1:])
 
 
 def base_of_conflict(folder: Path, path: str) -> bytes | None:

@@ -26,6 +26,8 @@ from patchq.drift.between import (
 from patchq.errors import PatchqError, UserError
 from patchq.formats.series import SUFFIX, parse
 from patchq.git import person
+from patchq.git.diffs import PathChange
+from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.project.project import Project
@@ -136,7 +138,7 @@ def merged(project: Project, revisions: Sequence[str]) -> Iterator[MergedProject
     root = project.layout.root
     with (
         project.locked("check"),
-        person.borrowed(root, ATTRIBUTES) as (git, prefix),
+        person.borrowed(root, revisions, ATTRIBUTES) as own,
         tempfile.TemporaryDirectory(prefix="patchq-") as text,
     ):
         numbers = itertools.count()
@@ -144,17 +146,17 @@ def merged(project: Project, revisions: Sequence[str]) -> Iterator[MergedProject
         def make(commit: CommitId, label: str) -> ProjectVersion:
             folder = Path(text) / str(next(numbers))
             folder.mkdir()
-            return ProjectVersion(project, git, prefix, commit=commit, label=label, folder=folder)
+            return ProjectVersion(project, own.git, own.prefix, commit=commit, label=label, folder=folder)
 
-        ours = make(person.commit_of(root, "HEAD"), person.branch(root) or "HEAD")
+        ours = make(own.head, own.branch or "HEAD")
         steps: list[MergeStep] = []
-        for revision in revisions:
-            theirs = make(person.commit_of(root, revision), revision)
+        for revision, commit in zip(revisions, own.commits, strict=True):
+            theirs = make(commit, revision)
             if LOCK_NAME not in theirs.files:
                 raise UserError(
                     f"{revision} holds no patchq project: it has no {LOCK_NAME}", hint="name a later revision"
                 )
-            steps.append(merge_versions(make, git, prefix, ours, theirs))
+            steps.append(merge_versions(make, own.git, own.prefix, ours, theirs))
             ours = steps[-1].merged
         yield _read_merge(project, steps)
 
@@ -273,6 +275,7 @@ class _Tree:
         self.git, self.tree = git, tree
         self._blobs = dict(blobs) if blobs is not None else None
         self._contents: dict[bytes, bytes | None] = {}
+        self._entries: dict[bytes, BlobId | None] = {}
 
     @property
     def blobs(self) -> dict[bytes, BlobId]:
@@ -280,19 +283,26 @@ class _Tree:
             self._blobs = {path: entry.blob for path, entry in self.git.list_tree(self.tree).items()}
         return self._blobs
 
+    def know(self, path: bytes, entry: TreeEntry | None) -> None:
+        """Record a file of the tree, or that it lacks the file."""
+        self._entries[path] = entry.blob if entry else None
+
+    def knows(self, path: bytes) -> bool:
+        return path in self._entries
+
     def load(self, paths: Collection[bytes]) -> None:
         """Read files in one call."""
-        if self._blobs is None:
-            found = {path: entry.blob for path, entry in self.git.list_tree(self.tree, sorted(paths)).items()}
-        else:
-            found = {path: self._blobs[path] for path in paths if path in self._blobs}
-        contents = self.git.read_blobs(found.values())
-        for path in paths:
-            self._contents[path] = contents[found[path]] if path in found else None
+        blobs = {path: self._blob(path) for path in paths}
+        contents = self.git.read_blobs(blob for blob in blobs.values() if blob)
+        for path, blob in blobs.items():
+            self._contents[path] = contents[blob] if blob else None
+
+    def _blob(self, path: bytes) -> BlobId | None:
+        return self._entries[path] if path in self._entries else self.blobs.get(path)
 
     def read(self, path: bytes) -> bytes | None:
         if path not in self._contents:
-            blob = self.blobs.get(path)
+            blob = self._blob(path)
             self._contents[path] = self.git.read_blobs([blob])[blob] if blob else None
         return self._contents[path]
 
@@ -316,6 +326,7 @@ class _Comparison:
         self.sides = [self._changed(version) for version in (step.ours, step.theirs)]
         self.ats = sorted({*self.sides[0], *self.sides[1]})
         self.proofs: set[str] = set()
+        self._changes: dict[tuple[str, str], list[PathChange]] = {}
 
     def _key(self, version: ProjectVersion, at: At) -> tuple[At, frozenset[tuple[str, BlobId]]]:
         return at, frozenset(version.stacks.get(at, {}).items())
@@ -380,6 +391,7 @@ class _Comparison:
             blobs = {path.encode(): blob for path, blob in version.proofs.items()}
             side[_PROOFS] = _Tree(version.git, version.commit, blobs)
         base, ours, theirs, merge = trees
+        self._read_changes(trees)
         added = [self._added(base, side) for side in (ours, theirs)]
         places = sorted({*added[0], *added[1]})
         for side in trees:
@@ -396,6 +408,26 @@ class _Comparison:
             yield from (self._drift(one, refs, of_theirs=number == 2) for one in drifts)
         self._collect_proofs(refs, added)
 
+    def _read_changes(self, trees: Sequence[Mapping[str, _Tree]]) -> None:
+        """Read the differences of the trees with one process, and record their files."""
+        base, ours, theirs, merge = trees
+        sides = [(base, ours), (base, theirs), (ours, merge), (theirs, merge)]
+        pairs = [(before[name], after[name]) for before, after in sides for name in base if name != _PROOFS]
+        ids = [(TreeId(before.tree), TreeId(after.tree)) for before, after in pairs]
+        for (before, after), changes in zip(pairs, self.store.changes_between(ids), strict=True):
+            self._changes[before.tree, after.tree] = changes
+            for change in changes:
+                before.know(change.path, change.old)
+                after.know(change.path, change.new)
+        # A file that a branch doesn't change is as in the base; one that no merge changes is as in the branch.
+        for side, other in ((ours, theirs), (theirs, ours)):
+            for name in base.keys() - {_PROOFS}:
+                for change in self._changes[base[name].tree, side[name].tree]:
+                    if not other[name].knows(change.path):
+                        other[name].know(change.path, change.old)
+                    if not merge[name].knows(change.path):
+                        merge[name].know(change.path, change.new)
+
     def _added(self, base: Mapping[str, _Tree], side: Mapping[str, _Tree]) -> dict[Place, set[int]]:
         """Return the lines that a branch adds, and the files that it only removes lines from."""
         found: dict[Place, set[int]] = {}
@@ -405,7 +437,7 @@ class _Comparison:
                 for path in changed_names_of(before.blobs, after.blobs):
                     found[upstream, path] = _added_by(before.read(path) or b"", after.read(path) or b"")
             elif before.tree != after.tree:
-                for change in self.store.changes(before.tree, after.tree):
+                for change in self._changes[before.tree, after.tree]:
                     found[upstream, change.path] = set()
                 lines = added_lines(self.store.diff_as_merged(before.tree, after.tree))
                 found.update(((upstream, path), numbers) for path, numbers in lines.items())
@@ -418,7 +450,7 @@ class _Comparison:
             if upstream == _PROOFS:
                 found += [(upstream, path) for path in changed_names_of(before.blobs, after.blobs)]
             elif before.tree != after.tree:
-                found += [(upstream, change.path) for change in self.store.changes(before.tree, after.tree)]
+                found += [(upstream, change.path) for change in self._changes[before.tree, after.tree]]
         return found
 
     def _twice(self, found: Twice, refs: Mapping[str, At]) -> Clash:
