@@ -138,6 +138,18 @@ def _installs(
     return found, answers
 
 
+def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[str, Any]]) -> None:
+    for name in written:
+        echo(f"{name}: rewritten")
+    for f in found:
+        where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
+        word = "" if f.level == "problem" else f"{f.level}: "
+        echo(f"{where}{': ' * bool(where)}{word}{f.message} [{f.rule}]\n    {f.hint}")
+    for one in (r for r in resolved if r["packages"]):
+        without = f" without {len(one['lacked'])} that the index lacks" if one["lacked"] else ""
+        echo(f"set {one['set_name']} on {one['platform']}: {len(one['packages'])} packages resolve{without}")
+
+
 @click.command("check")
 @click.argument("names", nargs=-1)
 @click.option("--text", "text_only", is_flag=True, help="Check only the project's files: not that patches apply.")
@@ -224,15 +236,7 @@ def command(
         }
         emit("check", body)
     else:
-        for name in written:
-            echo(f"{name}: rewritten")
-        for f in found:
-            where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
-            word = "" if f.level == "problem" else f"{f.level}: "
-            echo(f"{where}{': ' * bool(where)}{word}{f.message} [{f.rule}]\n    {f.hint}")
-        for one in (r for r in resolved if r["packages"]):
-            without = f" without {len(one['lacked'])} that the index lacks" if one["lacked"] else ""
-            echo(f"set {one['set_name']} on {one['platform']}: {len(one['packages'])} packages resolve{without}")
+        _show(found, written, resolved)
     if proofs and not as_json:
         echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
     if not as_json and not installs:
