@@ -123,7 +123,8 @@ def _why_not(attempt: Attempt) -> str:
     where = attempt.where
     return {
         "conflict": "a conflict is left",
-        "lost change": f"a change of one side is lost or made twice: {where}",
+        "lost change": f"the changes of both sides don't add up: {where}",
+        "made twice": f"both sides add this line, and it is there twice: {where}",
         "misplaced": f"blanks may have a meaning in {where}",
     }.get(attempt.outcome.value, where)
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from patchq.names import TreeId
 from patchq.resolutions import _git_strategies, _pieces
-from patchq.resolutions._kept import lost_change, misplaced
+from patchq.resolutions._kept import lost_change, made_twice, misplaced
 from patchq.resolutions._sides import Sides
 from patchq.resolutions._syntax import broken
 
@@ -21,8 +21,10 @@ class Outcome(Enum):
 
     PROPOSED = "proposed"
     CONFLICT = "conflict"
-    #: A change of one side is missing, or made twice.
+    #: A change of one side is missing.
     LOST_CHANGE = "lost change"
+    #: A line that both sides add is there twice.
+    MADE_TWICE = "made twice"
     #: A statement is in another block than on the side that changed it.
     MISPLACED = "misplaced"
     #: A file has more syntax errors than on any side.
@@ -69,6 +71,8 @@ def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> 
     if not adapts:
         if word := lost_change(sides, tree):
             return Found(strategy=strategy, outcome=Outcome.LOST_CHANGE, where=word)
+        if line := made_twice(sides, tree):
+            return Found(strategy=strategy, outcome=Outcome.MADE_TWICE, where=line)
         if strategy in _git_strategies.IGNORE_BLANKS and (path := misplaced(sides, tree)):
             return Found(strategy=strategy, outcome=Outcome.MISPLACED, where=path)
     paths = sides.changed_by(tree)

@@ -18,6 +18,7 @@ from patchq.names import TreeId
 from patchq.resolutions._sides import BLANKS_FREE, Sides
 
 _WORD = re.compile(rb"\w+|[^\w\s]")
+_NAME = re.compile(rb"\w+")
 T = TypeVar("T", bound=Hashable)
 
 
@@ -31,10 +32,33 @@ def lost_change(sides: Sides, tree: TreeId) -> str:
     return word.decode("utf-8", "replace") if word is not None else ""
 
 
+def made_twice(sides: Sides, tree: TreeId) -> str:
+    """Return a line that both sides add and that the result has more often than either, or an empty string."""
+    paths = sides.changed_by(tree)
+    base, ours, theirs, result = (
+        _count_lines(sides.texts(side, paths)) for side in (sides.base, sides.ours, sides.patch.commit, tree)
+    )
+    for line, count in result.items():
+        added_by_both = min(ours[line], theirs[line]) > base[line]
+        if added_by_both and count > max(ours[line], theirs[line]):
+            return line.decode("utf-8", "replace")
+    return ""
+
+
 def _count(files: Mapping[bytes, bytes]) -> Counter[bytes]:
     found: Counter[bytes] = Counter()
     for content in files.values():
         found.update(_WORD.findall(content))
+    return found
+
+
+def _count_lines(files: Mapping[bytes, bytes]) -> Counter[bytes]:
+    """Count the lines of at least two words, without blanks."""
+    found: Counter[bytes] = Counter()
+    for content in files.values():
+        for line in content.splitlines():
+            if len(_NAME.findall(line)) > 1:
+                found[b" ".join(line.split())] += 1
     return found
 
 
@@ -66,7 +90,7 @@ def misplaced(sides: Sides, tree: TreeId) -> str:
         versions = [
             sides.texts(side, [path]).get(path, b"") for side in (sides.base, sides.ours, sides.patch.commit, tree)
         ]
-        if versions[3] in versions[1:3]:
+        if versions[3] == versions[1] or (versions[3] == versions[2] and versions[0] == versions[1]):
             continue
         if suffix not in (".py", ".pyi"):
             return os.fsdecode(path)

@@ -33,6 +33,7 @@ _WORD = re.compile(
     rb"""[rbfuRBFU]{0,2}"(?:\\.|[^"\\\n])*"|[rbfuRBFU]{0,2}'(?:\\.|[^'\\\n])*'|\d[\w.]*|\w+|[ \t]+|.""", re.DOTALL
 )
 _NAME = re.compile(rb"\w")
+_COMMENT = re.compile(rb"\s*(?:#(?!\s*(?:define|if|include)\b)|//|/?\*)")
 
 T = TypeVar("T", bound=Hashable)
 
@@ -199,11 +200,24 @@ def _words_of_line(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     if theirs == base:
         return ours
     words = [_WORD.findall(line) for line in (base, ours, theirs)]
+    if any(map(_COMMENT.match, (base, ours, theirs))):
+        return None
     if len(words[0]) * max(len(words[1]), len(words[2])) > _MOST_COMPARED:
         return None
     edits = [*_joined(words[0], _edits(words[0], words[1], 0)), *_joined(words[0], _edits(words[0], words[2], 1))]
+    if not all(_is_balanced(words[0], edit) for edit in edits):
+        return None
     merged = _merge(words[0], edits)
     return None if merged is None else b"".join(merged)
+
+
+def _is_balanced(base: Sequence[bytes], edit: _Edit) -> bool:
+    """Return whether an edit opens and closes as many brackets as before, so that the other side's fit."""
+    old = base[edit.start : edit.end]
+    return all(
+        old.count(first) - old.count(last) == edit.new.count(first) - edit.new.count(last)
+        for first, last in ((b"(", b")"), (b"[", b"]"), (b"{", b"}"))
+    )
 
 
 def _joined(base: Sequence[bytes], edits: Sequence[_Edit]) -> list[_Edit]:

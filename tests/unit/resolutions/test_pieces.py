@@ -1,0 +1,85 @@
+"""Merges of smaller pieces: what is merged, and what is left as a conflict because it would be a guess."""
+
+from __future__ import annotations
+
+import pytest
+
+from patchq.resolutions._pieces import ADJACENT, BOTH, WORDS, Region, resolve_region
+
+
+def resolved(path: bytes, base: bytes, ours: bytes, theirs: bytes) -> tuple[str, bytes] | None:
+    return resolve_region(path, Region(base, ours, theirs))
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "merged"),
+    [
+        (b"a\nb\n", b"A\nb\n", b"a\nB\n", b"A\nB\n"),
+        (b"a\n", b"A\n", b"a\nnew\n", b"A\nnew\n"),  # a line below one that upstream changes
+        (b"a\n", b"new\na\n", b"A\n", b"new\nA\n"),
+        (b"a\nb\nc\n", b"c\n", b"a\nb\nC\n", b"C\n"),
+    ],
+)
+def test_adjacent_lines(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> None:
+    assert resolved(b"f.txt", base, ours, theirs) == (ADJACENT, merged)
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs"),
+    [
+        (b"a\n", b"b\n", b"c\n"),
+        (b"", b"x\n", b"y\n"),  # the order is unclear
+        (b"a\n", b"A\nmore\n", b"a\nnew\n"),
+        (b"a\n", b"", b"a\nnew\n"),  # what the new line belongs to is gone
+        (b"a\nb", b"A\nb", b"a\nB"),  # without a line end, the last lines would run together
+    ],
+)
+def test_lines_that_collide(base: bytes, ours: bytes, theirs: bytes) -> None:
+    assert resolved(b"f.cfg", base, ours, theirs) is None
+
+
+def test_words_of_a_line() -> None:
+    merged = resolved(b"f.py", b"call(one, two)\n", b"call(one, 2)\n", b"call(one=1, two)\n")
+    assert merged == (WORDS, b"call(one=1, 2)\n")
+    assert resolved(b"f.py", b"    x = f(a)\n", b"    x = f(b)\n", b"    y = f(a)\n") == (WORDS, b"    y = f(b)\n")
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs"),
+    [
+        (b'v = "1.2.dev"\n', b'v = "2.0.dev"\n', b'v = "1.2"\n'),  # flask's merges of release branches
+        (b"# see a and b\n", b"# see A and b\n", b"# see a and B\n"),
+        (b"f(a, b)\n", b"f(g(a, b)\n", b"f(a, b, c)\n"),  # a bracket of one side, which the other doesn't close
+        (b"f(a, b)\n", b"g(c, d)\n", b"h(a, b)\n"),
+    ],
+)
+def test_words_that_are_not_merged(base: bytes, ours: bytes, theirs: bytes) -> None:
+    assert resolved(b"f.py", base, ours, theirs) is None
+
+
+def test_words_of_prose_are_not_merged() -> None:
+    assert resolved(b"f.md", b"call one and two\n", b"call one and 2\n", b"call 1 and two\n") is None
+
+
+@pytest.mark.parametrize("base", [b"", b"\n"])
+def test_functions_that_both_sides_add(base: bytes) -> None:
+    ours, theirs = b"def a():\n    pass\n\n", b"@here\ndef b():\n    pass\n\n"
+    assert resolved(b"f.py", base, ours, theirs) == (BOTH, ours + theirs)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (b"def a():\n    pass\n", b"def a():\n    return 1\n"),
+        (b"x = 1\n", b"y = 2\n"),  # their order may matter
+        (b"def a():\n    pass\n", b"import b\n"),
+    ],
+)
+def test_additions_that_are_not_joined(ours: bytes, theirs: bytes) -> None:
+    assert resolved(b"f.py", b"", ours, theirs) is None
+
+
+def test_entries_that_both_sides_add() -> None:
+    assert resolved(b"CHANGES", b"", b"- one\n  more\n", b"- two\n") == (BOTH, b"- one\n  more\n- two\n")
+    assert resolved(b"CHANGES", b"", b"- one\n", b"- two\n- one\n") is None
+    assert resolved(b"f.rst", b"", b"A sentence.\n", b"- two\n") is None
