@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kit import Patchq, release, with_lines
+from patchq.cli import cli
 
 TOOL = """\
 import json, pathlib, sys
@@ -133,3 +136,51 @@ def test_edits_in_the_worktree_are_not_overwritten(adjacent: Patchq) -> None:
 
 def test_options_without_propose(stack: Patchq) -> None:
     assert "options of --propose" in stack.fails(2, "rebase", "up", "--abort", "--take", "1")
+
+
+def add_proof(patchq: Patchq, expected: str) -> None:
+    proof = patchq.root / "tests" / "stacks" / "up" / "test_first.py"
+    proof.parent.mkdir(parents=True, exist_ok=True)
+    proof.write_text(f"def test_it(trees):\n    assert {expected!r} in (trees / 'up' / 'a.txt').read_text()\n")
+    path = patchq.patch_file("first")
+    path.write_text(path.read_text().replace("Topic: test\n", "Topic: test\nProof: tests/stacks/up/test_first.py\n"))
+    patchq.ok("apply")
+
+
+@pytest.mark.parametrize(
+    ("expected", "state"),
+    [("changed\nother", "proposed"), ("changed\nline 6", "refused"), ("other", "refused")],
+)
+def test_the_proof_judges(stack: Patchq, upstream: Path, expected: str, state: str) -> None:
+    """The proof must pass with the proposal, and fail without the patch."""
+    add_proof(stack, expected)
+    release(upstream, "v2", {"a.txt": with_lines({6: b"otherwise\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    found = proposed(stack, 3)
+    assert outcomes(found)["adjacent lines"] == state
+    for proposal in found["proposals"]:
+        assert {c["name"]: c["state"] for c in proposal["checks"]}["fails without"] == "passed"
+    assert len(proposed(stack, 3, "--no-proof")["proposals"]) == 1
+
+
+def test_a_terminal_is_asked(adjacent: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("patchq.cli.proposals._on_terminal", lambda: True)
+    arguments = ["--project", str(adjacent.root), "rebase", "up", "--propose"]
+    done = CliRunner().invoke(cli, arguments, input="\n")
+    assert (done.exit_code, "Keep which one?" in done.stderr) == (3, True)
+    assert CliRunner().invoke(cli, arguments, input="1\n").exit_code == 0
+
+
+def test_mergers(same_line: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mergiraf runs if it is installed; a merger of the lock only if it is named."""
+    for name, text in (("mergiraf", "otherwise changed"), ("other", "otherwise, changed")):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\nsed "5s/.*/{text}/" "$3" > "$6"\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    same_line.layout.lock.write_text(same_line.layout.lock.read_text() + '\n[mergers.mine]\nprogram = "other"\n')
+    found = proposed(same_line, 3)
+    assert [proposal["strategies"] for proposal in found["proposals"]] == [["mergiraf"]]
+    found = outcomes(proposed(same_line, 3, "--merger", "mine"))
+    assert (found["mergiraf"], found["mine"]) == ("proposed", "lost change")
+    assert "no merger 'nobody'" in same_line.fails(1, "rebase", "up", "--propose", "--merger", "nobody")

@@ -70,9 +70,13 @@ def _choice(found: Proposals, *, yes: bool, as_json: bool) -> int:
         if count > 1 and not as_json:
             echo(f"{count} proposals: choose one by `--take N`", err=True)
         return 1 if count == 1 else 0
-    if not count or as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not count or as_json or not _on_terminal():
         return 0
     return ask_number("Keep which one? (0: none)", count)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _body(upstream: str, found: Proposals | None, kept: Resolution | None, number: int) -> dict[str, object]:
