@@ -120,6 +120,17 @@ def test_a_line_of_both_sides_is_not_made_twice(merge: MakeSides) -> None:
     assert look(sides, "a strategy", sides.with_files({b"f.py": added + merged})).outcome == Outcome.PROPOSED
 
 
+def test_a_name_that_one_side_renames(merge: MakeSides) -> None:
+    """aiohttp: the branch has `loop` instead of `event_loop`, which the backport's new lines use."""
+    base = b"def f(event_loop):\n    g()\n    h(event_loop)\n"
+    ours = b"def f(loop):\n    g()\n    h(loop)\n"
+    theirs = b"def f(event_loop):\n    G()\n    check(event_loop)\n    h(event_loop)\n"
+    sides = merge({"f.py": base}, {"f.py": ours}, {"f.py": theirs})
+    merged = b"def f(loop):\n    G()\n    check(event_loop)\n    h(loop)\n"
+    found = look(sides, "a strategy", sides.with_files({b"f.py": merged}))
+    assert (found.outcome, found.where) == (Outcome.STALE_NAME, "event_loop in f.py")
+
+
 @pytest.mark.parametrize(
     ("path", "good", "bad"),
     [

@@ -129,6 +129,7 @@ def _why_not(attempt: Attempt) -> str:
         "conflict": "a conflict is left",
         "lost change": f"the changes of both sides don't add up: {where}",
         "made twice": f"both sides add this line, and it is there twice: {where}",
+        "stale name": f"one side removes a name that the other uses: {where}",
         "misplaced": f"blanks may have a meaning in {where}",
     }.get(attempt.outcome.value, where)
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from patchq.names import TreeId
 from patchq.resolutions import _git_strategies, _pieces
-from patchq.resolutions._kept import lost_change, made_twice, misplaced
+from patchq.resolutions._kept import lost_change, made_twice, misplaced, stale_name
 from patchq.resolutions._sides import Sides
 from patchq.resolutions._syntax import broken
 
@@ -25,6 +25,8 @@ class Outcome(Enum):
     LOST_CHANGE = "lost change"
     #: A line that both sides add is there twice.
     MADE_TWICE = "made twice"
+    #: One side removes a name from a file, and the other adds uses of it.
+    STALE_NAME = "stale name"
     #: A statement is in another block than on the side that changed it.
     MISPLACED = "misplaced"
     #: A file has more syntax errors than on any side.
@@ -73,6 +75,8 @@ def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> 
             return Found(strategy=strategy, outcome=Outcome.LOST_CHANGE, where=word)
         if line := made_twice(sides, tree):
             return Found(strategy=strategy, outcome=Outcome.MADE_TWICE, where=line)
+        if name := stale_name(sides, tree):
+            return Found(strategy=strategy, outcome=Outcome.STALE_NAME, where=name)
         if strategy in _git_strategies.IGNORE_BLANKS and (path := misplaced(sides, tree)):
             return Found(strategy=strategy, outcome=Outcome.MISPLACED, where=path)
     paths = sides.changed_by(tree)

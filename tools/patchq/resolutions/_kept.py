@@ -15,10 +15,11 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from patchq.names import TreeId
-from patchq.resolutions._sides import BLANKS_FREE, Sides
+from patchq.resolutions._sides import BLANKS_FREE, PROSE, Sides
 
 _WORD = re.compile(rb"\w+|[^\w\s]")
 _NAME = re.compile(rb"\w+")
+_LONG_NAME = re.compile(rb"\b[A-Za-z_]\w{2,}")
 T = TypeVar("T", bound=Hashable)
 
 
@@ -42,6 +43,24 @@ def made_twice(sides: Sides, tree: TreeId) -> str:
         added_by_both = min(ours[line], theirs[line]) > base[line]
         if added_by_both and count > max(ours[line], theirs[line]):
             return line.decode("utf-8", "replace")
+    return ""
+
+
+def stale_name(sides: Sides, tree: TreeId) -> str:
+    """Return a name that one side removes from a file while the other adds uses of it, or an empty string.
+
+    Such a name was probably renamed: the added lines use the old one.
+    """
+    for path in sorted(sides.changed_by(tree)):
+        if PurePath(os.fsdecode(path)).suffix.lower() in PROSE:
+            continue
+        trees = (sides.base, sides.ours, sides.patch.commit, tree)
+        base, ours, theirs, result = (
+            set(_LONG_NAME.findall(sides.texts(side, [path]).get(path, b""))) for side in trees
+        )
+        found = (base & result) - (ours & theirs)
+        if found:
+            return f"{min(found).decode('utf-8', 'replace')} in {os.fsdecode(path)}"
     return ""
 
 

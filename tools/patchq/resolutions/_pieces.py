@@ -17,14 +17,13 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from patchq.git.repository import Git
-from patchq.resolutions._sides import BLANKS_FREE, Sides
+from patchq.resolutions._sides import BLANKS_FREE, PROSE, Sides
 from patchq.system import fsio
 
 ADJACENT, WORDS, BOTH = "adjacent lines", "words", "both additions"
 #: Suffixes of files whose lines are code.
 CODE = BLANKS_FREE | {".py", ".pyi", ".pyx", ".rb"}
 PYTHON = frozenset({".py", ".pyi"})
-PROSE = frozenset({".md", ".rst", ".txt"})
 _MARKER = 40
 #: Product of the lengths of two texts above which they are not compared.
 _MOST_COMPARED = 4_000_000

@@ -19,6 +19,7 @@ BLANKS_FREE = frozenset(
     {".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh", ".inl", ".cu", ".cuh"}
     | {".js", ".jsx", ".ts", ".tsx", ".java", ".go", ".rs", ".cs", ".php"}
 )
+PROSE = frozenset({".md", ".rst", ".txt"})
 
 
 @dataclass(frozen=True, kw_only=True)
