@@ -8,7 +8,8 @@ that it was picked onto (or the other side) is upstream, and the commit is the p
 have no proofs, so only the other checks judge the proposals.
 
 equal: the files that conflict, and those that the strategy changed, are the person's, byte for byte. `--save` writes
-each other proposal with its difference, to be read.
+each other proposal with its difference, to be read. `--tests COMMAND` runs a shell command, such as the repository's own
+tests, in the tree of each such proposal and in the person's: a proposal that fails where the person's passes is wrong.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ from pathlib import Path
 
 from patchq.formats.header import Ident
 from patchq.git.merges import merge_trees
-from patchq.git.repository import Git, scratch
+from patchq.git.repository import Git, copy_tree, scratch
 from patchq.merge.upstream_lines import find_dropped
 from patchq.names import CommitId, TreeId
 from patchq.resolutions._candidates import candidates
 from patchq.resolutions._sides import Sides
+from patchq.system import fsio, runner
 
 _PICKED = re.compile(r"cherry picked from commit ([0-9a-f]{40})")
 #: A commit with its base, upstream and the patch.
 Row = tuple[str, str, str, str]
 #: Merges of one process.
 _TOGETHER = 50
+#: Time limit of the tests of a tree.
+_SECONDS = 300
 _NOBODY = Ident("nobody", "nobody@localhost", 946684800, "+0000")
 
 
@@ -140,7 +144,23 @@ def difference(case: Case, tree: TreeId) -> str:
     return "\n".join(found)
 
 
-def measure(case: Case, counts: dict[str, Counts], outcomes: Counter[str]) -> tuple[list[str], list[tuple[str, str]]]:
+def tested(case: Case, tree: TreeId, command: str) -> str:
+    """Run a command in a proposal's tree and in the person's; return what that says of the proposal."""
+    codes = []
+    git = case.sides.git
+    with fsio.temporary_folder() as folder:
+        for name, side in (("person", case.person), ("proposal", tree)):
+            copy_tree(git, git.commit_tree(side, [], _NOBODY, "to be tested\n"), folder / name)
+            done = runner.run(["sh", "-c", command], cwd=folder / name, timeout=_SECONDS, ok_codes=range(256))
+            codes.append(done.returncode)
+    if codes[0]:
+        return "the person's fails, too" if codes[1] else "only the proposal passes"
+    return "WRONG: only the person's passes" if codes[1] else "both pass"
+
+
+def measure(
+    case: Case, counts: dict[str, Counts], outcomes: Counter[str], tests: str
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Count what the strategies make of a conflict.
 
     :returns: the strategies whose proposals are shown, and the proposals that differ from the person's.
@@ -166,7 +186,8 @@ def measure(case: Case, counts: dict[str, Counts], outcomes: Counter[str]) -> tu
             own.proposed += 1
             own.equal += not different
         if different:
-            others.append((", ".join(strategies), different))
+            verdict = f" ({tested(case, tree, tests)})" if tests else ""
+            others.append((", ".join(strategies) + verdict, different))
     return [name for names in by_tree.values() for name in names], others
 
 
@@ -177,6 +198,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--conflicts", type=int, default=80, help="conflicts of each kind, of each repository")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", type=Path, help="file for the proposals that differ from the person's resolution")
+    parser.add_argument("--tests", default="", metavar="COMMAND", help="shell command that tests a tree")
     parser.add_argument("--only", default="", help="only the conflict of this commit")
     options = parser.parse_args(argv)
     counts: dict[str, Counts] = {}
@@ -190,7 +212,7 @@ def main(argv: Sequence[str]) -> int:
             for case in cases(source, git, most=options.most, limit=options.conflicts, seed=options.seed):
                 if not case.commit.startswith(options.only):
                     continue
-                shown, others = measure(case, counts, outcomes)
+                shown, others = measure(case, counts, outcomes, options.tests)
                 own[0] += 1
                 own[1] += bool(shown)
                 own[2] += bool(shown) and not others

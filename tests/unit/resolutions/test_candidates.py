@@ -131,6 +131,15 @@ def test_a_name_that_one_side_renames(merge: MakeSides) -> None:
     assert (found.outcome, found.where) == (Outcome.STALE_NAME, "event_loop in f.py")
 
 
+def test_a_renamed_package_stays_in_comments(merge: MakeSides) -> None:
+    """paramiko: a backport from a fork with another package name."""
+    base = b"# about ssh\nfrom ssh.a import A\nx = 1\n"
+    ours = b"# about ssh\nfrom paramiko.a import A\nx = 1\n"
+    theirs = b"# about ssh\nfrom ssh.a import A\nfrom ssh.b import B\nx = 1\n"
+    found = by_strategy(merge({"f.py": base}, {"f.py": ours}, {"f.py": theirs}))
+    assert (found["adjacent lines"].outcome, found["adjacent lines"].where) == (Outcome.STALE_NAME, "ssh in f.py")
+
+
 @pytest.mark.parametrize(
     ("path", "good", "bad"),
     [

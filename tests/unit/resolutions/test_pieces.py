@@ -83,3 +83,5 @@ def test_entries_that_both_sides_add() -> None:
     assert resolved(b"CHANGES", b"", b"- one\n  more\n", b"- two\n") == (BOTH, b"- one\n  more\n- two\n")
     assert resolved(b"CHANGES", b"", b"- one\n", b"- two\n- one\n") is None
     assert resolved(b"f.rst", b"", b"A sentence.\n", b"- two\n") is None
+    # paramiko: the order tells which release has the change
+    assert resolved(b"f.rst", b"", b"* :release:`1.14.0 <2014-05-07>`\n", b"* :bug:`285`\n") is None

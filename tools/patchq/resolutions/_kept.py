@@ -19,6 +19,12 @@ from patchq.resolutions._sides import BLANKS_FREE, PROSE, Sides
 
 _WORD = re.compile(rb"\w+|[^\w\s]")
 _NAME = re.compile(rb"\w+")
+#: Strings and comments of most languages. An unterminated string ends with its line.
+_QUOTED = re.compile(
+    rb'''"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'|"(?:[^"\\\n]|\\.)*"?|\'(?:[^\'\\\n]|\\.)*\'?'''
+    rb"|/\*.*?\*/|//[^\n]*|#(?![ \t]*(?:define|if|el|include|undef|pragma))[^\n]*",
+    re.DOTALL,
+)
 _LONG_NAME = re.compile(rb"\b[A-Za-z_]\w{2,}")
 T = TypeVar("T", bound=Hashable)
 
@@ -55,13 +61,16 @@ def stale_name(sides: Sides, tree: TreeId) -> str:
         if PurePath(os.fsdecode(path)).suffix.lower() in PROSE:
             continue
         trees = (sides.base, sides.ours, sides.patch.commit, tree)
-        base, ours, theirs, result = (
-            set(_LONG_NAME.findall(sides.texts(side, [path]).get(path, b""))) for side in trees
-        )
+        base, ours, theirs, result = (_names(sides.texts(side, [path]).get(path, b"")) for side in trees)
         found = (base & result) - (ours & theirs)
         if found:
             return f"{min(found).decode('utf-8', 'replace')} in {os.fsdecode(path)}"
     return ""
+
+
+def _names(source: bytes) -> set[bytes]:
+    """Return the names of a file, without those in strings and comments."""
+    return set(_LONG_NAME.findall(_QUOTED.sub(b" ", source)))
 
 
 def _count(files: Mapping[bytes, bytes]) -> Counter[bytes]:

@@ -32,6 +32,8 @@ _WORD = re.compile(
     rb"""[rbfuRBFU]{0,2}"(?:\\.|[^"\\\n])*"|[rbfuRBFU]{0,2}'(?:\\.|[^'\\\n])*'|\d[\w.]*|\w+|[ \t]+|.""", re.DOTALL
 )
 _NAME = re.compile(rb"\w")
+#: Entry that begins or ends a section of a changelog, so that the order of entries matters.
+_RELEASE = re.compile(rb"\brelease\b|\bversion\s+\d|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
 _COMMENT = re.compile(rb"\s*(?:#(?!\s*(?:define|if|include)\b)|//|/?\*)")
 
 T = TypeVar("T", bound=Hashable)
@@ -249,6 +251,8 @@ def _entries(text: bytes) -> set[bytes]:
     lines = [line for line in text.splitlines() if line.strip()]
     indents = {len(line) - len(line.lstrip()) for line in lines}
     first = lines[0] if lines else b""
+    if _RELEASE.search(text):
+        return set()
     if not re.match(rb"\s*(?:[-*+]|\d+[.)])\s", first) or len(first) - len(first.lstrip()) != min(indents):
         return set()
     return {b"".join(line.split()) for line in lines}
