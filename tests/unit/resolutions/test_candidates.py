@@ -11,7 +11,7 @@ from kit import git, new_repository
 from patchq.formats.header import Ident
 from patchq.git.repository import Git, scratch
 from patchq.names import CommitId, TreeId
-from patchq.resolutions._candidates import Found, Outcome, candidates, look
+from patchq.resolutions._candidates import StrategyOutcome, StrategyResult, candidates, look
 from patchq.resolutions._sides import Sides
 from patchq.resolutions._syntax import broken
 
@@ -50,7 +50,7 @@ def merge(tmp_path: Path) -> Iterator[MakeSides]:
         yield sides
 
 
-def by_strategy(sides: Sides) -> dict[str, Found]:
+def by_strategy(sides: Sides) -> dict[str, StrategyResult]:
     return {found.strategy: found for found in candidates(sides)}
 
 
@@ -63,10 +63,10 @@ def test_blanks_are_ignored_where_they_have_no_meaning(merge: MakeSides) -> None
     base, ours = b"void f() {\n  call(a);\n}\n", b"void f() {\n    call(a);\n}\n"
     theirs = b"void f() {\n  call(b);\n}\n"
     found = by_strategy(merge({"f.c": base}, {"f.c": ours}, {"f.c": theirs}))
-    assert found["patience"].outcome == Outcome.CONFLICT
-    assert found["ignore-space-change"].outcome == Outcome.PROPOSED
+    assert found["patience"].outcome == StrategyOutcome.CONFLICT
+    assert found["ignore-space-change"].outcome == StrategyOutcome.PROPOSED
     sides = merge({"f.txt": base}, {"f.txt": ours}, {"f.txt": theirs})
-    assert by_strategy(sides)["ignore-space-change"].outcome == Outcome.MISPLACED
+    assert by_strategy(sides)["ignore-space-change"].outcome == StrategyOutcome.MISPLACED
 
 
 def test_a_statement_keeps_its_block(merge: MakeSides) -> None:
@@ -74,8 +74,16 @@ def test_a_statement_keeps_its_block(merge: MakeSides) -> None:
     base, theirs = b"x = 1\ncall(a)\ny = 2\n", b"x = 1\ncall(b)\ny = 2\n"
     ours = b"x = 1\nif x:\n    call(a)\ny = 2\n"
     found = by_strategy(merge({"f.py": base}, {"f.py": ours}, {"f.py": theirs}))
-    assert found["ignore-space-change"].outcome in (Outcome.CONFLICT, Outcome.MISPLACED, Outcome.SYNTAX)
-    assert found["ignore-all-space"].outcome in (Outcome.CONFLICT, Outcome.MISPLACED, Outcome.SYNTAX)
+    assert found["ignore-space-change"].outcome in (
+        StrategyOutcome.CONFLICT,
+        StrategyOutcome.MISPLACED,
+        StrategyOutcome.SYNTAX,
+    )
+    assert found["ignore-all-space"].outcome in (
+        StrategyOutcome.CONFLICT,
+        StrategyOutcome.MISPLACED,
+        StrategyOutcome.SYNTAX,
+    )
 
 
 def test_a_moved_file_is_found(merge: MakeSides) -> None:
@@ -84,28 +92,31 @@ def test_a_moved_file_is_found(merge: MakeSides) -> None:
     patched = b"".join([*lines[:3], b"patched\n", *lines[4:]])
     sides = merge({"old.txt": b"".join(lines)}, {"new.txt": moved}, {"old.txt": patched})
     found = by_strategy(sides)
-    assert (found["histogram"].outcome, found["find-renames=30%"].outcome) == (Outcome.CONFLICT, Outcome.PROPOSED)
+    assert (found["histogram"].outcome, found["find-renames=30%"].outcome) == (
+        StrategyOutcome.CONFLICT,
+        StrategyOutcome.PROPOSED,
+    )
     assert b"patched\n" in content(sides, found["find-renames=30%"].tree, b"new.txt")
 
 
 def test_smaller_pieces(merge: MakeSides) -> None:
     sides = merge({"f.txt": b"a\nb\n"}, {"f.txt": b"A\nb\n"}, {"f.txt": b"a\nB\n"})
     found = by_strategy(sides)["adjacent lines"]
-    assert (found.outcome, found.unread) == (Outcome.PROPOSED, ("f.txt",))
+    assert (found.outcome, found.unread) == (StrategyOutcome.PROPOSED, ("f.txt",))
     assert content(sides, found.tree, b"f.txt") == b"A\nB\n"
 
 
 @pytest.mark.parametrize(
     ("result", "outcome"),
     [
-        (b"one = 1\ntwo = 3\n", Outcome.LOST_CHANGE),
-        (b"one = 2\ntwo = 2\n", Outcome.LOST_CHANGE),
-        (b"one = 2\ntwo = 3\nthree = 3\n", Outcome.LOST_CHANGE),
-        (b"one = 2\ntwo = 3\n", Outcome.PROPOSED),
-        (b"one = 2\n two = 3\n", Outcome.SYNTAX),
+        (b"one = 1\ntwo = 3\n", StrategyOutcome.LOST_CHANGE),
+        (b"one = 2\ntwo = 2\n", StrategyOutcome.LOST_CHANGE),
+        (b"one = 2\ntwo = 3\nthree = 3\n", StrategyOutcome.LOST_CHANGE),
+        (b"one = 2\ntwo = 3\n", StrategyOutcome.PROPOSED),
+        (b"one = 2\n two = 3\n", StrategyOutcome.SYNTAX),
     ],
 )
-def test_a_merge_has_the_changes_of_both_sides(merge: MakeSides, result: bytes, outcome: Outcome) -> None:
+def test_a_merge_has_the_changes_of_both_sides(merge: MakeSides, result: bytes, outcome: StrategyOutcome) -> None:
     sides = merge({"f.py": b"one = 1\ntwo = 2\n"}, {"f.py": b"one = 2\ntwo = 2\n"}, {"f.py": b"one = 1\ntwo = 3\n"})
     assert look(sides, "a strategy", sides.with_files({b"f.py": result})).outcome == outcome
 
@@ -116,8 +127,8 @@ def test_a_line_of_both_sides_is_not_made_twice(merge: MakeSides) -> None:
     base, ours, theirs, merged = b"z = f(1)\n", b"z = f(1, 2)\n", b"z = f(3, 1)\n", b"z = f(3, 1, 2)\n"
     sides = merge({"f.py": base}, {"f.py": added + ours}, {"f.py": added + theirs})
     found = look(sides, "a strategy", sides.with_files({b"f.py": added + merged + added}))
-    assert (found.outcome, found.where) == (Outcome.MADE_TWICE, "def mget(self):")
-    assert look(sides, "a strategy", sides.with_files({b"f.py": added + merged})).outcome == Outcome.PROPOSED
+    assert (found.outcome, found.where) == (StrategyOutcome.MADE_TWICE, "def mget(self):")
+    assert look(sides, "a strategy", sides.with_files({b"f.py": added + merged})).outcome == StrategyOutcome.PROPOSED
 
 
 def test_a_name_that_one_side_renames(merge: MakeSides) -> None:
@@ -128,7 +139,7 @@ def test_a_name_that_one_side_renames(merge: MakeSides) -> None:
     sides = merge({"f.py": base}, {"f.py": ours}, {"f.py": theirs})
     merged = b"def f(loop):\n    G()\n    check(event_loop)\n    h(loop)\n"
     found = look(sides, "a strategy", sides.with_files({b"f.py": merged}))
-    assert (found.outcome, found.where) == (Outcome.STALE_NAME, "event_loop in f.py")
+    assert (found.outcome, found.where) == (StrategyOutcome.STALE_NAME, "event_loop in f.py")
 
 
 def test_a_renamed_package_stays_in_comments(merge: MakeSides) -> None:
@@ -137,7 +148,10 @@ def test_a_renamed_package_stays_in_comments(merge: MakeSides) -> None:
     ours = b"# about ssh\nfrom paramiko.a import A\nx = 1\n"
     theirs = b"# about ssh\nfrom ssh.a import A\nfrom ssh.b import B\nx = 1\n"
     found = by_strategy(merge({"f.py": base}, {"f.py": ours}, {"f.py": theirs}))
-    assert (found["adjacent lines"].outcome, found["adjacent lines"].where) == (Outcome.STALE_NAME, "ssh in f.py")
+    assert (found["adjacent lines"].outcome, found["adjacent lines"].where) == (
+        StrategyOutcome.STALE_NAME,
+        "ssh in f.py",
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from patchq.project.project import Project
     from patchq.rebase.resolve import Resolution
     from patchq.rebase.state import Result
-    from patchq.resolutions.propose import Attempt, Proposal, Proposals
+    from patchq.resolutions.propose import Proposals, ProposedResolution, Tried
 
     Show = Callable[[Result, int], None]
 
@@ -106,7 +106,7 @@ def _show(found: Proposals) -> None:
         echo(f"`patchq rebase {found.upstream} --propose --take N` keeps one and continues the rebase")
 
 
-def _show_proposal(found: Proposals, proposal: Proposal) -> None:
+def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
     echo(f"{proposal.number}: {', '.join(proposal.strategies)}", bold=True)
     for check in proposal.checks:
         echo(f"  {check.name}: {check.state}: {check.said}")
@@ -123,7 +123,7 @@ def _show_proposal(found: Proposals, proposal: Proposal) -> None:
         echo(f"  … {len(lines) - _MOST_LINES} more lines (`--json` has all)")
 
 
-def _why_not(attempt: Attempt) -> str:
+def _why_not(attempt: Tried) -> str:
     where = attempt.where
     return {
         "conflict": "a conflict is left",

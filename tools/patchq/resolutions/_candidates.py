@@ -16,7 +16,7 @@ from patchq.resolutions._syntax import broken
 PIECES = "smaller pieces"
 
 
-class Outcome(Enum):
+class StrategyOutcome(Enum):
     """Result of a strategy."""
 
     PROPOSED = "proposed"
@@ -38,7 +38,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class StrategyResult:
     """Result of a strategy.
 
     :ivar tree: resolved tree, or None if there is none.
@@ -47,41 +47,41 @@ class Found:
     """
 
     strategy: str
-    outcome: Outcome
+    outcome: StrategyOutcome
     tree: TreeId | None = None
     where: str = ""
     unread: tuple[str, ...] = ()
 
 
-def candidates(sides: Sides) -> Iterator[Found]:
+def candidates(sides: Sides) -> Iterator[StrategyResult]:
     """Yield the result of each strategy that needs no other program than git, checked by :func:`look`."""
     for name, tree in _git_strategies.merges(sides):
-        yield look(sides, name, tree) if tree else Found(strategy=name, outcome=Outcome.CONFLICT)
+        yield look(sides, name, tree) if tree else StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     found = _pieces.merge_pieces(sides)
     if found is None:
-        yield Found(strategy=PIECES, outcome=Outcome.CONFLICT)
+        yield StrategyResult(strategy=PIECES, outcome=StrategyOutcome.CONFLICT)
     else:
         methods, files = found
         yield look(sides, methods, sides.with_files(files))
 
 
-def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> Found:
+def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> StrategyResult:
     """Check that a tree has all changes of both sides, and that its files parse.
 
     :param adapts: the strategy may write new text, so words are not compared.
     """
     if not adapts:
         if word := lost_change(sides, tree):
-            return Found(strategy=strategy, outcome=Outcome.LOST_CHANGE, where=word)
+            return StrategyResult(strategy=strategy, outcome=StrategyOutcome.LOST_CHANGE, where=word)
         if line := made_twice(sides, tree):
-            return Found(strategy=strategy, outcome=Outcome.MADE_TWICE, where=line)
+            return StrategyResult(strategy=strategy, outcome=StrategyOutcome.MADE_TWICE, where=line)
         if name := stale_name(sides, tree):
-            return Found(strategy=strategy, outcome=Outcome.STALE_NAME, where=name)
+            return StrategyResult(strategy=strategy, outcome=StrategyOutcome.STALE_NAME, where=name)
         if strategy in _git_strategies.IGNORE_BLANKS and (path := misplaced(sides, tree)):
-            return Found(strategy=strategy, outcome=Outcome.MISPLACED, where=path)
+            return StrategyResult(strategy=strategy, outcome=StrategyOutcome.MISPLACED, where=path)
     paths = sides.changed_by(tree)
     before = [sides.texts(side, paths) for side in (sides.ours, sides.patch.commit)]
     name, said, unread = broken(before, sides.texts(tree, paths))
     if name:
-        return Found(strategy=strategy, outcome=Outcome.SYNTAX, where=f"{name}: {said}")
-    return Found(strategy=strategy, outcome=Outcome.PROPOSED, tree=tree, unread=tuple(unread))
+        return StrategyResult(strategy=strategy, outcome=StrategyOutcome.SYNTAX, where=f"{name}: {said}")
+    return StrategyResult(strategy=strategy, outcome=StrategyOutcome.PROPOSED, tree=tree, unread=tuple(unread))

@@ -13,7 +13,7 @@ from patchq.formats.diff import REGULAR
 from patchq.git.repository import copy_tree
 from patchq.rebase.conflict import Brief
 from patchq.rebase.resolve import MOST_BYTES, run_merger
-from patchq.resolutions._candidates import Found, Outcome, look
+from patchq.resolutions._candidates import StrategyOutcome, StrategyResult, look
 from patchq.resolutions._sides import EXECUTABLE, Sides
 from patchq.system import fsio, runner
 
@@ -21,20 +21,20 @@ from patchq.system import fsio, runner
 _SECONDS = 1800
 
 
-def by_merger(sides: Sides, name: str, program: str) -> Found:
+def by_merger(sides: Sides, name: str, program: str) -> StrategyResult:
     """Return the result of a structural merger for all conflicting files."""
     if not sides.files:
-        return Found(strategy=name, outcome=Outcome.CONFLICT)
+        return StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     try:
         files = {
             path: run_merger(program, path, dict(enumerate(versions, 1))) for path, versions in sides.files.items()
         }
     except PatchqError as error:
-        return Found(strategy=name, outcome=Outcome.FAILED, where=error.message)
+        return StrategyResult(strategy=name, outcome=StrategyOutcome.FAILED, where=error.message)
     return look(sides, name, sides.with_files(files))
 
 
-def by_command(sides: Sides, command: str, report: Brief) -> Found:
+def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
     """Run a command in a scratch copy of the conflict worktree, and return what it makes of the files.
 
     Its standard input is the conflict report as JSON, with the scratch worktree as ``worktree``.
@@ -57,10 +57,10 @@ def by_command(sides: Sides, command: str, report: Brief) -> Found:
             runner.run(argv, cwd=tree, data=json.dumps(data).encode(), timeout=_SECONDS)
             after = {path: _content(tree, path) for path in before}
         except (runner.CommandError, FormatError) as error:
-            return Found(strategy=command, outcome=Outcome.FAILED, where=error.message)
+            return StrategyResult(strategy=command, outcome=StrategyOutcome.FAILED, where=error.message)
     changed = {path: content for path, content in after.items() if content != before[path]}
     if not changed:
-        return Found(strategy=command, outcome=Outcome.CONFLICT)
+        return StrategyResult(strategy=command, outcome=StrategyOutcome.CONFLICT)
     return look(sides, command, sides.with_files(changed), adapts=True)
 
 

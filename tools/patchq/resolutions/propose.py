@@ -32,7 +32,7 @@ from patchq.rebase.resolve import (
 from patchq.rebase.state import RebaseProgress, Stop, load, proposals_path, stopped
 from patchq.rebase.stops import Prove
 from patchq.resolutions import _programs
-from patchq.resolutions._candidates import Found, Outcome, candidates
+from patchq.resolutions._candidates import StrategyOutcome, StrategyResult, candidates
 from patchq.resolutions._sides import Sides
 from patchq.system import fsio
 
@@ -56,7 +56,7 @@ class ProposeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class ProposedResolution:
     """Resolution that passed all checks.
 
     :ivar number: number for :func:`take`, from 1.
@@ -82,14 +82,14 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Tried:
     """Result of one strategy.
 
     :ivar where: word, file, check or message that the outcome is about.
     """
 
     strategy: str
-    outcome: Outcome
+    outcome: StrategyOutcome
     where: str = ""
 
 
@@ -100,8 +100,8 @@ class Proposals:
     upstream: str
     patch: str
     onto: str
-    proposals: tuple[Proposal, ...]
-    tried: tuple[Attempt, ...]
+    proposals: tuple[ProposedResolution, ...]
+    tried: tuple[Tried, ...]
 
 
 def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: Prove) -> Proposals:
@@ -125,21 +125,21 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
             parked=CommitId(stop.parked),
             stages=tuple(stops.stop_stages(stop)),
         )
-        trees: dict[TreeId, list[Found]] = {}
-        tried: list[Attempt] = []
+        trees: dict[TreeId, list[StrategyResult]] = {}
+        tried: list[Tried] = []
         for found in _every(project, sides, request, report):
             if found.tree:
                 trees.setdefault(found.tree, []).append(found)
             else:
-                tried.append(Attempt(strategy=found.strategy, outcome=found.outcome, where=found.where))
-        proposals: list[Proposal] = []
+                tried.append(Tried(strategy=found.strategy, outcome=found.outcome, where=found.where))
+        proposals: list[ProposedResolution] = []
         once = _Once(prove)
         has_proof = bool(stops.header_of(project, progress, stop.patch).values("Proof"))
         for tree, same in trees.items():
             checks = _judge(project, progress, stop, tree, prove=once, proofs=request.proofs)
             refused = _refusal(checks, has_proof=has_proof)
-            outcome = Outcome.REFUSED if refused else Outcome.PROPOSED
-            tried += [Attempt(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
+            outcome = StrategyOutcome.REFUSED if refused else StrategyOutcome.PROPOSED
+            tried += [Tried(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
             if not refused:
                 proposals.append(_proposal(project, progress, stop, tree, checks, same))
         numbered = tuple(replace(proposal, number=number) for number, proposal in enumerate(proposals, 1))
@@ -168,7 +168,7 @@ def take(project: Project, upstream: str, number: int, *, prove: Prove, proofs: 
     return resolve(project, upstream, Source(tree=tree, how=how), prove=prove, wish=ResolveRequest(proofs=proofs))
 
 
-def _every(project: Project, sides: Sides, request: ProposeRequest, report: Brief | None) -> Iterator[Found]:
+def _every(project: Project, sides: Sides, request: ProposeRequest, report: Brief | None) -> Iterator[StrategyResult]:
     """Yield the results of all strategies."""
     if not sides.stages:
         return
@@ -223,8 +223,8 @@ def _proposal(
     stop: Stop,
     tree: TreeId,
     checks: Sequence[ResolutionCheck],
-    same: Sequence[Found],
-) -> Proposal:
+    same: Sequence[StrategyResult],
+) -> ProposedResolution:
     step = stops.as_step(project, progress, stop, tree, "")
     commit = CommitId(step.commit)
     later = progress.order[len(progress.done) + 1 :]
@@ -235,7 +235,7 @@ def _proposal(
         patches = read_patches(project.store, [(name, infos[one]) for name, one in commits.items()])
         (column,) = carry(project.store, patches, [commit], progress.old_base)
         stopping = sum(landing.outcome in STOPS for landing in column.landings.values())
-    return Proposal(
+    return ProposedResolution(
         number=0,
         strategies=tuple(found.strategy for found in same),
         tree=tree,
@@ -250,7 +250,7 @@ def _proposal(
 # The last proposals
 
 
-def _save(project: Project, upstream: str, stop: Stop, proposals: Sequence[Proposal]) -> None:
+def _save(project: Project, upstream: str, stop: Stop, proposals: Sequence[ProposedResolution]) -> None:
     kept = [{"tree": proposal.tree, "how": proposal.how} for proposal in proposals]
     state = {"version": _VERSION, "patch": stop.patch, "parked": stop.parked, "proposals": kept}
     fsio.write_atomic(proposals_path(project, upstream), fsio.dump_json(state))
