@@ -142,15 +142,17 @@ def test_a_name_that_one_side_renames(merge: MakeSides) -> None:
     assert (found.outcome, found.where) == (StrategyOutcome.STALE_NAME, "event_loop in f.py")
 
 
-def test_a_renamed_package_stays_in_comments(merge: MakeSides) -> None:
+@pytest.mark.parametrize("place", ["f.py", "g.py"])
+def test_a_renamed_package_stays_in_comments(merge: MakeSides, place: str) -> None:
     """paramiko: a backport from a fork with another package name."""
-    base = b"# about ssh\nfrom ssh.a import A\nx = 1\n"
-    ours = b"# about ssh\nfrom paramiko.a import A\nx = 1\n"
-    theirs = b"# about ssh\nfrom ssh.a import A\nfrom ssh.b import B\nx = 1\n"
-    found = by_strategy(merge({"f.py": base}, {"f.py": ours}, {"f.py": theirs}))
+    rest = b"".join(b"x%d = %d\n" % (n, n) for n in range(20))
+    base = b"# about ssh\nfrom ssh.a import A\n" + rest
+    ours = b"# about ssh\nfrom paramiko.a import A\n" + rest
+    theirs = b"# about ssh\nfrom ssh.a import A\nfrom ssh.b import B\n" + rest
+    found = by_strategy(merge({"f.py": base}, {place: ours}, {"f.py": theirs}))
     assert (found["adjacent lines"].outcome, found["adjacent lines"].where) == (
         StrategyOutcome.STALE_NAME,
-        "ssh in f.py",
+        f"ssh in {place}",
     )
 
 

@@ -61,7 +61,10 @@ def stale_name(sides: Sides, tree: TreeId) -> str:
         if PurePath(os.fsdecode(path)).suffix.lower() in PROSE:
             continue
         trees = (sides.base, sides.ours, sides.patch.commit, tree)
-        base, ours, theirs, result = (_names(sides.texts(side, [path]).get(path, b"")) for side in trees)
+        versions = [sides.texts(side, [path]).get(path, b"") for side in trees]
+        if sides.files and path in sides.files:  # upstream may have moved the file
+            versions[:3] = sides.files[path]
+        base, ours, theirs, result = map(_names, versions)
         found = (base & result) - (ours & theirs)
         if found:
             return f"{min(found).decode('utf-8', 'replace')} in {os.fsdecode(path)}"
