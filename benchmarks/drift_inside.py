@@ -30,7 +30,7 @@ patch is not drift, and `--check` (and every run) refuses it: the stack is carri
 The files must still parse unless that is what the change is about.
 
 A change is found if any open alarm names `patch`. A benign change (`patch = ""`) is a false alarm if there is any
-open alarm at all. `patchq drift` is called as the command line does, between two commits.
+open alarm at all. What `patchq drift` does between two pinned refs is done between the base and the changed base.
 """
 
 from __future__ import annotations
@@ -38,12 +38,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patchq.drift.alarms import Alarm
+from patchq.drift.inside import PatchFacts
 from patchq.formats import toml
 from patchq.git.repository import Git, scratch
 from patchq.merge.patches import STOPS, read_patches
@@ -144,10 +147,68 @@ def carried_of(project: Project, changes: Sequence[Change]) -> dict[tuple[str, s
     return found
 
 
+class Judge:
+    """Alarms for changed bases. Blobs of the real trees are read once."""
+
+    def __init__(self, project: Project, git: Git) -> None:
+        self.project, self.git = project, git
+        self.facts: dict[CommitId, PatchFacts] = {}
+
+    def alarms(self, carried: Carried, commit: CommitId) -> list[Alarm]:
+        """Return the alarms for a changed base."""
+        if carried.base not in self.facts:
+            changes = self.git.changes_of([info.commit for _, info in carried.commits])
+            patches = [(name, made) for (name, _), made in zip(carried.commits, changes, strict=True)]
+            upstream = carried.stack.pin.upstream
+            self.facts[carried.base] = PatchFacts(
+                upstream, patches, self.git.list_tree(carried.base), self.git.read_blobs
+            )
+        build = self.project.lock.upstreams[carried.stack.pin.upstream].build
+        found = self.facts[carried.base].compare(
+            self.git.list_tree(commit),
+            moved=lambda path: self.git.moved(carried.base, commit, path),
+            ignored=build.ignore if build else (),
+        )
+        return list(found.alarms)
+
+
+def judge(change: Change, alarms: Sequence[Alarm]) -> bool:
+    """Return whether the alarms are right: the patch is named, or nothing is for a benign change."""
+    if change.patch:
+        return any(a.patch == change.patch for a in alarms)
+    return not alarms
+
+
+def show(results: Sequence[tuple[Change, list[Alarm]]], seconds: float, verbose: bool) -> None:
+    """Print the table of results, and each change that was judged wrongly."""
+    for change, alarms in results:
+        right = judge(change, alarms)
+        if right and not verbose:
+            continue
+        print(f"{'right' if right else 'missed' if change.patch else 'FALSE'}: {change.name} [{change.kind}]")
+        for alarm in alarms:
+            print(
+                f"    {alarm.patch}: {alarm.kind} {alarm.function} {alarm.callee}: {alarm.was} -> {alarm.now} {alarm.at}"
+            )
+    print("| kind | changes | found | missed |\n|---|---|---|---|")
+    for kind in dict.fromkeys(c.kind for c, _ in results if c.patch):
+        mine = Counter(judge(c, alarms) for c, alarms in results if c.patch and c.kind == kind)
+        print(f"| {kind} | {mine.total()} | {mine[True]} | {mine[False]} |")
+    drifts = Counter(judge(c, alarms) for c, alarms in results if c.patch)
+    benign = Counter(judge(c, alarms) for c, alarms in results if not c.patch)
+    print()
+    if drifts:
+        print(f"recall {drifts[True] / drifts.total():.3f} ({drifts[True]} of {drifts.total()})")
+    if benign:
+        print(f"false alarms {benign[False] / benign.total():.3f} ({benign[False]} of {benign.total()} benign changes)")
+    print(f"{seconds / max(1, len(results)):.2f} s per change")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("lists", nargs="+", type=Path)
     parser.add_argument("--only", default="", help="name of one change")
+    parser.add_argument("--verbose", action="store_true", help="print the alarms of all changes")
     parser.add_argument("--check", action="store_true", help="check the lists and judge nothing")
     options = parser.parse_args()
     changes = [c for path in options.lists for c in read_list(path) if options.only in ("", c.name)]
@@ -158,8 +219,11 @@ def main() -> None:
     project = Project.find(ROOT)
     carried = carried_of(project, changes)
     unusable = 0
+    results: list[tuple[Change, list[Alarm]]] = []
     with ExitStack() as stack:
         git = stack.enter_context(scratch(project.store))
+        judging = Judge(project, git)
+        start = time.monotonic()
         for change in changes:
             mine = carried[change.upstream, change.ref]
             try:
@@ -168,6 +232,12 @@ def main() -> None:
             except UnusableError as error:
                 unusable += 1
                 print(f"unusable: {change.name}: {error}")
+                continue
+            if not options.check:
+                results.append((change, judging.alarms(mine, commit)))
+        seconds = time.monotonic() - start
+    if results:
+        show(results, seconds, options.verbose)
     print(f"{len(changes)} changes, {unusable} unusable")
 
 

@@ -27,7 +27,7 @@ from patchq.adopt import _folders, _headers, _hosts
 from patchq.build import contents
 from patchq.cli import terminal
 from patchq.contribute import dossier, gates
-from patchq.drift import _outline
+from patchq.drift import bodies
 from patchq.errors import PatchqError
 from patchq.formats import distinfo, leftovers, manifest, relock, render, toml
 from patchq.git import diffs
@@ -382,7 +382,7 @@ PARSERS: dict[str, Callable[[bytes], object]] = {
     "cmake": lambda data: list(_with_cmake_parser.edits(data)),
     "cuda": functools.partial(mutants, "cuda"),
     "jinja": functools.partial(mutants, "jinja"),
-    "python": _outline.places,
+    "python": bodies.places,
 }
 MORE["installed"], MORE["words"] = [*MORE["record"], *MORE["metadata"]], MAILS
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from patchq.drift._outline import lines_of, places
+from patchq.drift.bodies import lines_of, places
 
 SOURCE = b"""\
 from a import b; c = 1

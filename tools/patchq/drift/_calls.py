@@ -6,9 +6,9 @@ import ast
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from patchq.drift._outline import parse
 from patchq.drift._signatures import Api, Signature, SignatureChange
 from patchq.drift.alarms import Alarm
+from patchq.drift.bodies import parse
 
 #: Minimum share of a call's arguments that must be named like their parameters. Below it, a
 #: call on an unknown receiver is not taken for a call of that function.

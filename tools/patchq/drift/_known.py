@@ -16,7 +16,7 @@ from patchq.system.paths import Layout
 
 _VERSION = 1
 #: Modules that decide the results. In a checkout they change while the version stays the same.
-_READERS = ("bodies", "_outline", "shared")
+_READERS = ("bodies", "shared")
 #: Packages, besides patchq and Python, that decide which definitions are found.
 _PARSERS = ("tree-sitter", "tree-sitter-cuda")
 

@@ -4,17 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(str, Enum):
+    """Kind of a change inside the upstream that a patch belongs to."""
+
+    SIGNATURE = "changed signature"
+    DEFAULT = "changed default"
+    CONSTANT = "changed constant"
+    RESULT = "changed result"
+    TRAITS = "changed decorator"
+    BINDING = "other definition"
+    REMOVED = "removed name"
+    DUPLICATE = "duplicated function"
+    CALLER = "new caller"
+    OVERRIDE = "new override"
+    OVERRIDDEN = "changed overridden method"
+    BASES = "changed base class"
+    GUARD = "changed guard"
+    BODY = "touched body"
+    GONE = "touched function gone"
+
+
+class Unseen(str, Enum):
+    """Reason that part of a patch was not compared."""
+
+    LANGUAGE = "language"
+    PARSER = "parser"
+    UNPARSABLE = "unparsable"
+    DYNAMIC = "dynamic call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCompared:
+    """Part of a patch that was not compared.
+
+    :ivar line: line in the patched file; 0 for the whole file.
+    :ivar text: source of the call.
+    """
+
+    patch: str
+    path: str
+    reason: str
+    line: int = 0
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """Place whose meaning may change with an update.
 
-    :ivar kind: ``positional shift``, ``unknown keyword``, ``missing argument``, ``changed
-        default``, ``removed name``, ``touched body`` or ``touched function gone``.
+    :ivar kind: for calls from other upstreams ``positional shift``, ``unknown keyword``, ``missing
+        argument``, ``changed default`` or ``removed name``; inside an upstream a :class:`Kind`.
+    :ivar said: message about a call; empty for other alarms, which have ``was`` and ``now``.
     :ivar state: ``open`` unless the upstream's stack already fixes it.
     :ivar call: source of the call.
     :ivar fits: True if the call binds to the new signature, correctly or not.
+    :ivar was: old signature, value or place; ``now``: the new one.
+    :ivar at: path and line of the change in the new version.
+    :ivar commit: upstream commit that made the change, if history is available locally.
     """
 
     kind: str
@@ -23,11 +72,16 @@ class Alarm:
     line: int
     function: str
     callee: str
-    said: str
+    said: str = ""
     patch: str = ""
     state: str = "open"
     call: str = ""
     fits: bool = False
+    was: str = ""
+    now: str = ""
+    at: str = ""
+    commit: str = ""
+    subject: str = ""
 
     def place(self) -> tuple[str, str, str, str, str]:
         """Return the key that identifies the alarm in other versions of the file."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
 import io
+import operator
+import re
 import tokenize
-from collections.abc import Container, Iterable, Sequence
+import warnings
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchq.drift._outline import lines_of, places
+from patchq.drift._signatures import Parameter
 from patchq.extras import missing
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")
 _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_specifier", "class_specifier"}
+
+#: Fields with nested statements, in the order of the grammar. All definitions are in them.
+_INNER = ("body", "handlers", "orelse", "finalbody", "cases")
+#: Cache: by type of node, the fields from _INNER that it has; none for most types.
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+_END = re.compile(rb"\r\n?|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,82 @@ class Definition:
     start: int
     end: int
     tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Definition as others see it: how it is called, its value, and when it exists.
+
+    :ivar name: qualified name.
+    :ivar kind: ``function``, ``macro``, ``class`` or ``value``.
+    :ivar parameters: None for what can't be called. In C++, the kind of a parameter is its type.
+    :ivar value: value of a constant, folded; the return type of a function in C++.
+    :ivar traits: decorators, and ``async`` and ``generator``.
+    :ivar guards: conditions around the definition, outermost first.
+    :ivar bases: base classes.
+    :ivar returns: numbers of values that a Python function returns; 0 for none.
+    """
+
+    name: str
+    line: int
+    kind: str
+    parameters: tuple[Parameter, ...] | None = None
+    value: str = ""
+    traits: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    returns: tuple[int, ...] = ()
+
+    @property
+    def simple(self) -> str:
+        """Return the last part of the name."""
+        return re.split(r"\.|::", self.name)[-1].partition("#")[0]
+
+
+_ARITHMETIC: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.LShift: operator.lshift,
+    ast.BitOr: operator.or_,
+}
+#: Text that may be arithmetic with whole numbers.
+_NUMBERS = re.compile(r"[-+*/<>|()\s\dxXa-fA-F_]*\d[-+*/<>|()\s\dxXa-fA-F_]*")
+#: Largest shift and result that are computed.
+_MOST_BITS = 256
+
+
+def folded(text: str) -> str:
+    """Return an expression, or its value if it is arithmetic with whole numbers.
+
+    >>> folded("4 * (1024)"), folded("0x80"), folded("2 * n")
+    ('4096', '128', '2 * n')
+    """
+    if not _NUMBERS.fullmatch(text):
+        return text
+    try:
+        value = _whole(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError):
+        return text
+    return text if value is None else str(value)
+
+
+def _whole(node: ast.expr) -> int | None:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _whole(node.operand)
+        return None if value is None else -value
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        sides = _whole(node.left), _whole(node.right)
+        if sides[0] is None or sides[1] is None or max(sides[0].bit_length(), sides[1].bit_length()) > _MOST_BITS:
+            return None
+        if isinstance(node.op, ast.LShift) and not 0 <= sides[1] <= _MOST_BITS:
+            return None
+        value = _ARITHMETIC[type(node.op)](*sides)
+        return int(value)
+    return None
 
 
 def language_of(path: bytes) -> str:
@@ -41,13 +128,63 @@ def reads_cpp() -> bool:
 
 def count_cpp_errors(source: bytes) -> int:
     """Return the number of places that the parser for C++ and CUDA can't read."""
-    pending, count = [_parsed(source)], 0
+    pending, count = [parse_cpp(source)], 0
     while pending:
         node = pending.pop()
         count += node.type == "ERROR" or node.is_missing
         if node.has_error:
             pending += node.children
     return count
+
+
+def lines_of(source: bytes) -> list[bytes]:
+    """Return the lines of a file, without line ends, as Python's parser counts them."""
+    return _END.split(source)
+
+
+def places(source: bytes) -> dict[str, tuple[int, int]]:
+    """Return the first and last line, from 1, of each function by qualified name.
+
+    The result is empty if the file is not valid Python.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    if tree := parse(source):
+        with contextlib.suppress(RecursionError):  # functions nested too deeply are left out
+            for statement in tree.body:
+                _walk(statement, "", found)
+    return found
+
+
+def inner(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the direct child statements of a statement, and its clauses that hold statements."""
+    kind = type(node)
+    names = _FIELDS.get(kind)
+    if names is None:
+        statement = issubclass(kind, (ast.stmt, ast.excepthandler, ast.match_case, ast.Module))
+        names = _FIELDS[kind] = tuple(f for f in node._fields if f in _INNER) if statement else ()
+    for name in names:
+        yield from getattr(node, name)
+
+
+def parse(source: bytes | str) -> ast.Module | None:
+    """Return a file's syntax tree; None if it is not valid Python or nested too deeply."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escape sequences in upstream's code
+        try:
+            return ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _walk(node: ast.AST, scope: str, found: dict[str, tuple[int, int]]) -> None:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        found[scope + node.name] = first, node.end_lineno or first
+        scope += node.name + "."
+    elif isinstance(node, ast.ClassDef):
+        scope += node.name + "."
+    for child in inner(node):
+        _walk(child, scope, found)
 
 
 def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
@@ -135,14 +272,6 @@ def _python_tokens(text: str) -> tuple[str, ...]:
         return tuple(text.split())
 
 
-def _parsed(source: bytes) -> Any:
-    """Return the root of tree-sitter's nodes."""
-    import tree_sitter
-    import tree_sitter_cuda
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language())).parse(source).root_node
-
-
 def _cpp(source: bytes) -> dict[str, Any]:
     """Return tree-sitter's nodes of a file's functions and macros by qualified name."""
     found: dict[str, Any] = {}
@@ -164,8 +293,17 @@ def _cpp(source: bytes) -> dict[str, Any]:
             if child.child_count:
                 walk(child, inner)
 
-    walk(_parsed(source), "")
+    walk(parse_cpp(source), "")
     return found
+
+
+def parse_cpp(source: bytes) -> Any:
+    """Return the root of tree-sitter's tree of a C++ or CUDA file."""
+    import tree_sitter
+    import tree_sitter_cuda
+
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+    return parser.parse(source).root_node
 
 
 def _cpp_definition(name: str, node: Any, source: bytes) -> Definition:

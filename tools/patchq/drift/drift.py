@@ -1,21 +1,21 @@
 """``drift``: find code that applies cleanly but no longer means the same.
 
 It compares two refs of an upstream. Alarms are calls in other upstreams that bind differently, are
-refused or get another default, imported names that are gone, and functions and macros that
-patches touch and that upstream changed.
+refused or get another default, imported names that are gone, and changes inside the upstream of
+what the patches of its stack touch, call, read, override or are called by (``inside``).
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchq.drift._calls import scan_source
 from patchq.drift._signatures import Api, SignatureChange, changes, load_api
-from patchq.drift._touched import touched_alarms
-from patchq.drift.alarms import Alarm
+from patchq.drift.alarms import Alarm, NotCompared
+from patchq.drift.inside import PatchFacts
 from patchq.errors import UserError
 from patchq.extras import need
 from patchq.formats.lock import Pin
@@ -24,10 +24,23 @@ from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
 from patchq.project.stack import Remembered, load_stack, load_state
 from patchq.sources.pins import Fetcher
-from patchq.stacks.apply import bases_of, plan
+from patchq.stacks.apply import bases_of, carried_stacks, plan
 
 
-def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> list[Alarm]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Result of a comparison.
+
+    :ivar unseen: parts of the patches that were not compared.
+    :ivar siblings: True if calls from the other upstreams were compared, which needs the upstream's package.
+    """
+
+    alarms: tuple[Alarm, ...]
+    unseen: tuple[NotCompared, ...]
+    siblings: bool
+
+
+def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> Drift:
     """Return the alarms for moving ``upstream`` from ``old_ref`` to ``new_ref``.
 
     Alarms concern its own stack and the other upstreams of the set.
@@ -52,8 +65,16 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
             for_new = project.lock.sets[set_name].get(upstream) == new_ref
             alarms += _call_alarms(project, set_name, upstream, old, new, for_new=for_new)
         stack = load_stack(project.layout, pins[0])
-        alarms += touched_alarms(store, stack, bases[0], bases[1])
-    return alarms
+        (carried,) = carried_stacks(project, [stack], set_name)
+        changes = store.changes_of([info.commit for _, info in carried.commits])
+        patches = [(name, made) for (name, _), made in zip(carried.commits, changes, strict=True)]
+        facts = PatchFacts(upstream, patches, store.list_tree(carried.base), store.read_blobs)
+        found = facts.compare(
+            store.list_tree(bases[1]),
+            moved=lambda path: store.moved(carried.base, bases[1], path),
+            ignored=config.ignore if config else (),
+        )
+    return Drift(alarms=(*alarms, *found.alarms), unseen=found.unseen, siblings=config is not None)
 
 
 def _pin(project: Project, upstream: str, ref: str) -> Pin:

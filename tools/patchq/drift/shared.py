@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 
 from patchq.drift import bodies
-from patchq.drift._outline import inner, parse
+from patchq.drift.bodies import inner, parse
 from patchq.extras import install_command
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import parse_trailers

@@ -3,6 +3,7 @@
 __all__ = [
     "blame",
     "forecast",
+    "meaning",
     "overlap",
     "plan",
     "summary",

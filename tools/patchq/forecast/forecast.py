@@ -15,6 +15,7 @@ from itertools import chain
 from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
 from patchq.errors import UserError
+from patchq.forecast.meaning import RefDrift, drift_of_plans
 from patchq.forecast.plan import CarryPlan, Planner
 from patchq.forecast.summary import ForecastCell, RefTally
 from patchq.forecast.summary import tally as count
@@ -75,6 +76,10 @@ class Forecast:
     siblings: tuple[SiblingDifference, ...] = ()
     #: Definitions that more than one patch changes, if requested.
     shared: tuple[Shared, ...] = ()
+    #: Changes of meaning under the patches that apply, if requested.
+    drift: tuple[RefDrift, ...] = ()
+    #: True if upstream's history is available locally.
+    history: bool = False
 
     def of(self, ref: str) -> list[ForecastCell]:
         """Return a ref's cells."""
@@ -127,7 +132,8 @@ def forecast(
         source archive.
     :param ahead: add upstream's default branch or newest release.
     :param from_ref: pinned ref of the stack to carry. The refs' own stacks are then ignored.
-    :param shared: find definitions that two patches change, in this stack or in a sibling's.
+    :param shared: find definitions that two patches change, in this stack or in a sibling's, and
+        changes of meaning under patches that apply.
     :raises UserError: if there is no ref, if a ref is not found, or if ``from_ref`` has no stack.
     """
     set_name = project.choose_set(set_name)
@@ -158,6 +164,8 @@ def forecast(
             stacked += landed
         stacked.sort(key=lambda s: wanted.index(s.ref))
         definitions = shared_beside(project, stacked, set_name)
+        applied = {s.ref: [name for name, _ in s.patches] for s in stacked}
+        drifted = drift_of_plans(project, history, plans, bases, applied) if shared else []
     rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
     cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
     sources = tuple(
@@ -172,6 +180,8 @@ def forecast(
         rows=rows,
         siblings=tuple(apart),
         shared=tuple(definitions),
+        drift=tuple(drifted),
+        history=history is not None,
     )
 
 

@@ -18,29 +18,36 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
     """Find patches that apply but changed meaning.
 
     Compares two pinned refs of UPSTREAM: calls in other upstreams of the set whose arguments change their meaning,
-    removed names, changed defaults, and functions and macros that the old ref's stack changes and whose bodies
-    changed. Exit code 1 if anything needs a decision.
+    and, for each patch of the old ref's stack, the functions that it changes and whatever its lines call, read,
+    override or are called by. Exit code 1 if anything needs a decision.
     """
+    from patchq.cli.drifted import alarm_body, show_alarm, show_unseen
     from patchq.drift.alarms import by_kind
-    from patchq.drift.drift import drift
+    from patchq.forecast.meaning import drift_with_commits
 
-    alarms = drift(open_project(as_json), upstream, old, new, set_name=set_name)
-    open_ones = [a for a in alarms if a.state == "open"]
+    found = drift_with_commits(open_project(as_json), upstream, old, new, set_name=set_name)
+    open_ones = [a for a in found.alarms if a.state == "open"]
     if as_json:
-        emit("drift", {"upstream": upstream, "from": old, "to": new, "alarms": [asdict(a) for a in alarms]})
+        body = {
+            "upstream": upstream,
+            "from": old,
+            "to": new,
+            "alarms": [alarm_body(a) for a in found.alarms],
+            "unseen": [asdict(u) for u in found.unseen],
+            "siblings": found.siblings,
+            "history": found.history,
+        }
+        emit("drift", body)
     else:
-        for a in alarms:
-            by = f" (patch {a.patch})" if a.patch else ""
-            echo(
-                f"{a.state}: {a.upstream} {a.path}:{a.line} {a.function}{by}: {a.kind}"
-                + (f" in {a.callee}" if a.callee else "")
-            )
-            echo(f"    {a.said}")
+        for alarm in found.alarms:
+            show_alarm(alarm, f"{alarm.state}: ")
+        show_unseen(found.unseen)
+        if not found.siblings:
+            echo(f"not compared: calls from other upstreams: upstream.lock has no [upstreams.{upstream}.build]")
+        if found.alarms and not found.history:
+            echo(f"no commits: no history of {upstream} is available locally (`patchq fetch --history`)")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
-        echo(
-            f"{len(open_ones)} open"
-            + (f": {kinds}" if kinds else "")
-            + f", {len(alarms) - len(open_ones)} mended by the stacks"
-        )
+        mended = len(found.alarms) - len(open_ones)
+        echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {mended} mended by the stacks")
     if open_ones:
         raise click.exceptions.Exit(1)

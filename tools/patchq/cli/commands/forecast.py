@@ -27,7 +27,9 @@ _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed":
 @click.option("--releases", default="", metavar="SPEC", help="Releases to carry to, such as '>=0.14'.")
 @click.option("--newest", is_flag=True, help="Carry to upstream's default branch, or its newest release.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
-@click.option("--why", is_flag=True, help="Show files, evidence, offsets, and definitions that two patches change.")
+@click.option(
+    "--why", is_flag=True, help="Show files, evidence, offsets, drift, and definitions that two patches change."
+)
 @click.option("--annotate", is_flag=True, help="Print an annotation for GitHub Actions for each patch with a conflict.")
 @click.option("--blame", is_flag=True, help="Find the first ref at which each patch conflicts, and the cheapest ref.")
 @set_option
@@ -97,6 +99,8 @@ def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Cu
 
 def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[str, object]:
     """Return the JSON result."""
+    from patchq.cli.drifted import alarm_body
+
     return {
         "upstream": found.upstream,
         "from": found.from_ref,
@@ -112,6 +116,11 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
         "tallies": [{**asdict(t), "said": t.said} for t in map(found.tally, found.refs)],
         "next": _next(found),
         "shared": [asdict(s) for s in found.shared],
+        "drift": [
+            {"ref": d.ref, "alarms": [alarm_body(a) for a in d.alarms], "unseen": [asdict(u) for u in d.unseen]}
+            for d in found.drift
+        ],
+        "history": found.history,
     }
 
 
@@ -176,8 +185,21 @@ def _show_why(found: Forecast) -> None:
             echo(f"{source.ref} {found.upstream}/{drop.patch}: {drop.said}" + (f": {drop.how}" if drop.how else ""))
     for one, others in grouped(found.shared):
         echo(f"{one.ref} {one.definition} in {one.path}: changed by {', '.join(others)} and by {one.patch}: {one.said}")
+    _show_drift(found)
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
         echo(f"offsets: checked against the {checked}")
+
+
+def _show_drift(found: Forecast) -> None:
+    """Print what changed its meaning under the patches that apply."""
+    from patchq.cli.drifted import show_alarm, show_unseen
+
+    for there in found.drift:
+        for alarm in there.alarms:
+            show_alarm(alarm, f"{there.ref} drift: ")
+        show_unseen(there.unseen)
+    if any(there.alarms for there in found.drift) and not found.history:
+        echo(f"no commits: no history of {found.upstream} is available locally (`patchq fetch --history`)")
 
 
 def _next(found: Forecast) -> str:

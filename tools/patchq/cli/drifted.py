@@ -1,0 +1,72 @@
+"""Text of the alarms of ``drift`` and ``forecast --why``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from patchq.cli.terminal import echo
+from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
+from patchq.extras import install_command
+
+#: Message by kind, for alarms inside an upstream.
+_SAID = {
+    Kind.SIGNATURE: "{callee} was {was}, is now {now}",
+    Kind.DEFAULT: "{callee} was {was}, is now {now}",
+    Kind.CONSTANT: "{callee} was {was}, is now {now}",
+    Kind.RESULT: "{callee} returned {was}, now returns {now}",
+    Kind.TRAITS: "decorators were {was}, are now {now}",
+    Kind.BINDING: "{callee} is now another definition",
+    Kind.REMOVED: "{callee} is gone",
+    Kind.DUPLICATE: "upstream now has this as {now}, too",
+    Kind.CALLER: "{now} now calls it",
+    Kind.OVERRIDE: "{now} now overrides it",
+    Kind.OVERRIDDEN: "it overrides {callee}, which was {was}, is now {now}",
+    Kind.BASES: "base classes were {was}, are now {now}",
+    Kind.GUARD: "it existed if {was}, exists now if {now}",
+    Kind.BODY: "upstream changed its body",
+    Kind.GONE: "it is gone",
+}
+_REASONS = {
+    Unseen.LANGUAGE: "its language is not compared",
+    Unseen.PARSER: "C++ and CUDA are not compared without {install}",
+    Unseen.UNPARSABLE: "the file can't be parsed",
+    Unseen.DYNAMIC: "the definition of {text} is unknown",
+}
+
+
+def say_alarm(alarm: Alarm) -> str:
+    """Return the message of an alarm."""
+    if alarm.said:
+        return alarm.said
+    values = {**asdict(alarm), "was": alarm.was or "nothing", "now": alarm.now or "nothing"}
+    if alarm.kind == Kind.REMOVED.value and alarm.now:
+        return "{callee} is gone; {now} has the name".format(**values)
+    return _SAID[Kind(alarm.kind)].format(**values)
+
+
+def alarm_body(alarm: Alarm) -> dict[str, object]:
+    """Return the JSON of an alarm."""
+    return {**asdict(alarm), "said": say_alarm(alarm)}
+
+
+def show_alarm(alarm: Alarm, head: str = "") -> None:
+    """Print an alarm: the place in the patch, then the change and its place upstream."""
+    by = f" (patch {alarm.patch})" if alarm.patch else ""
+    of = f" in {alarm.callee}" if alarm.said and alarm.callee else ""
+    echo(f"{head}{alarm.upstream} {alarm.path}:{alarm.line} {alarm.function}{by}: {alarm.kind}{of}")
+    echo(f"    {say_alarm(alarm)}" + (f" ({alarm.at})" if alarm.at else ""))
+    if alarm.commit:
+        echo(f"    by {alarm.commit[:12]} {alarm.subject}")
+
+
+def show_unseen(unseen: Sequence[NotCompared]) -> None:
+    """Print the parts of patches that were not compared, a line for each patch and reason."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for one in unseen:
+        text = one.text if one.reason == Unseen.DYNAMIC.value else ""
+        place = f"{one.path}:{one.line}" if one.line else one.path
+        groups.setdefault((one.patch, one.reason, text), []).append(place)
+    for (patch, reason, text), places in groups.items():
+        said = _REASONS[Unseen(reason)].format(install=install_command("drift"), text=text)
+        echo(f"not compared: {patch}: {', '.join(dict.fromkeys(places))}: {said}")

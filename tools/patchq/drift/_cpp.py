@@ -1,0 +1,552 @@
+"""Facts about C++ and CUDA files: functions, macros, classes, constants, and the conditions around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from patchq.drift._signatures import Parameter
+from patchq.drift.bodies import Fact, folded, parse_cpp
+
+#: Words of a declaration that change neither a call nor a result.
+_IDLE = {
+    "const",
+    "inline",
+    "static",
+    "extern",
+    "constexpr",
+    "consteval",
+    "mutable",
+    "typename",
+    "class",
+    "struct",
+    "std",
+    "__forceinline__",
+    "__inline__",
+    "__noinline__",
+    "noexcept",
+    "override",
+    "final",
+    "register",
+    "volatile",
+}
+#: Spellings of one type.
+_TYPES = {
+    "std::": "",
+    "unsigned int": "uint32_t",
+    "unsigned long long": "uint64_t",
+    "unsigned char": "uint8_t",
+    "unsigned": "uint32_t",
+    "long long": "int64_t",
+    "int32_t": "int",
+    "uint": "uint32_t",
+}
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.\']*|->|::|<<|>>|[<>=!&|+\-*/]=|&&|\|\||\S')
+_SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F']+|\d[\d']*)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU])\b(?!\.)")
+#: Nodes that declare a name in their ``declarator`` field.
+_DECLARED = {
+    "parameter_declaration",
+    "optional_parameter_declaration",
+    "declaration",
+    "init_declarator",
+    "for_range_loop",
+}
+_NAMES = {
+    "identifier",
+    "field_identifier",
+    "type_identifier",
+    "qualified_identifier",
+    "operator_name",
+    "destructor_name",
+}
+_GUARDS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else"}
+#: Macros and functions whose string arguments are assembly, not messages.
+_ASSEMBLY = ("asm", "__asm__")
+
+
+@dataclass(slots=True)
+class CppUse:
+    """Name in a C++ file.
+
+    :ivar name: name with the qualification that the file gives it.
+    :ivar arguments: number of arguments of a call; -1 if the name is not called, or by a macro's text.
+    :ivar call: source of the call.
+    :ivar member: the name follows ``.`` or ``->``.
+    """
+
+    name: str
+    line: int
+    arguments: int = -1
+    call: str = ""
+    member: bool = False
+
+
+@dataclass(slots=True)
+class CppFile:
+    """Definitions of a C++ or CUDA file.
+
+    :ivar facts: definitions by qualified name, without namespaces; several for overloads.
+    :ivar nodes: tree-sitter's nodes of the functions, macros and classes, in the order of ``facts``.
+    :ivar includes: paths as the file spells them.
+    """
+
+    source: bytes
+    root: Any
+    facts: dict[str, list[Fact]] = field(default_factory=dict)
+    nodes: dict[str, list[Any]] = field(default_factory=dict)
+    includes: list[str] = field(default_factory=list)
+
+    def text(self, node: Any) -> str:
+        """Return the source of a node."""
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def function_at(self, line: int) -> tuple[str, int]:
+        """Return the innermost function or macro that contains a line, and its number among its overloads."""
+        best, place, start = "", 0, -1
+        for name, nodes in self.nodes.items():
+            for number, node in enumerate(nodes):
+                if self.facts[name][number].kind not in ("function", "macro"):
+                    continue
+                first = node.start_point[0]
+                last = _last_line(node)
+                if first < line <= last and first > start:
+                    best, place, start = name, number, first
+        return best, place
+
+    def guards_at(self, line: int) -> tuple[str, ...]:
+        """Return the preprocessor conditions around a line, outermost first."""
+        node = self.root.descendant_for_point_range((line - 1, 0), (line - 1, 0))
+        return _guards(self, node)
+
+    def uses(self, lines: set[int]) -> Iterator[CppUse]:
+        """Yield the names on these lines."""
+        yield from _uses(self, self.root, lines)
+
+
+def _last_line(node: Any) -> int:
+    row, column = node.end_point
+    return int(row if column == 0 else row + 1)
+
+
+def read_cpp(source: bytes) -> CppFile:
+    """Return the facts of a file."""
+    found = CppFile(source, parse_cpp(source))
+    waiting: list[tuple[Any, str, tuple[str, ...]]] = [(found.root, "", ())]
+    while waiting:
+        node, scope, guards = waiting.pop()
+        inside, around = _read(found, node, scope, guards)
+        if node.type in ("compound_statement", "preproc_def", "preproc_function_def", "enumerator_list"):
+            continue
+        for child in reversed(node.children):
+            if child.child_count:
+                branch = around
+                if node.type in _GUARDS and child.type in ("preproc_else", "preproc_elif", "preproc_elifdef"):
+                    branch = (*guards, *_negated(found, node))
+                waiting.append((child, inside, branch))
+    return found
+
+
+def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Add a node's definitions. Return the scope and the guards of what is inside it."""
+    kind = node.type
+    if kind in _GUARDS:
+        return scope, (*guards, *_condition(file, node))
+    if kind == "preproc_include":
+        path = node.child_by_field_name("path")
+        if path is not None:
+            file.includes.append(file.text(path).strip('<>"'))
+    elif kind in ("preproc_def", "preproc_function_def"):
+        _macro(file, node, guards)
+    elif kind == "function_definition":
+        _function(file, node, scope, guards)
+    elif kind in ("declaration", "field_declaration"):
+        _declaration(file, node, scope, guards)
+    elif kind in ("struct_specifier", "class_specifier", "union_specifier"):
+        return _class(file, node, scope, guards), guards
+    elif kind == "enum_specifier":
+        _enum(file, node, scope, guards)
+    elif kind in ("alias_declaration", "type_definition"):
+        name = node.child_by_field_name("name") or node.child_by_field_name("declarator")
+        shown = node.child_by_field_name("type")
+        if name is not None and shown is not None:
+            _add(file, _value(scope + file.text(name), node, _type(file.text(shown)), guards), node)
+    return scope, guards
+
+
+def _value(name: str, node: Any, value: str, guards: tuple[str, ...]) -> Fact:
+    return Fact(name=name, line=node.start_point[0] + 1, kind="value", value=value, guards=guards)
+
+
+def _add(file: CppFile, fact: Fact, node: Any) -> None:
+    file.facts.setdefault(fact.name, []).append(fact)
+    file.nodes.setdefault(fact.name, []).append(node)
+
+
+def _macro(file: CppFile, node: Any, guards: tuple[str, ...]) -> None:
+    name = file.text(node.child_by_field_name("name"))
+    parameters = node.child_by_field_name("parameters")
+    value = node.child_by_field_name("value")
+    text = " ".join(_macro_tokens(file.text(value))) if value is not None else ""
+    found = None
+    if parameters is not None:
+        found = tuple(Parameter(file.text(p), "macro", None) for p in parameters.named_children)
+    fact = Fact(
+        name=name,
+        line=node.start_point[0] + 1,
+        kind="macro",
+        parameters=found,
+        value=_number(text),
+        guards=guards,
+    )
+    if node.parent is not None and node.parent.type == "preproc_ifdef" and _is_include_guard(file, node.parent, name):
+        return
+    _add(file, fact, node)
+
+
+def _macro_tokens(text: str) -> list[str]:
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+    text = re.sub(r"//[^\n]*$", " ", text)
+    return [t for t in _TOKEN.findall(text.replace("\\\n", " ").replace("\\\r\n", " ")) if t != "\\"]
+
+
+def _function(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None:
+    declarator = _function_declarator(node)
+    if declarator is None:
+        return
+    named = declarator.child_by_field_name("declarator")
+    shown = node.child_by_field_name("type")
+    fact = Fact(
+        name=_name(file, scope, named),
+        line=node.start_point[0] + 1,
+        kind="function",
+        parameters=_parameters(file, declarator),
+        value=_type(file.text(shown)) if shown is not None else "",
+        guards=guards,
+    )
+    _add(file, fact, node)
+
+
+def _name(file: CppFile, scope: str, node: Any) -> str:
+    """Return a declared name without template arguments, in its classes but not its namespaces."""
+    text = re.sub(r"<.*", "", file.text(node), flags=re.DOTALL) if node is not None else "?"
+    text = "".join(text.split())
+    return text if "::" in text else scope + text
+
+
+def _function_declarator(node: Any) -> Any:
+    waiting = node.child_by_field_name("declarator")
+    while waiting is not None and waiting.type != "function_declarator":
+        waiting = waiting.child_by_field_name("declarator") or next(
+            (c for c in waiting.named_children if c.type.endswith("declarator")), None
+        )
+    return waiting
+
+
+def _parameters(file: CppFile, declarator: Any) -> tuple[Parameter, ...]:
+    found = []
+    listed = declarator.child_by_field_name("parameters")
+    for child in listed.named_children if listed is not None else ():
+        if child.type == "comment" or file.text(child) == "void":
+            continue
+        default = child.child_by_field_name("default_value")
+        inside = child.child_by_field_name("declarator")
+        name = _declared_name(file, inside) if inside is not None else ""
+        end = default.start_byte if default is not None else child.end_byte
+        text = file.source[child.start_byte : end].decode("utf-8", "replace").rstrip().removesuffix("=")
+        if name:
+            text = re.sub(rf"\b{re.escape(name)}\b(?!.*\b{re.escape(name)}\b)", "", text, flags=re.DOTALL)
+        value = _number(file.text(default)) if default is not None else None
+        found.append(Parameter(name, _type(text), value))
+    return tuple(found)
+
+
+def _declared_name(file: CppFile, node: Any) -> str:
+    while node is not None:
+        if node.type in ("identifier", "field_identifier"):
+            return file.text(node)
+        inside = node.child_by_field_name("declarator")
+        if inside is None:
+            inside = next((c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None)
+        node = inside
+    return ""
+
+
+def _type(text: str) -> str:
+    """Return a type in one spelling."""
+    tokens = [t for t in _TOKEN.findall(text) if t not in _IDLE]
+    words = " ".join(tokens)
+    for spelled, same in _TYPES.items():
+        words = re.sub(rf"(?<!\w){re.escape(spelled)}(?!\w)", same, words)
+    return "".join(words.replace(":: ", "::").removeprefix("::").split())
+
+
+def _number(text: str) -> str:
+    """Return a constant's value in one spelling, folded if it is arithmetic with whole numbers."""
+    text = " ".join(text.split())
+    while text.startswith("(") and text.endswith(")") and _closes_last(text):
+        text = text[1:-1].strip()
+    whole = _SUFFIX.sub(lambda m: m[1].replace("'", ""), text)
+    value = folded(whole)
+    if value != whole or value.isdigit():
+        return value
+    if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?[fF]?", text):
+        return repr(float(text.rstrip("fF")))
+    return " ".join(_TOKEN.findall(text)) if text != "NULL" else "nullptr"
+
+
+def _closes_last(text: str) -> bool:
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return position == len(text) - 1
+    return False
+
+
+def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None:
+    """Add a declared function, or the constants and fields of a declaration."""
+    shown = node.child_by_field_name("type")
+    kind = _type(file.text(shown)) if shown is not None else ""
+    for child in node.children_by_field_name("declarator"):
+        declarator = child if child.type == "function_declarator" else None
+        if declarator is None and child.type.endswith("declarator") and child.type != "init_declarator":
+            declarator = _function_declarator(child)
+        if declarator is not None and not _is_pointer_to_function(declarator):
+            fact = Fact(
+                name=_name(file, scope, declarator.child_by_field_name("declarator")),
+                line=node.start_point[0] + 1,
+                kind="function",
+                parameters=_parameters(file, declarator),
+                value=kind,
+                guards=guards,
+                traits=("declared",),
+            )
+            _add(file, fact, node)
+            continue
+        value = child.child_by_field_name("value") or node.child_by_field_name("default_value")
+        name = _declared_name(file, child)
+        if name:
+            _add(file, _value(scope + name, node, _number(file.text(value)) if value is not None else "", guards), node)
+
+
+def _is_pointer_to_function(node: Any) -> bool:
+    inside = node.child_by_field_name("declarator")
+    return inside is not None and inside.type == "parenthesized_declarator"
+
+
+def _class(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> str:
+    named, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+    if named is None or body is None:
+        return scope
+    name = _name(file, scope, named)
+    bases = []
+    for child in node.children:
+        if child.type == "base_class_clause":
+            bases = [
+                _name(file, "", c).rpartition("::")[2] for c in child.named_children if c.type != "access_specifier"
+            ]
+    fact = Fact(name=name, line=node.start_point[0] + 1, kind="class", guards=guards, bases=tuple(bases))
+    _add(file, fact, node)
+    return name + "::"
+
+
+def _enum(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None:
+    named, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+    if body is None:
+        return
+    prefix = f"{_name(file, scope, named)}::" if named is not None else scope
+    last, after = "", 0
+    for child in body.named_children:
+        if child.type != "enumerator":
+            continue
+        value = child.child_by_field_name("value")
+        if value is not None:
+            last, after = _number(file.text(value)), 0
+        text = str(int(last or 0) + after) if not last or last.isdigit() else f"{last} + {after}" if after else last
+        after += 1
+        _add(file, _value(prefix + file.text(child.child_by_field_name("name")), child, text, guards), child)
+
+
+def _condition(file: CppFile, node: Any) -> list[str]:
+    """Return the condition that a preprocessor branch adds; none for an include guard."""
+    if node.type == "preproc_else":
+        return []
+    named = node.child_by_field_name("name")
+    if named is not None:
+        name = file.text(named)
+        negative = file.source[node.start_byte : node.start_byte + 12].replace(b" ", b"").startswith(b"#ifndef")
+        if negative and _is_include_guard(file, node, name):
+            return []
+        return [f"{'!' if negative else ''}defined({name})"]
+    condition = node.child_by_field_name("condition")
+    if condition is None:
+        return []
+    text = "".join(_TOKEN.findall(file.text(condition)))
+    return [re.sub(r"defined(?!\()(\w+)", r"defined(\1)", re.sub(r"defined\s+(\w+)", r"defined(\1)", text))]
+
+
+def _is_include_guard(file: CppFile, node: Any, name: str) -> bool:
+    first = next((c for c in node.named_children if c.type not in ("identifier", "comment")), None)
+    if first is None or first.type != "preproc_def":
+        return False
+    return file.text(first.child_by_field_name("name")) == name and first.child_by_field_name("value") is None
+
+
+def _negated(file: CppFile, node: Any) -> list[str]:
+    return [f"!({condition})" for condition in _condition(file, node)]
+
+
+def _guards(file: CppFile, node: Any) -> tuple[str, ...]:
+    """Return the conditions around a node."""
+    found: list[str] = []
+    below = None
+    while node is not None:
+        if node.type in _GUARDS:
+            branch = below is not None and below.type in ("preproc_else", "preproc_elif", "preproc_elifdef")
+            found[:0] = _negated(file, node) if branch else _condition(file, node)
+        below, node = node, node.parent
+    return tuple(found)
+
+
+def _uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
+    first, last = node.start_point[0] + 1, node.end_point[0] + 1
+    if lines.isdisjoint(range(first, last + 1)):
+        return
+    kind = node.type
+    if kind == "comment":
+        return
+    if kind == "preproc_arg":
+        for number, line in enumerate(file.text(node).split("\n"), first):
+            if number in lines:
+                text = re.sub(r"//.*|/\*.*?(\*/|$)|\"[^\"]*\"", "", line)
+                yield from (CppUse(name, number, call=text.strip()) for name in _WORD.findall(text))
+        return
+    if kind == "call_expression":
+        function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        member = function.type == "field_expression"
+        named = function.child_by_field_name("field") if member else function
+        count = sum(c.type != "comment" for c in arguments.named_children) if arguments is not None else -1
+        yield CppUse(_plain(file, named), first, count, " ".join(file.text(node).split()), member)
+        if function.type == "identifier":
+            if arguments is not None:
+                yield from _uses(file, arguments, lines)
+            return
+    elif kind in ("qualified_identifier", "identifier", "type_identifier", "field_identifier") and first in lines:
+        yield CppUse(_plain(file, node), first, member=kind == "field_identifier")
+        if kind != "qualified_identifier":
+            return
+    for child in node.children:
+        yield from _uses(file, child, lines)
+
+
+def _plain(file: CppFile, node: Any) -> str:
+    text = "".join(file.text(node).split())
+    while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
+        text = shorter
+    return text
+
+
+def calls_of(file: CppFile, name: str) -> list[tuple[str, int]]:
+    """Return the function and line of each call of a function or macro by its simple name."""
+    found = []
+    for use in file.uses(_lines_with(file.source, name)):
+        if use.arguments >= 0 and use.name.rpartition("::")[2] == name:
+            found.append((file.function_at(use.line)[0], use.line))
+    return found
+
+
+def _lines_with(source: bytes, name: str) -> set[int]:
+    word = name.encode()
+    return {number for number, line in enumerate(source.split(b"\n"), 1) if word in line}
+
+
+def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, masked: bool = False) -> str:
+    """Return a definition's tokens without what changes no meaning: see :func:`_python.body_of`."""
+    local = _local_names(file, node) - keep
+    numbers: dict[str, int] = {}
+    found = []
+    for token in _tokens(file, node):
+        if token in local:
+            token = "%" if masked else f"%{numbers.setdefault(token, len(numbers))}"
+        elif masked and (token[0].isdigit() or token in ("<", ">", "<=", ">=", "==", "!=", "+", "-", "&&", "||")):
+            token = "~"
+        found.append(token)
+    return " ".join(found)
+
+
+def _local_names(file: CppFile, node: Any) -> set[str]:
+    found = set()
+    waiting = [node.parent if node.parent is not None and node.parent.type == "template_declaration" else node]
+    while waiting:
+        child = waiting.pop()
+        if child.type in _DECLARED and child.type != "for_range_loop":
+            for declared in child.children_by_field_name("declarator"):
+                if declared.type != "function_declarator":
+                    found.add(_declared_name(file, declared))
+        elif child.type == "for_range_loop":
+            found.add(_declared_name(file, child.child_by_field_name("declarator")))
+        elif child.type == "type_parameter_declaration" or child.type == "preproc_params":
+            found.update(file.text(c) for c in child.named_children)
+        waiting.extend(c for c in child.children if c.child_count)
+    return found - {""}
+
+
+def _tokens(file: CppFile, node: Any) -> Iterator[str]:
+    kind = node.type
+    if kind in ("comment", "attribute_declaration", "attribute_specifier"):
+        return
+    if kind == "preproc_arg":
+        yield from _macro_tokens(file.text(node))
+        return
+    if kind in ("string_literal", "concatenated_string", "raw_string_literal"):
+        yield file.text(node) if _in_assembly(file, node) else '""'
+        return
+    if not node.children:
+        text = file.text(node)
+        if text in _IDLE or (text == "::" and _after_std(file, node)):
+            return
+        yield {"NULL": "nullptr"}.get(text, _number(text) if text[:1].isdigit() else text)
+        return
+    children = node.children
+    if kind in _GUARDS and (condition := _condition(file, node)):
+        yield "#if"
+        yield from condition
+        shown = node.child_by_field_name("name") or node.child_by_field_name("condition")
+        children = [c for c in children[1:] if c != shown and file.text(c).strip()]
+    if (kind == "compound_statement" and _is_single(node)) or (
+        kind == "parenthesized_expression" and node.parent.type in _NEEDS_NO_PARENTHESES
+    ):
+        children = children[1:-1]
+    for child in children:
+        yield from _tokens(file, child)
+
+
+_NEEDS_NO_PARENTHESES = {
+    "return_statement",
+    "init_declarator",
+    "assignment_expression",
+    "argument_list",
+    "parenthesized_expression",
+}
+
+
+def _is_single(node: Any) -> bool:
+    branch = node.parent.type in ("if_statement", "else_clause", "for_statement", "while_statement", "for_range_loop")
+    return branch and sum(c.type != "comment" for c in node.named_children) == 1
+
+
+def _after_std(file: CppFile, node: Any) -> bool:
+    before = node.prev_sibling
+    return before is not None and file.text(before) == "std"
+
+
+def _in_assembly(file: CppFile, node: Any) -> bool:
+    above = node.parent
+    while above is not None and above.type not in ("expression_statement", "declaration", "function_definition"):
+        if above.type.startswith("gnu_asm") or file.text(above)[:8].startswith(_ASSEMBLY):
+            return True
+        above = above.parent
+    return above is not None and file.text(above)[:8].startswith(_ASSEMBLY)

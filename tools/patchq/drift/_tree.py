@@ -1,0 +1,446 @@
+"""Versions of an upstream's tree, with names resolved across their files."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from patchq.drift._cpp import CppFile, read_cpp
+from patchq.drift._python import PythonFile, read_python
+from patchq.drift.bodies import Fact, language_of, reads_cpp
+from patchq.git.objects import TreeEntry
+from patchq.names import BlobId
+
+Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
+#: Greatest number of steps from a name to its definition.
+_MOST_STEPS = 12
+#: Names that a line of a Python file may define.
+_DEFINED = re.compile(
+    rb"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)"
+    rb"|^[ \t]*(?:\w+\.)?(\w+)[ \t]*[:=][^=]"
+    rb"|^[ \t]*[\"'](\w+)[\"'][ \t]*:",
+    re.MULTILINE,
+)
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Definition that an expression refers to.
+
+    :ivar path: file; empty for another package's name.
+    :ivar name: qualified name; empty for the module itself.
+    :ivar instance: the expression is an instance of the class.
+    """
+
+    path: bytes
+    name: str
+    instance: bool = False
+
+
+class Files:
+    """Contents and facts of blobs, each read and parsed once."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self.contents: dict[BlobId, bytes] = {}
+        self._python: dict[tuple[str, BlobId], PythonFile] = {}
+        self._cpp: dict[BlobId, CppFile] = {}
+        self._defined: dict[BlobId, frozenset[bytes]] = {}
+
+    def bring(self, blobs: Iterable[BlobId]) -> None:
+        """Read blobs in one call."""
+        lacking = [blob for blob in dict.fromkeys(blobs) if blob not in self.contents]
+        if lacking:
+            self.contents.update(self._read(lacking))
+
+    def content(self, blob: BlobId) -> bytes:
+        self.bring([blob])
+        return self.contents[blob]
+
+    def defined(self, blob: BlobId) -> frozenset[bytes]:
+        """Return the names that the lines of a Python file seem to define."""
+        if blob not in self._defined:
+            found: set[bytes] = set()
+            for groups in _DEFINED.findall(self.content(blob)):
+                found.update(groups)
+            self._defined[blob] = frozenset(found)
+        return self._defined[blob]
+
+    def python(self, path: bytes, module: str, blob: BlobId) -> PythonFile:
+        if (module, blob) not in self._python:
+            package = path.endswith(b"/__init__.py") or path == b"__init__.py"
+            self._python[module, blob] = read_python(module, self.content(blob), package=package)
+        return self._python[module, blob]
+
+    def cpp(self, blob: BlobId) -> CppFile:
+        if blob not in self._cpp:
+            self._cpp[blob] = read_cpp(self.content(blob))
+        return self._cpp[blob]
+
+
+class Tree:
+    """Files of one version of an upstream."""
+
+    def __init__(self, entries: Mapping[bytes, TreeEntry], files: Files) -> None:
+        self.entries, self.files = entries, files
+        self._over: dict[bytes, PythonFile] = {}
+        self._prefixes: tuple[str, ...] | None = None
+        self._by_base: dict[bytes, list[bytes]] | None = None
+
+    def over(self, path: bytes, file: PythonFile) -> Tree:
+        """Return this tree with one Python file replaced."""
+        other = Tree(self.entries, self.files)
+        other._over = {**self._over, path: file}
+        other._prefixes, other._by_base = self.prefixes, self._by_base
+        return other
+
+    def blob(self, path: bytes) -> BlobId | None:
+        entry = self.entries.get(path)
+        return entry.blob if entry and entry.mode[:3] == b"100" else None
+
+    def content(self, path: bytes) -> bytes:
+        blob = self.blob(path)
+        return self.files.content(blob) if blob else b""
+
+    def python(self, path: bytes) -> PythonFile | None:
+        """Return a Python file's facts; None if the tree doesn't have the file."""
+        if path in self._over:
+            return self._over[path]
+        blob = self.blob(path)
+        return self.files.python(path, self.module_of(path), blob) if blob and path.endswith(b".py") else None
+
+    def cpp(self, path: bytes) -> CppFile | None:
+        """Return a C++ or CUDA file's facts; None if the tree doesn't have it, or without the parser."""
+        blob = self.blob(path)
+        return self.files.cpp(blob) if blob and language_of(path) == "c++" and reads_cpp() else None
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Folders that hold top-level packages, with a slash at the end."""
+        if self._prefixes is None:
+            packages = {p[: -len("/__init__.py")] for p in map(_text, self.entries) if p.endswith("/__init__.py")}
+            tops = {p.rpartition("/") for p in packages if p.rpartition("/")[0] not in packages}
+            self._prefixes = tuple(sorted({f"{folder}/" if slash else "" for folder, slash, _ in tops} | {""}, key=len))
+        return self._prefixes
+
+    def module_of(self, path: bytes) -> str:
+        """Return the dotted name of a Python file."""
+        text = _text(path).removesuffix(".py").removesuffix("/__init__")
+        best = max((p for p in self.prefixes if text.startswith(p)), key=len, default="")
+        return text[len(best) :].replace("/", ".")
+
+    def path_of(self, module: str) -> bytes | None:
+        """Return the file of a module; None if it is another package's."""
+        part = module.replace(".", "/")
+        for prefix in self.prefixes:
+            for end in (".py", "/__init__.py"):
+                path = f"{prefix}{part}{end}".encode()
+                if path in self.entries or path in self._over:
+                    return path
+        return None
+
+    def fact(self, found: Found) -> Fact | None:
+        file = self.python(found.path)
+        return file.fact(found.name) if file else None
+
+    def lookup(self, path: bytes, name: str, steps: int = 0) -> Found | None:
+        """Return the definition of a name in a module's namespace, with imports followed."""
+        file = self.python(path)
+        if file is None or steps > _MOST_STEPS:
+            return None
+        if name in file.facts:
+            return Found(path, name)
+        if name in file.imports:
+            module, attribute = file.imports[name]
+            return self.imported(module, attribute, steps + 1)
+        for module in file.stars:
+            target = self.path_of(module)
+            if target and (found := self.lookup(target, name, steps + 1)):
+                return found
+        return self._submodule(path, name)
+
+    def imported(self, module: str, attribute: str, steps: int = 0) -> Found | None:
+        """Return what an import gives; a name without a path if it is from another package."""
+        target = self.path_of(module)
+        if target is None:
+            whole = f"{module}.{attribute}".strip(".")
+            top = module.partition(".")[0]
+            inside = self.path_of(top) is not None
+            nested = self.path_of(whole)
+            if nested:
+                return Found(nested, "")
+            return None if inside else Found(b"", whole)
+        if not attribute:
+            return Found(target, "")
+        return self.lookup(target, attribute, steps)
+
+    def _submodule(self, path: bytes, name: str) -> Found | None:
+        if not path.endswith(b"__init__.py"):
+            return None
+        target = self.path_of(f"{self.module_of(path)}.{name}")
+        return Found(target, "") if target else None
+
+    def member(self, owner: Found, name: str, steps: int = 0) -> Found | None:
+        """Return the definition of a class's attribute in the class or its bases."""
+        file = self.python(owner.path)
+        if file is None or steps > _MOST_STEPS:
+            return None
+        whole = f"{owner.name}.{name}"
+        if whole in file.facts:
+            return Found(owner.path, whole)
+        for base in self.bases(owner):
+            if found := self.member(base, name, steps + 1):
+                return found
+        return None
+
+    def bases(self, owner: Found) -> list[Found]:
+        """Return the base classes that this tree defines."""
+        file = self.python(owner.path)
+        node = file.nodes.get(owner.name) if file else None
+        found = []
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            plain = base.value if isinstance(base, ast.Subscript) else base
+            target = self.infer(plain, owner.path, "")
+            if target and target.path and target != owner:
+                found.append(replace(target, instance=False))
+        return found
+
+    def ancestors(self, owner: Found) -> list[Found]:
+        """Return all base classes, nearest first."""
+        found: dict[Found, None] = {}
+        waiting = self.bases(owner)
+        while waiting and len(found) < 50:
+            one = waiting.pop(0)
+            if one not in found:
+                found[one] = None
+                waiting += self.bases(one)
+        return list(found)
+
+    def infer(self, node: ast.expr, path: bytes, scope: str, steps: int = 0) -> Found | None:
+        """Return the definition that an expression refers to, or of whose class it is an instance.
+
+        :param scope: qualified name of the function that contains the expression.
+        """
+        if steps > _MOST_STEPS:
+            return None
+        if isinstance(node, ast.Name):
+            return self._name(node.id, path, scope, steps)
+        if isinstance(node, ast.Attribute):
+            base = self.infer(node.value, path, scope, steps + 1)
+            return self._attribute(base, node.attr, steps) if base else None
+        if isinstance(node, ast.Call):
+            return self._result(node, path, scope, steps)
+        if isinstance(node, ast.Await):
+            return self.infer(node.value, path, scope, steps + 1)
+        if isinstance(node, ast.BoolOp):
+            return self.infer(node.values[0], path, scope, steps + 1)
+        if isinstance(node, ast.IfExp):
+            return self.infer(node.body, path, scope, steps + 1)
+        return None
+
+    def _attribute(self, base: Found, name: str, steps: int) -> Found | None:
+        if not base.path:
+            return Found(b"", f"{base.name}.{name}")
+        if not base.name:
+            return self.lookup(base.path, name, steps + 1) or self._entry(base.path, name)
+        fact = self.fact(base)
+        if fact is None:
+            return None
+        if fact.kind == "class":
+            return self.member(replace(base, instance=False), name)
+        typed = self.typed(base, steps + 1)
+        return self.member(typed, name) if typed and typed.path else None
+
+    def _entry(self, path: bytes, name: str) -> Found | None:
+        """Return the entry of a module's table, such as a setting that ``__getattr__`` finds there."""
+        file = self.python(path)
+        whole = next((n for n in file.facts if n.endswith(f"[{name}]")), "") if file else ""
+        return Found(path, whole) if whole else None
+
+    def typed(self, found: Found, steps: int = 0) -> Found | None:
+        """Return the class of a constant, an attribute or a property."""
+        file = self.python(found.path)
+        shown = file.types.get(found.name) if file else None
+        if shown is None or steps > _MOST_STEPS:
+            return None
+        scope = ""
+        fact = file.fact(found.name) if file else None
+        if fact and "attribute" in fact.traits:
+            scope = f"{found.name.rpartition('.')[0]}.__init__"
+        return self._annotated(shown, found.path, scope, steps)
+
+    def _annotated(self, node: ast.expr, path: bytes, scope: str, steps: int) -> Found | None:
+        """Return the class that an annotation names, or of which a value is an instance."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                node = ast.parse(node.value, mode="eval").body
+            except (SyntaxError, ValueError):
+                return None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            sides = [n for n in (node.left, node.right) if not (isinstance(n, ast.Constant) and n.value is None)]
+            return self._annotated(sides[0], path, scope, steps + 1) if sides and steps < _MOST_STEPS else None
+        if isinstance(node, ast.Subscript):
+            name = ast.unparse(node.value).rpartition(".")[2]
+            if name in ("Optional", "ClassVar", "Final", "Annotated"):
+                inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+                return self._annotated(inner, path, scope, steps + 1) if steps < _MOST_STEPS else None
+            return None
+        found = self.infer(node, path, scope, steps + 1)
+        fact = self.fact(found) if found and found.path and found.name else None
+        if found is None or fact is None:
+            return None
+        return replace(found, instance=True) if fact.kind == "class" else self.typed(found, steps + 1)
+
+    def _result(self, node: ast.Call, path: bytes, scope: str, steps: int) -> Found | None:
+        """Return the class of what a call returns."""
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            owner = self._own_class(path, scope)
+            bases = self.bases(owner) if owner else []
+            return replace(bases[0], instance=True) if bases else None
+        function = self.infer(node.func, path, scope, steps + 1)
+        if function is None or not function.path:
+            return None
+        fact = self.fact(function)
+        if fact and fact.kind == "class":
+            return replace(function, instance=True)
+        file = self.python(function.path)
+        shown = file.types.get(function.name) if file and fact and fact.kind == "function" else None
+        return self._annotated(shown, function.path, "", steps + 1) if shown is not None else None
+
+    def _own_class(self, path: bytes, scope: str) -> Found | None:
+        file = self.python(path)
+        parts = scope.split(".")
+        for count in range(len(parts) - 1, 0, -1):
+            name = ".".join(parts[:count])
+            fact = file.fact(name) if file else None
+            if fact and fact.kind == "class":
+                return Found(path, name)
+        return None
+
+    def _name(self, name: str, path: bytes, scope: str, steps: int) -> Found | None:
+        file = self.python(path)
+        if name in ("self", "cls") and (owner := self._own_class(path, scope)):
+            return replace(owner, instance=True)
+        outer = scope
+        while outer and file:
+            node = file.nodes.get(outer)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if f"{outer}.{name}" in file.facts:
+                    return Found(path, f"{outer}.{name}")
+                if name in file.bound(outer):
+                    return self._local(node, name, path, outer, steps)
+            outer = outer.rpartition(".")[0]
+        return self.lookup(path, name)
+
+    def _local(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, path: bytes, scope: str, steps: int
+    ) -> Found | None:
+        """Return the class of a parameter or local variable, or what it is imported as."""
+        arguments = node.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            if argument.arg == name:
+                return self._annotated(argument.annotation, path, "", steps) if argument.annotation else None
+        values: list[ast.expr] = []
+        for child in ast.walk(node):
+            if isinstance(child, ast.ImportFrom):
+                for alias in child.names:
+                    if (alias.asname or alias.name) == name:
+                        return self.imported(child.module or "", alias.name)
+            elif isinstance(child, ast.Import):
+                for alias in child.names:
+                    if (alias.asname or alias.name.partition(".")[0]) == name:
+                        return self.imported(alias.name if alias.asname else name, "")
+            elif isinstance(child, ast.AnnAssign) and _is_name(child.target, name):
+                return self._annotated(child.annotation, path, "", steps)
+            elif isinstance(child, ast.Assign) and any(_is_name(t, name) for t in child.targets):
+                values.append(child.value)
+            elif isinstance(child, ast.withitem) and child.optional_vars and _is_name(child.optional_vars, name):
+                values.append(child.context_expr)
+        kinds = {found for v in values if (found := self._annotated(v, path, scope, steps + 1))}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def definers(self, names: set[str], paths: Iterable[bytes] | None = None) -> dict[str, list[bytes]]:
+        """Return the Python files whose lines seem to define each name."""
+        python = [p for p in (self.entries if paths is None else paths) if p.endswith(b".py") and self.blob(p)]
+        self.files.bring(blob for p in python if (blob := self.blob(p)))
+        wanted = {name.encode() for name in names}
+        found: dict[str, list[bytes]] = {name: [] for name in names}
+        for path in python:
+            blob = self.blob(path)
+            for name in self.files.defined(blob) & wanted if blob else ():
+                found[name.decode()].append(path)
+        return found
+
+    def includes(self, path: bytes, content: bytes | None = None) -> set[bytes]:
+        """Return a C++ file and the files that it includes, directly or not.
+
+        :param content: content of the file, if it is not the tree's.
+        """
+        if self._by_base is None:
+            self._by_base = {}
+            for each in self.entries:
+                if language_of(each) == "c++":
+                    self._by_base.setdefault(each.rpartition(b"/")[2], []).append(each)
+        known = {path}
+        level = [path]
+        while level:
+            self.files.bring(blob for p in level if (blob := self.blob(p)))
+            new = []
+            for one in level:
+                text = content if content is not None and one == path else self.content(one)
+                for spelled in _INCLUDE.findall(text):
+                    target = self._included(one, spelled)
+                    if target and target not in known:
+                        known.add(target)
+                        new.append(target)
+            level = new
+        return known
+
+    def _included(self, path: bytes, spelled: bytes) -> bytes | None:
+        assert self._by_base is not None
+        ends = spelled.removeprefix(b"./")
+        while ends.startswith(b"../"):
+            ends = ends[3:]
+        candidates = self._by_base.get(ends.rpartition(b"/")[2], ())
+        fitting = [c for c in candidates if c == ends or c.endswith(b"/" + ends)]
+        return max(fitting, key=lambda c: _shared_start(c, path), default=None)
+
+
+def _shared_start(one: bytes, other: bytes) -> int:
+    count = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "replace")
+
+
+def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[set[int], set[int]]:
+    """Return the lines, from 1, that only the old and only the new version of a file has."""
+    lead, most = 0, min(len(before), len(after))
+    while lead < most and before[lead] == after[lead]:
+        lead += 1
+    trail = 0
+    while trail < most - lead and before[-1 - trail] == after[-1 - trail]:
+        trail += 1
+    parts = before[lead : len(before) - trail], after[lead : len(after) - trail]
+    removed: set[int] = set()
+    added: set[int] = set()
+    matcher = difflib.SequenceMatcher(None, *parts, autojunk=False)
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if tag != "equal":
+            removed.update(range(lead + old_start + 1, lead + old_end + 1))
+            added.update(range(lead + new_start + 1, lead + new_end + 1))
+    return removed, added
