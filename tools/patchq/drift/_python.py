@@ -330,13 +330,14 @@ def _returned(node: FunctionNode) -> tuple[set[int], bool]:
     waiting: list[ast.AST] = list(node.body)
     while waiting:
         child = waiting.pop()
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if isinstance(child, FunctionNode | ast.ClassDef):
             continue
+        value = getattr(child, "value", None)
         if isinstance(child, ast.Return):
-            none = child.value is None or (isinstance(child.value, ast.Constant) and child.value.value is None)
-            found.add(0 if none else len(child.value.elts) if isinstance(child.value, ast.Tuple) else 1)
-        yields = yields or isinstance(child, ast.Yield | ast.YieldFrom)
-        waiting.extend(ast.iter_child_nodes(child))
+            none = value is None or (isinstance(value, ast.Constant) and value.value is None)
+            found.add(0 if none else len(value.elts) if isinstance(value, ast.Tuple) else 1)
+        yields = yields or isinstance(value, ast.Yield | ast.YieldFrom)
+        waiting.extend(inner(child))
     return found, yields
 
 

@@ -24,6 +24,10 @@ _DEFINED = re.compile(
     rb"|^[ \t]*[\"'](\w+)[\"'][ \t]*:",
     re.MULTILINE,
 )
+_CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
+_WORD = re.compile(rb"\w+")
+#: Length that a line must exceed to count in the search for copies.
+_SHORTEST_MARK = 12
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 
 
@@ -50,6 +54,10 @@ class Files:
         self._python: dict[tuple[str, BlobId], PythonFile] = {}
         self._cpp: dict[BlobId, CppFile] = {}
         self._defined: dict[BlobId, frozenset[bytes]] = {}
+        self._marks: dict[BlobId, frozenset[bytes]] = {}
+        self._words: dict[BlobId, frozenset[bytes]] = {}
+        self._vocabulary: dict[bytes, bytes] = {}
+        self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
 
     def bring(self, blobs: Iterable[BlobId]) -> None:
         """Read blobs in one call."""
@@ -69,6 +77,26 @@ class Files:
                 found.update(groups)
             self._defined[blob] = frozenset(found)
         return self._defined[blob]
+
+    def classes(self, blob: BlobId) -> list[tuple[bytes, frozenset[bytes]]]:
+        """Return the classes of a Python file with the names in their bases, without parsing it."""
+        if blob not in self._classes:
+            found = [(name, frozenset(_WORD.findall(bases))) for name, bases in _CLASS.findall(self.content(blob))]
+            self._classes[blob] = found
+        return self._classes[blob]
+
+    def words(self, blob: BlobId) -> frozenset[bytes]:
+        """Return the words of a file."""
+        if blob not in self._words:
+            known = self._vocabulary
+            self._words[blob] = frozenset(known.setdefault(w, w) for w in set(_WORD.findall(self.content(blob))))
+        return self._words[blob]
+
+    def marks(self, blob: BlobId) -> frozenset[bytes]:
+        """Return the lines of a file by which a copy of a part can be recognized."""
+        if blob not in self._marks:
+            self._marks[blob] = frozenset(marks_of(self.content(blob).split(b"\n")))
+        return self._marks[blob]
 
     def python(self, path: bytes, module: str, blob: BlobId) -> PythonFile:
         if (module, blob) not in self._python:
@@ -375,6 +403,24 @@ class Tree:
                 found[name.decode()].append(path)
         return found
 
+    def descendants(self, name: str) -> dict[bytes, set[str]]:
+        """Return by file the classes that may inherit from a class of this name, directly or not."""
+        python = {p: blob for p in self.entries if p.endswith(b".py") and (blob := self.blob(p))}
+        self.files.bring(python.values())
+        known = {name.encode()}
+        found: dict[bytes, set[str]] = {}
+        grown = True
+        while grown:
+            grown = False
+            for path, blob in python.items():
+                for its_name, bases in self.files.classes(blob):
+                    if its_name not in known and not known.isdisjoint(bases):
+                        known.add(its_name)
+                        grown = True
+                    if not known.isdisjoint(bases):
+                        found.setdefault(path, set()).add(its_name.decode())
+        return found
+
     def includes(self, path: bytes, content: bytes | None = None) -> set[bytes]:
         """Return a C++ file and the files that it includes, directly or not.
 
@@ -408,6 +454,11 @@ class Tree:
         candidates = self._by_base.get(ends.rpartition(b"/")[2], ())
         fitting = [c for c in candidates if c == ends or c.endswith(b"/" + ends)]
         return max(fitting, key=lambda c: _shared_start(c, path), default=None)
+
+
+def marks_of(lines: Iterable[bytes]) -> set[bytes]:
+    """Return the lines that are long enough to recognize a copy by."""
+    return {stripped for line in lines if len(stripped := line.strip()) > _SHORTEST_MARK}
 
 
 def _shared_start(one: bytes, other: bytes) -> int:

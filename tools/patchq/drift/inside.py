@@ -20,13 +20,13 @@ from patchq.drift._calls import LIKENESS, judge_call, likeness
 from patchq.drift._cpp import CppFile, CppUse
 from patchq.drift._python import PythonFile
 from patchq.drift._signatures import Parameter, Signature, SignatureChange
-from patchq.drift._tree import Files, Found, Read, Tree, changed_lines
+from patchq.drift._tree import Files, Found, Read, Tree, changed_lines, marks_of
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
 from patchq.drift.bodies import Fact, language_of, lines_of, reads_cpp
 from patchq.formats.diff import GITLINK
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
-from patchq.names import show_path
+from patchq.names import BlobId, show_path
 
 #: Name and changes of a patch, in the order of the series.
 PatchChanges = tuple[str, Sequence[PathChange]]
@@ -39,6 +39,8 @@ _COPIED = 0.6
 _ALIKE = 0.75
 #: Least number of lines of a function whose copies are searched by content.
 _LEAST_LINES = 4
+#: Least length of a C++ name that is taken for its only definition where no include leads to it.
+_LEAST_ALONE = 6
 #: Methods that many classes define: their callers can't be told apart without the receiver's class.
 _SHORTEST_NAME = 4
 
@@ -148,6 +150,8 @@ class _Comparison:
         self.alarms: list[Alarm] = []
         self.unseen: list[NotCompared] = []
         self._moved, self._moves = moved, dict[bytes, bytes | None]()
+        self._by_language: dict[str, list[tuple[bytes, BlobId]]] = {}
+        self._with_word: dict[str, dict[bytes, list[bytes]]] = {}
         old = self.old
         paths = {**dict.fromkeys(old.entries), **dict.fromkeys(new.entries)}
         self.changed = {p for p in paths if old.blob(p) != new.blob(p)}
@@ -209,17 +213,32 @@ class _Comparison:
         text = path.decode("utf-8", "replace")
         return not any(fnmatch.fnmatchcase(text, pattern) for pattern in self.ignored)
 
+    def files_like(self, marks: set[bytes], language: str) -> Iterator[bytes]:
+        """Yield the changed files of the new version that have most of some lines."""
+        if language not in self._by_language:
+            paths = [p for p in sorted(self.changed) if language_of(p) == language and self.counted(p)]
+            there = [(p, blob) for p in paths if (blob := self.new.blob(p))]
+            self.old.files.bring(blob for _, blob in there)
+            self._by_language[language] = there
+        for path, blob in self._by_language[language]:
+            if len(self.old.files.marks(blob) & marks) >= len(marks) * _COPIED:
+                yield path
+
     def files_with(self, word: bytes, language: str) -> list[bytes]:
         """Return the changed files, in either version, that contain a word."""
-        found = []
-        blobs = [
-            b for p in self.changed for b in (self.old.blob(p), self.new.blob(p)) if b and language_of(p) == language
-        ]
-        self.old.files.bring(blobs)
-        for path in sorted(self.changed):
-            if language_of(path) == language and (word in self.new.content(path) or word in self.old.content(path)):
-                found.append(path)
-        return found
+        if language not in self._with_word:
+            found: dict[bytes, list[bytes]] = {}
+            paths = [p for p in sorted(self.changed) if language_of(p) == language]
+            blobs = [[b for b in (self.old.blob(p), self.new.blob(p)) if b] for p in paths]
+            self.old.files.bring(blob for pair in blobs for blob in pair)
+            for path, pair in zip(paths, blobs, strict=True):
+                there: set[bytes] = set()
+                for blob in pair:
+                    there |= self.old.files.words(blob)
+                for one in there:
+                    found.setdefault(one, []).append(path)
+            self._with_word[language] = found
+        return self._with_word[language].get(word, [])
 
 
 def state_of(path: bytes, content: bytes, name: str, *, body: bool) -> str:
@@ -252,6 +271,7 @@ class _PythonComparison:
         #: Uses whose receiver is unknown, by the name of the member.
         self.open: dict[str, list[tuple[_Touch, _Use]]] = {}
         self._seen: set[tuple[str, bytes, str, str]] = set()
+        self._descendants: dict[str, dict[bytes, set[str]]] = {}
 
     def compare(self, touch: _Touch) -> None:
         """Compare everything that a patch's change of a file concerns."""
@@ -420,38 +440,26 @@ class _PythonComparison:
         """Find functions of the new version that are copies of a touched one."""
         node = base.nodes[name]
         source = lines_of(self.old.content(touch.path))
-        mine = _marks(source[node.lineno : node.end_lineno])
-        body = base.body(name)
-        simple = name.rpartition(".")[2]
-        for other in self._files_like(mine, f"def {simple}(".encode(), "python"):
+        mine = marks_of(source[node.lineno : node.end_lineno])
+        if len(mine) < _LEAST_LINES:
+            return
+        for other in self.whole.files_like(mine, "python"):
             file, was = self.new.python(other), self.old.python(other)
             if file is None:
                 continue
+            lines = lines_of(self.new.content(other))
             for its_name, its_node in file.nodes.items():
                 known = was is not None and its_name in was.facts
                 same = other == path and its_name == new_name
                 if known or same or not isinstance(its_node, _python.FunctionNode):
                     continue
-                if self._is_copy(
-                    body, file.body(its_name), simple == its_name.rpartition(".")[2]
-                ) and not self._came_from(its_name, other):
+                if not _has_most(mine, lines[its_node.lineno : its_node.end_lineno]):
+                    continue
+                named_alike = name.rpartition(".")[2] == its_name.rpartition(".")[2]
+                copied = self._is_copy(base.body(name), file.body(its_name), named_alike)
+                if copied and not self._came_from(its_name, other):
                     at = _place(other, its_node.lineno)
                     self.whole.alarm(touch, Kind.DUPLICATE, line, name, was=name, now=its_name, at=at)
-
-    def _files_like(self, marks: Counter[bytes], head: bytes, language: str) -> Iterator[bytes]:
-        """Yield the changed files that have most of some lines, or a line's beginning."""
-        least = max(_LEAST_LINES, int(sum(marks.values()) * _COPIED))
-        few = sum(marks.values()) < _LEAST_LINES
-        for path in sorted(self.whole.changed):
-            if language_of(path) != language or self.new.blob(path) is None or not self.whole.counted(path):
-                continue
-            content = self.new.content(path)
-            if head in content:
-                yield path
-            elif not few and any(m in content for m in marks):
-                there = _marks(lines_of(content))
-                if sum((there & marks).values()) >= least:
-                    yield path
 
     def _is_copy(self, body: str, other: str, named_alike: bool) -> bool:
         if body == other:
@@ -482,7 +490,7 @@ class _PythonComparison:
         if called.startswith("__"):
             return
         counts: list[Counter[tuple[bytes, str]]] = []
-        word = f"{called}(".encode()
+        word = called.encode()
         lines: dict[tuple[bytes, str], int] = {}
         files = [p for p in self.whole.files_with(word, "python") if self.whole.counted(p)]
         for tree, at, its_name in ((self.old, touch.path, name), (self.new, path, new_name)):
@@ -555,13 +563,19 @@ class _PythonComparison:
         if fact is None or fact.kind != "class" or (method.startswith("__") and method != "__init__"):
             return
         target = self.whole.new_path(touch.path)
-        for path in self.whole.files_with(f" {method}".encode(), "python"):
-            file, before = self.new.python(path), self.old.python(path)
-            if file is None or not self.whole.counted(path):
+        simple = owner.rpartition(".")[2]
+        if simple not in self._descendants:
+            self._descendants[simple] = self.new.descendants(simple)
+        for path, classes in sorted(self._descendants[simple].items()):
+            if path not in self.whole.changed or not self.whole.counted(path):
                 continue
-            for its_name, its_fact in file.facts.items():
+            file = self.new.python(path) if f" {method}".encode() in self.new.content(path) else None
+            before = self.old.python(path)
+            for its_name, its_fact in file.facts.items() if file else ():
                 its_owner, _, its_method = its_name.rpartition(".")
-                if its_method != method or not its_owner or (before and its_name in before.facts):
+                if its_method != method or its_owner.rpartition(".")[2] not in classes:
+                    continue
+                if before and its_name in before.facts:
                     continue
                 if target and Found(target, owner) in self.new.ancestors(Found(path, its_owner)):
                     at = _place(path, its_fact[-1].line)
@@ -815,7 +829,13 @@ class _PythonComparison:
         assert base is not None
         simple = name.rpartition(".")[2]
         body = base.body(name)
-        for other in self.whole.files_with(f"def {simple}(".encode(), "python"):
+        node = base.nodes[name]
+        mine = marks_of(lines_of(self.old.content(path))[node.lineno : node.end_lineno])
+        few = len(mine) < _LEAST_LINES
+        for other in self.whole.files_with(simple.encode(), "python"):
+            blob = self.new.blob(other)
+            if few or blob is None or len(self.old.files.marks(blob) & mine) < len(mine) * _COPIED:
+                continue
             file = self.new.python(other)
             for its_name in file.nodes if file else ():
                 if file and its_name.rpartition(".")[2] == simple and file.body(its_name) == body:
@@ -961,9 +981,8 @@ def _different_lines(one: ast.stmt, other: ast.stmt) -> tuple[str, str]:
     return "", ""
 
 
-def _marks(lines: Iterable[bytes]) -> Counter[bytes]:
-    """Return the lines that are long enough to recognize a copy by."""
-    return Counter(line.strip() for line in lines if len(line.strip()) > 12)
+def _has_most(marks: set[bytes], lines: Iterable[bytes]) -> bool:
+    return len(marks & {line.strip() for line in lines}) >= len(marks) * _COPIED
 
 
 def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[_Use]:
@@ -977,8 +996,9 @@ def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[_Use]:
             called.add(id(node.func))
             yield _Use(node.func, file.function_at(node.lineno), node)
     for node in ast.walk(file.tree):
-        read = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
-        if read and node.end_lineno in lines and id(node) not in called:
+        if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+            continue
+        if node.end_lineno in lines and id(node) not in called:
             yield _Use(node, file.function_at(node.lineno))
 
 
@@ -1144,25 +1164,22 @@ class _CppComparison:
     def _copies(self, touch: _Touch, line: int, name: str, base: CppFile, path: bytes) -> None:
         node = base.nodes[name][0]
         source = lines_of(self.old.content(touch.path))
-        mine = _marks(source[node.start_point[0] : node.end_point[0] + 1])
-        if sum(mine.values()) < _LEAST_LINES:
+        mine = marks_of(source[node.start_point[0] : node.end_point[0] + 1])
+        if len(mine) < _LEAST_LINES:
             return
         body = re.findall(r"\S+", _cpp.body_of(base, node))
-        least = max(_LEAST_LINES, int(sum(mine.values()) * _COPIED))
-        blobs = [b for p in self.whole.changed if language_of(p) == "c++" and (b := self.new.blob(p))]
-        self.new.files.bring(blobs)
-        for other in sorted(self.whole.changed):
-            if language_of(other) != "c++" or not self.new.blob(other):
-                continue
-            there = _marks(lines_of(self.new.content(other)))
-            if sum((there & mine).values()) < least:
-                continue
+        for other in self.whole.files_like(mine, "c++"):
+            lines = lines_of(self.new.content(other))
             file, was = self.new.cpp(other), self.old.cpp(other)
             assert file is not None
             for its_name, nodes in file.nodes.items():
                 known = len(was.nodes.get(its_name, ())) if was else 0
                 for its_node, its_fact in zip(nodes[known:], file.facts[its_name][known:], strict=True):
-                    if its_fact.kind not in ("function", "macro") or self._was_elsewhere(its_name, other):
+                    if its_fact.kind not in ("function", "macro"):
+                        continue
+                    if not _has_most(mine, lines[its_node.start_point[0] : its_node.end_point[0] + 1]):
+                        continue
+                    if self._was_elsewhere(its_name, other):
                         continue
                     tokens = re.findall(r"\S+", _cpp.body_of(file, its_node))
                     matcher = difflib.SequenceMatcher(None, body, tokens, autojunk=False)
@@ -1305,29 +1322,26 @@ class _CppComparison:
 
     def _definitions(self, touch: _Touch, use: CppUse, simple: str) -> list[tuple[bytes, list[str]]]:
         """Return the old definitions in changed files that a name may mean, by file."""
-        found: list[tuple[bytes, list[str]]] = []
-        word = simple.encode()
-        for path in self.whole.files_with(word, "c++"):
-            file = self.old.cpp(path)
-            names = [n for n in (file.facts if file else ()) if re.split("::", n)[-1] == simple]
-            if "::" in use.name:
-                exact = [n for n in names if n.endswith(use.name) or use.name.endswith(n)]
-                names = exact
-            elif use.member:
-                names = [n for n in names if "::" in n]
-            if names:
-                found.append((path, names))
-        near = [(p, n) for p, n in found if p == touch.path]
-        if near:
-            return near
         if touch.path not in self._reach:
             self._reach[touch.path] = self.old.includes(touch.path, touch.after)
-        reached = [(p, n) for p, n in found if p in self._reach[touch.path]]
-        if reached:
-            return reached
-        if len(found) == 1 and len(simple) > 5 and len(found[0][1]) == 1:
+        paths = self.whole.files_with(simple.encode(), "c++")
+        reached = [p for p in paths if p in self._reach[touch.path]]
+        near = self._named(touch.path, use, simple) if touch.path in paths else []
+        if near:
+            return [(touch.path, near)]
+        found = [(p, names) for p in reached if (names := self._named(p, use, simple))]
+        if found or len(simple) < _LEAST_ALONE or len(paths) > _MOST_DEFINERS:
             return found
-        return []
+        others = [(p, names) for p in paths if (names := self._named(p, use, simple))]
+        return others if len(others) == 1 and len(others[0][1]) == 1 else []
+
+    def _named(self, path: bytes, use: CppUse, simple: str) -> list[str]:
+        """Return the old definitions of a file that a name may mean."""
+        file = self.old.cpp(path)
+        names = [n for n in (file.facts if file else ()) if n.rpartition("::")[2] == simple]
+        if "::" in use.name:
+            return [n for n in names if n.endswith(use.name) or use.name.endswith(n)]
+        return [n for n in names if "::" in n] if use.member else names
 
     def _compare_use(self, touch: _Touch, use: CppUse, function: str, path: bytes, name: str) -> None:
         key = (touch.patch, path, name, use.arguments)
