@@ -36,3 +36,32 @@ def test_a_touched_function_that_changed_elsewhere(patchq: Patchq, upstream: Pat
     assert "0 open" in patchq.ok("drift", "up", "--from", "v2", "--to", "v4")
     assert "0 open" in patchq.ok("drift", "up", "--from", "v2", "--to", "v2")
     assert "is not pinned" in patchq.fails(1, "drift", "up", "--from", "v2", "--to", "v9")
+
+
+HELPER = b"def helper(a, b=1):\n    return a + b\n"
+CALLER = b"from pkg.helper import helper\n\n\ndef entry(a):\n    return a\n\n\ndef other(a):\n    return a\n"
+
+
+def test_a_default_of_what_the_patch_calls_with_the_commit_that_changed_it(patchq: Patchq, upstream: Path) -> None:
+    """The function that the patch touches is the same; one that it calls has another default."""
+    commit_files(upstream, {"pkg/__init__.py": b"", "pkg/helper.py": HELPER, "pkg/caller.py": CALLER})
+    git(upstream, "tag", "v2")
+    patchq.ok("pin", "up", "--ref", "v2")
+    patchq.ok("apply")
+    edit(patchq.tree() / "pkg" / "caller.py", 5, b"    return helper(a)\n")
+    patchq.ok("new", "up", "mine", "-m", "Mine\n\nWhy.")
+    commit_files(upstream, {"pkg/helper.py": HELPER + b"\n\ndef more():\n    return 2\n"})
+    commit_files(upstream, {"pkg/helper.py": HELPER.replace(b"b=1", b"b=2")})
+    git(upstream, "tag", "v3")
+    patchq.ok("pin", "up", "--ref", "v3", "--set", "next")
+    out = json.loads(patchq.fails(1, "drift", "up", "--from", "v2", "--to", "v3", "--json"))
+    (alarm,) = out["alarms"]
+    assert (alarm["kind"], alarm["function"], alarm["callee"]) == ("changed default", "entry", "helper")
+    assert (alarm["path"], alarm["at"]) == ("pkg/caller.py", "pkg/helper.py:1")
+    assert (out["history"], alarm["commit"]) == (True, git(upstream, "rev-parse", "v3").strip())
+    assert out["siblings"] is False
+    said = patchq.fails(1, "drift", "up", "--from", "v2", "--to", "v3")
+    assert "helper was (a, b=1), is now (a, b=2)" in said
+    assert "not compared: calls from other upstreams" in said
+    why = patchq.ok("forecast", "up", "--onto", "v3", "--from", "v2", "--why")
+    assert "v3 drift: up pkg/caller.py:5 entry (patch mine): changed default" in why
