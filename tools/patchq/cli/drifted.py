@@ -31,6 +31,7 @@ _REASONS = {
     Unseen.LANGUAGE: "its language is not compared",
     Unseen.PARSER: "C++ and CUDA are not compared without {install}",
     Unseen.UNPARSABLE: "the file can't be parsed",
+    Unseen.CALLERS: "too many files have the name {text} to count its callers",
     Unseen.DYNAMIC: "the definition of {text} is unknown",
 }
 
@@ -64,7 +65,7 @@ def show_unseen(unseen: Sequence[NotCompared]) -> None:
     """Print the parts of patches that were not compared, a line for each patch and reason."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for one in unseen:
-        text = one.text if one.reason == Unseen.DYNAMIC.value else ""
+        text = one.text
         place = f"{one.path}:{one.line}" if one.line else one.path
         groups.setdefault((one.patch, one.reason, text), []).append(place)
     for (patch, reason, text), places in groups.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from patchq.drift._signatures import Parameter
@@ -62,6 +62,7 @@ _NAMES = {
     "operator_name",
     "destructor_name",
 }
+_TEMPLATE = "template_declaration"
 _GUARDS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else"}
 #: Macros and functions whose string arguments are assembly, not messages.
 _ASSEMBLY = ("asm", "__asm__")
@@ -225,8 +226,23 @@ def _function(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> 
         parameters=_parameters(file, declarator),
         value=_type(file.text(shown)) if shown is not None else "",
         guards=guards,
+        traits=_template(file, node),
     )
     _add(file, fact, node)
+
+
+def _template(file: CppFile, node: Any) -> tuple[str, ...]:
+    """Return the kinds of a template's parameters, each with its default."""
+    above = node.parent
+    listed = above.child_by_field_name("parameters") if above is not None and above.type == _TEMPLATE else None
+    found = []
+    for child in listed.named_children if listed is not None else ():
+        text, _, default = file.text(child).partition("=")
+        words = _WORD.findall(text)
+        named = words[-1] if len(words) > 1 else ""
+        kind = _type(text.removesuffix(" ").removesuffix(named)) or "class"
+        found.append(f"{kind}={_number(default.strip())}" if default else kind)
+    return tuple(found)
 
 
 def _name(file: CppFile, scope: str, node: Any) -> str:
@@ -322,14 +338,15 @@ def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) 
                 parameters=_parameters(file, declarator),
                 value=kind,
                 guards=guards,
-                traits=("declared",),
+                traits=("declared", *_template(file, node)),
             )
             _add(file, fact, node)
             continue
         value = child.child_by_field_name("value") or node.child_by_field_name("default_value")
         name = _declared_name(file, child)
         if name:
-            _add(file, _value(scope + name, node, _number(file.text(value)) if value is not None else "", guards), node)
+            fact = _value(scope + name, node, _number(file.text(value)) if value is not None else "", guards)
+            _add(file, replace(fact, traits=(kind,)), node)
 
 
 def _is_pointer_to_function(node: Any) -> bool:
@@ -348,7 +365,14 @@ def _class(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> str
             bases = [
                 _name(file, "", c).rpartition("::")[2] for c in child.named_children if c.type != "access_specifier"
             ]
-    fact = Fact(name=name, line=node.start_point[0] + 1, kind="class", guards=guards, bases=tuple(bases))
+    fact = Fact(
+        name=name,
+        line=node.start_point[0] + 1,
+        kind="class",
+        guards=guards,
+        bases=tuple(bases),
+        traits=_template(file, node),
+    )
     _add(file, fact, node)
     return name + "::"
 
@@ -438,6 +462,10 @@ def _uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
         yield CppUse(_plain(file, node), first, member=kind == "field_identifier")
         if kind != "qualified_identifier":
             return
+        for child in node.children:
+            if child.type not in _NAMES:
+                yield from _uses(file, child, lines)
+        return
     for child in node.children:
         yield from _uses(file, child, lines)
 

@@ -40,6 +40,7 @@ class PythonFile:
     stars: list[str] = field(default_factory=list)
     types: dict[str, ast.expr] = field(default_factory=dict)
     _scopes: list[str] | None = None
+    _calls: dict[str, list[ast.Call]] | None = None
     _bound: dict[str, frozenset[str]] = field(default_factory=dict)
     _bodies: dict[str, str] = field(default_factory=dict)
 
@@ -60,6 +61,16 @@ class PythonFile:
             for first, last, name in sorted(places):
                 self._scopes[first : last + 1] = [name] * (last + 1 - first)
         return self._scopes[line] if line < len(self._scopes) else ""
+
+    def calls(self, name: str) -> list[ast.Call]:
+        """Return the calls of a function or method by its simple name, or what it is imported as."""
+        if self._calls is None:
+            self._calls = {}
+            for node in ast.walk(self.tree) if self.tree else ():
+                if isinstance(node, ast.Call):
+                    simple = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                    self._calls.setdefault(self.imports.get(simple, ("", ""))[1] or simple, []).append(node)
+        return self._calls.get(name, [])
 
     def bound(self, name: str) -> frozenset[str]:
         """Return the parameters and local variables of a function; none for what isn't one."""

@@ -26,6 +26,8 @@ _DEFINED = re.compile(
 )
 _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _WORD = re.compile(rb"\w+")
+#: Translation of all bytes that are not part of a word to blanks.
+_ONLY_WORDS = bytes(c if chr(c).isalnum() or c == 95 or c > 127 else 32 for c in range(256))
 #: Length that a line must exceed to count in the search for copies.
 _SHORTEST_MARK = 12
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -55,8 +57,6 @@ class Files:
         self._cpp: dict[BlobId, CppFile] = {}
         self._defined: dict[BlobId, frozenset[bytes]] = {}
         self._marks: dict[BlobId, frozenset[bytes]] = {}
-        self._words: dict[BlobId, frozenset[bytes]] = {}
-        self._vocabulary: dict[bytes, bytes] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
 
     def bring(self, blobs: Iterable[BlobId]) -> None:
@@ -87,10 +87,7 @@ class Files:
 
     def words(self, blob: BlobId) -> frozenset[bytes]:
         """Return the words of a file."""
-        if blob not in self._words:
-            known = self._vocabulary
-            self._words[blob] = frozenset(known.setdefault(w, w) for w in set(_WORD.findall(self.content(blob))))
-        return self._words[blob]
+        return frozenset(self.content(blob).translate(_ONLY_WORDS).split())
 
     def marks(self, blob: BlobId) -> frozenset[bytes]:
         """Return the lines of a file by which a copy of a part can be recognized."""
@@ -478,6 +475,17 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
+def _slide(lines: Sequence[bytes], start: int, end: int) -> int:
+    """Return by how many lines a block can be moved down without another result.
+
+    A new function then begins with its first line, not with the end of the one before it.
+    """
+    moved = 0
+    while end + moved < len(lines) and lines[start + moved] == lines[end + moved]:
+        moved += 1
+    return moved
+
+
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[set[int], set[int]]:
     """Return the lines, from 1, that only the old and only the new version of a file has."""
     lead, most = 0, min(len(before), len(after))
@@ -492,6 +500,8 @@ def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[set[
     matcher = difflib.SequenceMatcher(None, *parts, autojunk=False)
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "equal":
-            removed.update(range(lead + old_start + 1, lead + old_end + 1))
-            added.update(range(lead + new_start + 1, lead + new_end + 1))
+            down = _slide(before, lead + old_start, lead + old_end) if tag == "delete" else 0
+            removed.update(range(lead + old_start + 1 + down, lead + old_end + 1 + down))
+            down = _slide(after, lead + new_start, lead + new_end) if tag == "insert" else 0
+            added.update(range(lead + new_start + 1 + down, lead + new_end + 1 + down))
     return removed, added

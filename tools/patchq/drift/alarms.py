@@ -34,6 +34,7 @@ class Unseen(str, Enum):
     PARSER = "parser"
     UNPARSABLE = "unparsable"
     DYNAMIC = "dynamic call"
+    CALLERS = "callers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

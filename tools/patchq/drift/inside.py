@@ -33,6 +33,8 @@ PatchChanges = tuple[str, Sequence[PathChange]]
 #: Greatest number of files with a member's name in which the definition of a call on an unknown
 #: receiver is searched.
 _MOST_DEFINERS = 12
+#: Greatest number of changed files with a function's name in which its callers are counted.
+_MOST_CALLING = 100
 #: Least share of a touched function's lines that a copy has.
 _COPIED = 0.6
 #: Least similarity of a copy to a touched function, by tokens.
@@ -207,6 +209,12 @@ class _Comparison:
                 at=at,
             )
         )
+
+    def callers(self, touch: _Touch, line: int, name: str, places: Sequence[tuple[str, str]]) -> None:
+        """Add an alarm for the new callers of a function, with the place of the first."""
+        if places:
+            now = ", ".join(dict.fromkeys(scope for scope, _ in places))
+            self.alarm(touch, Kind.CALLER, line, name, now=now, at=f"{places[0][1]} {places[0][0]}")
 
     def counted(self, path: bytes) -> bool:
         """Return whether callers in a file count."""
@@ -493,6 +501,9 @@ class _PythonComparison:
         word = called.encode()
         lines: dict[tuple[bytes, str], int] = {}
         files = [p for p in self.whole.files_with(word, "python") if self.whole.counted(p)]
+        if len(files) > _MOST_CALLING:
+            self.whole.not_compared(touch, Unseen.CALLERS, line, name)
+            return
         for tree, at, its_name in ((self.old, touch.path, name), (self.new, path, new_name)):
             there: Counter[tuple[bytes, str]] = Counter()
             wanted = Found(at, its_name)
@@ -505,23 +516,19 @@ class _PythonComparison:
         old, new = counts
         if new.total() <= old.total():
             return
+        places = []
         for (file, scope), count in sorted(new.items()):
             if count > old[file, scope] and (file, scope) != (path, new_name):
-                place = f"{_place(file, lines[file, scope])} {scope or '<module>'}"
-                self.whole.alarm(touch, Kind.CALLER, line, name, now=scope or "<module>", at=place)
+                places.append((scope or "<module>", _place(file, lines[file, scope])))
+        self.whole.callers(touch, line, name, places)
 
     def _calls(self, tree: Tree, path: bytes, called: str, wanted: Found) -> Iterator[tuple[str, int]]:
         """Yield the function and line of each call in a file that means the wanted definition."""
         file = tree.python(path)
         if file is None or file.tree is None or called.encode() not in tree.content(path):
             return
-        for node in ast.walk(file.tree):
-            if not isinstance(node, ast.Call):
-                continue
+        for node in file.calls(called):
             function = node.func
-            simple = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            if simple != called and not (simple and file.imports.get(simple, ("", ""))[1] == called):
-                continue
             scope = file.function_at(node.lineno)
             found = tree.infer(function, path, scope)
             meant = self._means(tree, found, wanted)
@@ -807,7 +814,8 @@ class _PythonComparison:
 
     def _counterpart(self, found: Found) -> Found | None:
         """Return the definition of the new version that an old one became."""
-        path = self.whole.new_path(found.path)
+        # A module may have become a package that imports the name.
+        path = self.whole.new_path(found.path) or self.new.path_of(self.old.module_of(found.path))
         if path:
             file = self.new.python(path)
             if file and found.name in file.facts:
@@ -1114,6 +1122,9 @@ class _CppComparison:
         bodies = [_cpp.body_of(base, base.nodes[name][number], keep), _cpp.body_of(file, file.nodes[name][there], keep)]
         if bodies[0] != bodies[1]:
             self.whole.alarm(touch, Kind.BODY, line, name, at=at)
+        if _kinds(fact) != _kinds(new_fact):
+            was, now = (", ".join(_kinds(f)) for f in (fact, new_fact))
+            self.whole.alarm(touch, Kind.SIGNATURE, line, name, callee=name, was=f"<{was}>", now=f"<{now}>", at=at)
         if fact.guards != new_fact.guards:
             was, now = " && ".join(fact.guards), " && ".join(new_fact.guards)
             self.whole.alarm(touch, Kind.GUARD, line, name, was=was, now=now, at=at)
@@ -1204,9 +1215,11 @@ class _CppComparison:
             return
         counts: list[Counter[tuple[bytes, str]]] = [Counter(), Counter()]
         lines: dict[tuple[bytes, str], int] = {}
-        for path in self.whole.files_with(simple.encode(), "c++"):
-            if not self.whole.counted(path):
-                continue
+        files = [p for p in self.whole.files_with(simple.encode(), "c++") if self.whole.counted(p)]
+        if len(files) > _MOST_CALLING:
+            self.whole.not_compared(touch, Unseen.CALLERS, line, name)
+            return
+        for path in files:
             for tree, count in zip((self.old, self.new), counts, strict=True):
                 file = tree.cpp(path)
                 if file is None or (name not in file.facts and not self._reaches(tree, path, touch.path)):
@@ -1219,10 +1232,11 @@ class _CppComparison:
         old, new = counts
         if new.total() <= old.total():
             return
+        places = []
         for (path, scope), number in sorted(new.items()):
             if number > old[path, scope] and scope != name:
-                at = f"{_place(path, lines[path, scope])} {scope}"
-                self.whole.alarm(touch, Kind.CALLER, line, name, now=scope, at=at)
+                places.append((scope or "<module>", _place(path, lines[path, scope])))
+        self.whole.callers(touch, line, name, places)
 
     def _reaches(self, tree: Tree, path: bytes, target: bytes) -> bool:
         if tree is self.old:
@@ -1364,6 +1378,7 @@ class _CppComparison:
         called = [f for f in was if f.parameters is not None and f.kind in ("function", "macro")]
         if called and (use.arguments >= 0 or was[0].kind == "macro"):
             self._compare_calls(say, use, called, [f for f in now if f.parameters is not None])
+        self._compare_templates(say, was, now)
         values = (
             [f.value for f in was if f.kind in ("value", "macro")],
             [f.value for f in now if f.kind in ("value", "macro")],
@@ -1379,6 +1394,16 @@ class _CppComparison:
             bodies = [[_types(f) for f in side if "declared" not in f.traits] for side in (was, now)]
             if any(bodies[1].count(types) > bodies[0].count(types) > 0 for types in bodies[0]):
                 say(Kind.DUPLICATE, name, name)
+
+    def _compare_templates(self, say: _Alarms, was: Sequence[Fact], now: Sequence[Fact]) -> None:
+        """Compare template parameters, and the types of fields and constants."""
+        there = [_kinds(f) for f in now]
+        for fact in was:
+            kinds = _kinds(fact)
+            if any(new[: len(kinds)] == kinds and all("=" in rest for rest in new[len(kinds) :]) for new in there):
+                continue
+            say(Kind.SIGNATURE, f"<{', '.join(kinds)}>", " | ".join(f"<{', '.join(new)}>" for new in there))
+            return
 
     def _compare_bodies(
         self, say: _Alarms, old: CppFile, name: str, path: bytes, was: Sequence[Fact], now: Sequence[Fact]
@@ -1457,6 +1482,10 @@ def _types(fact: Fact) -> list[str]:
     return [p.kind for p in fact.parameters or ()]
 
 
+def _kinds(fact: Fact) -> tuple[str, ...]:
+    return tuple(trait for trait in fact.traits if trait != "declared")
+
+
 def _cpp_signature(fact: Fact) -> str:
     shown = [f"{p.kind} {p.name}".strip() + (f" = {p.default}" if p.default else "") for p in fact.parameters or ()]
     return f"({', '.join(shown)})"
@@ -1492,7 +1521,7 @@ def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int | None
         if _types(other) == _types(fact) and other.traits == fact.traits and other.guards == fact.guards:
             return place
     for place, other in enumerate(facts):
-        if _types(other) == _types(fact) and other.traits == fact.traits:
+        if _types(other) == _types(fact) and ("declared" in other.traits) == ("declared" in fact.traits):
             return place
     return number if number < len(facts) else len(facts) - 1
 

@@ -128,7 +128,7 @@ def _first_change(history: History, base: CommitId, target: CommitId, alarm: Ala
     entries = [_entry(history.git, commit, path) for commit in trees]
     history.need(blob for blob in entries if blob)
     contents = history.git.read_blobs(blob for blob in entries if blob)
-    name = alarm.now if alarm.kind in _NAMED_BY_NEW else alarm.callee
+    name = alarm.now.partition(", ")[0] if alarm.kind in _NAMED_BY_NEW else alarm.callee
     body = alarm.kind not in _WITHOUT_BODY
     states = []
     for blob in entries:
