@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from patchq.drift._outline import lines_of, parse
+from patchq.drift.bodies import lines_of, parse
 from patchq.drift._signatures import Parameter, Signature
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
