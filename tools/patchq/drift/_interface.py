@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from patchq.drift.bodies import lines_of, parse
 from patchq.drift._signatures import Parameter, Signature
+from patchq.drift.bodies import lines_of, parse
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: Decorators that allow several definitions of one name.
