@@ -95,6 +95,22 @@ def edited(layout: Layout) -> dict[str, bytes]:
     return {f"{SITE[1:]}/{name}": data for name, data in files.items()}
 
 
+@linux
+def test_without_the_wheel_not_everything_is_seen(pinned: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM x\nRUN sed -i 's/10/60/' {SITE}/widget/settings.py\n")
+    dry = ("import", "widget", str(tmp_path / "Dockerfile"), "--dry-run")
+    wheels = list((tmp_path / "index").glob("*.whl"))
+    for wheel in wheels:
+        wheel.rename(tmp_path / wheel.name)
+    said = pinned.run(*dry).output
+    assert "the release's wheel is not available" in said
+    assert "--most-download" in said
+    assert "all would be adopted" not in said
+    for wheel in wheels:
+        (tmp_path / wheel.name).rename(wheel)
+    assert "all would be adopted" in pinned.ok(*dry)
+
+
 @pytest.mark.parametrize("kind", ["folder", "archive"])
 def test_an_image(pinned: Patchq, tmp_path: Path, kind: str) -> None:
     files = edited(layouts()[2])

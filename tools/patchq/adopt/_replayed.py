@@ -18,7 +18,7 @@ from patchq.patterns.trees import StoredTree, is_made_by
 from patchq.project.project import Project
 from patchq.replay.dockerfile import Build, replay_dockerfile
 from patchq.replay.limits import MOST_SCRIPT
-from patchq.replay.outcomes import Account, Fate, NotTaken
+from patchq.replay.outcomes import Account, Fate, NotTaken, Reason
 from patchq.replay.scripts import CODEMOD, is_dockerfile, replay_commands, replay_script
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
@@ -64,7 +64,12 @@ def _replay_dockerfile(
     wheel = release_wheel(project, loaded.stack.pin, offline=request.offline, most=request.most_download)
     package = package_of(project, loaded, wheel)
     base = project.store.tree_of([loaded.state.base])[0]
-    return replay_dockerfile(project.store, tip, base, build, package, project.say)
+    accounts = replay_dockerfile(project.store, tip, base, build, package, project.say)
+    wheels = loaded.stack.pin.wheels
+    if wheels and wheel is None:
+        unseen = Account(where=str(path), text=sorted(wheels)[0], fate=Fate.NOT_UNDERSTOOD, reason=Reason.NO_WHEEL)
+        accounts = [unseen, *accounts]
+    return accounts
 
 
 def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> CommitId:

@@ -23,6 +23,7 @@ _SENTENCES = {
     Reason.UNSET_VARIABLE: "the variable {words} has no value here",
     Reason.AT_START: "it runs when the container starts, not when the image is built",
     Reason.NOT_OF_SOURCE: "it changes files that the wheel has and the source doesn't have in this form: {paths}",
+    Reason.NO_WHEEL: "the release's wheel is not available here, so that changes of compiled files can't be seen",
     Reason.NEXT_TO_IT: "it changes files that don't belong to the package: {paths}",
     Reason.SHADOWS: "it puts another copy of the package first: {paths}",
     Reason.UNKNOWN: "{words} is not an instruction that patchq knows",
@@ -44,6 +45,7 @@ _HINTS = {
     Reason.UNSET_VARIABLE: "`--build-arg {words}=VALUE`",
     Reason.AT_START: _COMPARE,
     Reason.NOT_OF_SOURCE: "change the code that generates them",
+    Reason.NO_WHEEL: f"`--most-download SIZE` allows a larger download, or {_COMPARE}",
     Reason.UNKNOWN: _COMPARE,
 }
 

@@ -41,6 +41,7 @@ class Reason(str, Enum):
     UNSET_VARIABLE = "variable has no value"
     AT_START = "runs when the container starts"
     NOT_OF_SOURCE = "changes files that the source doesn't have"
+    NO_WHEEL = "release's wheel is not available"
     NEXT_TO_IT = "adds files next to the package"
     SHADOWS = "puts other folders before the package"
     UNKNOWN = "is not a known instruction"
