@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -158,7 +157,7 @@ def test_a_patch_of_the_parent_may_not_reach_into_the_nested(nested: Patchq, tmp
     assert not nested.patch_file("reach", ref="v2").exists()
 
 
-def test_build_prints_the_command_that_adds_a_build(empty: Patchq, tmp_path: Path) -> None:
+def test_build_adds_a_build(empty: Patchq, tmp_path: Path) -> None:
     """A pin of a git host downloads nothing, so the name of the wheel is known only once the tree is there."""
     folder = tmp_path / "widget-git"
     folder.mkdir()
@@ -171,26 +170,22 @@ def test_build_prints_the_command_that_adds_a_build(empty: Patchq, tmp_path: Pat
     empty.ok("apply")
     (empty.tree() / "our_widget" / "__init__.py").write_bytes(b"x = 2\n")
     empty.ok("new", "up", "two", "-m", "Two\n\nWhy.")
-    said = empty.fails(1, "build")
-    assert said == empty.fails(1, "build", "up").replace(
-        "up has no build of its own", "nothing to build: no upstream of default has a build"
-    )
-    (command,) = [line.removeprefix("hint: ") for line in said.splitlines() if line.startswith("hint: ")]
-    subprocess.run(["sh", "-c", command], cwd=empty.root, check=True)
-    empty.ok("build", "--no-isolation")
+    assert "upstream.lock has these settings now" in empty.ok("build", "--no-isolation")
     (wheel,) = (empty.root / "dist" / "default").glob("our_widget-1.0+patchq.*.whl")
     with zipfile.ZipFile(wheel) as files:
         assert files.read("our_widget/__init__.py") == b"x = 2\n"
 
 
 @pytest.mark.parametrize("name", [b'"a b; id"', b"3", b'"$(id)"'])
-def test_the_command_that_adds_a_build_holds_no_foreign_words(empty: Patchq, tmp_path: Path, name: bytes) -> None:
+def test_the_build_that_is_added_holds_no_foreign_words(empty: Patchq, tmp_path: Path, name: bytes) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
     (folder / "pyproject.toml").write_bytes(b"[project]\nname = " + name + b"\n")
     empty.ok("pin", "up", "--url", str(folder), "--ref", "now")
     empty.ok("apply")
-    assert "hint: add [upstreams.NAME.build] to upstream.lock" in empty.fails(1, "build")
+    before = empty.layout.lock.read_bytes()
+    assert "no pyproject.toml names a distribution" in empty.fails(1, "build")
+    assert empty.layout.lock.read_bytes() == before
 
 
 def test_a_later_archive_adds_the_build(patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

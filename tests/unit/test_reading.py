@@ -30,22 +30,23 @@ PACKAGES = {
 #: Modules that open other files.
 MODULES = {
     "state below .patchq": {
-        "build.reference", "rebase.state", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift._known",
+        "build.reference", "rebase.state", "resolutions.propose", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift._known",
         "kernels._cache", "mutation.known", "project.journal", "project._private", "project.stack", "proofs.prove",
         "store._heal",
     },
     "wheels and archives, by their hash, and what was built": {
         "build.contents", "build.dist", "build.image", "build._source", "build.zipped", "formats.tar", "kernels.ahead",
-        "sources.archive", "sources.index", "sources._partial", "sources.pins", "store.pinning",
+        "thin.build", "sources.archive", "sources.index", "sources._partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {
-        "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._compilations", "proofs._forked",
+        "replay._machine", "resolutions._programs", "together.concurrent", "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._compilations", "proofs._forked",
         "proofs.run", "stacks.export",
     },
     "what the user names": {
-        "rebase.resolve", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
+        "recipes.entries", "replay.dockerfile", "replay.limits", "rebase.resolve", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
     },
     "patchq's own package, or an installed one": {"kernels.left", "project.own", "project.scaffold", "report.page"},
+    "parts of thin wheels, which read what is installed": {"thin._base", "thin._place", "thin._serve"},
     "the null device": {"cli.__init__", "cli.terminal"},
 }  # fmt: skip
 

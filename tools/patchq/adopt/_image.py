@@ -19,7 +19,7 @@ from patchq.environment.installed import InstalledEnvironment, WheelComparison, 
 from patchq.errors import UserError
 from patchq.git.objects import blob_id
 from patchq.git.repository import Git
-from patchq.names import TreeId, show_path
+from patchq.names import TreeId, sh, show_path
 from patchq.project.project import Project
 from patchq.replay.outcomes import Account, Fate, Reason
 from patchq.replay.package import Package, SitePackages, index_line, with_lines
@@ -52,7 +52,7 @@ def from_image(
     if info is None:
         raise UserError(
             f"there is no wheel of {pin.upstream} {pin.ref} to compare with",
-            hint=f"`patchq pin {pin.upstream} --archive PROJECT==VERSION --ref {pin.ref}` records its wheels, "
+            hint=f"`patchq pin {pin.upstream} --archive PROJECT==VERSION --ref {sh(pin.ref)}` records its wheels, "
             "and --most-download SIZE allows a larger download",
         )
     _check_version(environment, distribution, info, pin.upstream)
@@ -119,7 +119,7 @@ def _check_version(environment: InstalledEnvironment, distribution: str, info: W
         shown = show_path(", ".join(versions).encode("utf-8", "replace"))
         raise UserError(
             f"the image has {distribution} {shown}, and the pinned release is {info.version}",
-            hint=f"`patchq pin {upstream} --archive {distribution}==VERSION --ref REF`",
+            hint=f"`patchq pin {upstream} --archive {sh(distribution)}==VERSION --ref REF`",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from patchq.drift.between import UseChange
+from patchq.names import sh
 from patchq.stacks.check import Finding
 from patchq.together.concurrent import Clash, ClashKind
 
@@ -56,7 +57,7 @@ def _worded(clash: Clash) -> tuple[str, str]:
         return f"{both} change {clash.path}; git merges it", "run it once they are merged"
     return (
         f"{other} adds or changes {clash.name}; {one} carries the stack to {clash.detail}, without that",
-        f"carry {clash.name} to {clash.detail}, too: `patchq rebase {clash.upstream} --onto {clash.detail}`",
+        f"carry {clash.name} to {clash.detail}, too: `patchq rebase {clash.upstream} --onto {sh(clash.detail)}`",
     )
 
 

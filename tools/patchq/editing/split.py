@@ -16,7 +16,7 @@ from patchq.formats.header import parse as parse_mail
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
-from patchq.names import BlobId, CommitId, TreeId, show_path
+from patchq.names import BlobId, CommitId, TreeId, sh, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import find_patch
@@ -214,7 +214,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
         file = _find(found, patch, match[1])
         number = int(match[2])
         if not file.hunks:
-            raise UserError(f"{match[1]} can only move as a whole", hint=f"`--file {match[1]}`")
+            raise UserError(f"{match[1]} can only move as a whole", hint=f"`--file {sh(match[1])}`")
         if not 1 <= number <= len(file.hunks):
             count = len(file.hunks)
             raise UserError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -86,9 +85,7 @@ class Entry:
             return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command()}"
         if self.state is State.EDIT:
             sed = re.match(r"(?:sed|perl)\s", self.text)
-            how = (
-                f"`patchq import NAME --run {shlex.quote(self.text)}`" if sed else "edit the worktree, and `patchq new`"
-            )
+            how = f"`patchq import NAME --run {sh(self.text)}`" if sed else "edit the worktree, and `patchq new`"
             return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
 
@@ -107,7 +104,7 @@ class Entry:
             return None
         if self.state is State.REMOTE:
             found = _REQUEST.fullmatch(self.text)
-            request = f"`patchq import NAME {found[1]}`" if found else "download it, and name the file"
+            request = f"`patchq import NAME {sh(found[1])}`" if found else "download it, and name the file"
             return UserError(
                 f"{self.where}: {self.text} is downloaded by the packager's tool",
                 hint=f"{request}; --partial leaves it out",
