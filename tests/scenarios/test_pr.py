@@ -506,7 +506,7 @@ def test_without_gh_it_says_what_to_do(newer: Patchq, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path / "only"))
     told = newer.fails(1, "pr", "--status")
     assert "gh is not installed" in told
-    assert "--url" in told
+    assert "install gh" in told
 
 
 # Duplicates
