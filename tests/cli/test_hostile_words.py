@@ -171,6 +171,7 @@ def of_the_stack(screen: Screen, hostile: Patchq) -> None:
         ("retire", "--onto", LATER, "--evidence"), ("retire", first, "--onto", LATER, "--how", evil("how")),
         ("forecast", "up", "--onto", LATER, "--blame"), ("forecast", "up", "--onto", evil("unknown")), ("move", first, "--after", evil("anchor")),
         ("drop", evil("dropped")), ("new", "up", evil("new")), ("status", evil("too many")), ("status", f"--{evil('option')}"),
+        ("log",), ("redo",), ("split", first), ("split", evil("to split")), ("fold", "up"), ("compare", evil("other")),
         ("init", str(hostile.root.parent / evil("folder"))), ("apply", "--set", evil("set")), ("apply", "--to", evil("to")),
     ):  # fmt: skip
         screen(*args)

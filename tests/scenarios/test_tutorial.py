@@ -122,7 +122,7 @@ def test_readmes_wheel_installs_by_hash(user: dict[str, str], tmp_path: Path) ->
     clone = Path(user["HOME"]).parent / "clone"
     make, install = block("release").splitlines()
     shell(make, clone, user)
-    (clone / "dist" / "release").rename(tmp_path / "release")
+    shutil.move(clone / "dist" / "release", tmp_path / "release")
     empty = environment(tmp_path / "home", tmp_path / "venv" / "bin")
     shell("python -m venv venv", tmp_path, user)
     shell(install.replace("dist/release", "release"), tmp_path, empty)

@@ -54,7 +54,7 @@ def sentence(account: Account) -> str:
     """Return the reason why a step isn't taken."""
     if account.reason is None:
         return ""
-    said = account.said.strip()
+    said = (account.said.strip().splitlines() or [""])[-1]
     text = _SENTENCES[account.reason].format(
         code=account.code, said=said or "no message", words=", ".join(account.words), paths=_shown(account.paths)
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patchq.errors import UserError
+from patchq.extras import install_command
 from patchq.formats.signing import Signing
 from patchq.system import fsio, project_files, runner
 
@@ -134,8 +135,7 @@ def _public(signing: Signing, root: Path) -> SSlibKey:
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
         from securesystemslib.signer import SSlibKey
     except ImportError:
-        hint = "python -m pip install 'securesystemslib[crypto]'"
-        raise UserError("signatures need a library", hint=hint) from None
+        raise UserError("signatures need a library", hint=install_command("attest")) from None
     try:
         data = project_files.read(root, root / signing.key) or b""
         return SSlibKey.from_crypto(load_pem_public_key(data))
