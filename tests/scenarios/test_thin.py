@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -226,6 +227,20 @@ def test_another_release_is_refused(thin: Environment, change: Callable[[Path], 
     assert "patchq: " in done.stderr
     assert "lib 1.0" in done.stderr
     assert "ImportError" in done.stderr or "Refused" in done.stderr
+
+
+def test_each_thin_wheel_remembers_its_own_comparison(thin: Environment, tmp_path: Path) -> None:
+    program = "import sys; from _patchq_thin_lib import _base; print(sys.argv[1])"
+    for name in ("_patchq_thin_lib", "_patchq_thin_other"):
+        folder = thin.site / name
+        if not folder.exists():
+            shutil.copytree(thin.site / "_patchq_thin_lib", folder)
+        check = program.replace("_patchq_thin_lib", name).replace(
+            "print(sys.argv[1])", f"_base.check(_base.load(), {str(thin.site)!r})"
+        )
+        done = thin.run("-c", check)
+        assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "cache").glob("*.checked"))) == 2
 
 
 def test_a_package_imported_too_early_is_refused(thin: Environment) -> None:

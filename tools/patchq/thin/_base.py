@@ -89,8 +89,10 @@ def check(thin: Thin, root: str, either: dict[str, str] | None = None) -> None:
     _check_version(thin, root)
     _check_record(thin, root, either or {})
     stats = _stats(thin, root)
-    memory = os.path.join(cache_folder(), hashlib.sha256(root.encode()).hexdigest()[:32] + ".checked")
-    key = hashlib.sha256("\n".join([HERE, *stats]).encode()).hexdigest()
+    # One file for each thin wheel: several may be installed over releases in the same folder.
+    place = hashlib.sha256(f"{root}\n{HERE}".encode()).hexdigest()[:32]
+    memory = os.path.join(cache_folder(), f"{place}.checked")
+    key = hashlib.sha256("\n".join(stats).encode()).hexdigest()
     if either is None and _recall(memory) == key:
         return
     _check_contents(thin, root, either or {})

@@ -119,8 +119,8 @@ def _build_one(job: Job, built: Built) -> ThinWheel:
     source, _ = platforms.release_wheel(job, item.stack.pin, config)
     release, full = inspect_wheel(source), inspect_wheel(built.path)
     manifest_name = f"{config.package}/_patchq.json"
-    raw = json.loads(full.read([manifest_name])[manifest_name])
-    manifest = parse_manifest(json.dumps(raw))
+    text = full.read([manifest_name])[manifest_name].decode()
+    manifest, raw = parse_manifest(text), json.loads(text)
     difference = _compare(built.upstream, config, release, full, manifest)
     about = _describe(config, release, full, manifest, difference)
     package = f"_patchq_thin_{config.package}"
