@@ -176,6 +176,22 @@ def test_build_adds_a_build(empty: Patchq, tmp_path: Path) -> None:
         assert files.read("our_widget/__init__.py") == b"x = 2\n"
 
 
+def test_a_single_module_is_refused(empty: Patchq, tmp_path: Path) -> None:
+    folder = tmp_path / "single"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    metadata = b'[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    metadata += b'[project]\nname = "single"\nversion = "1.0"\n[tool.setuptools]\npy-modules = ["single"]\n'
+    commit_files(folder, {"pyproject.toml": metadata, "single.py": b"x = 1\n"}, "first")
+    git(folder, "tag", "v1.0")
+    empty.ok("pin", "up", "--url", str(folder), "--ref", "v1.0")
+    empty.ok("apply")
+    (empty.tree() / "single.py").write_bytes(b"x = 2\n")
+    empty.ok("new", "up", "two", "-m", "Two\n\nWhy.")
+    assert "single.py is a single module" in empty.fails(5, "build", "--no-isolation")
+    assert not list((empty.root / "dist").rglob("*.whl"))
+
+
 @pytest.mark.parametrize("name", [b'"a b; id"', b"3", b'"$(id)"'])
 def test_the_build_that_is_added_holds_no_foreign_words(empty: Patchq, tmp_path: Path, name: bytes) -> None:
     folder = tmp_path / "plain"

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from patchq.build import _backend, wheel
-from patchq.build.contents import inspect_wheel
+from patchq.build.contents import WheelInfo, inspect_wheel
 from patchq.build.job import Job, Made
 from patchq.build.provenance import manifest
 from patchq.errors import BuildError
@@ -48,7 +48,9 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
             job.isolation and bool(requires or profile != "empty"),
             job.offline,
         )
-        found = _find_patched(job, item, made)
+        info = inspect_wheel(made)
+        _refuse_single_module(item.stack.pin.upstream, config.package, info)
+        found = _find_patched(job, item, info)
         target = job.dist / wheel.wheel_name(made.name, version)
         extra = manifest(job, item, config, version, profile, found)
         wheel.repack(made, target, version, job.siblings(item), extra)
@@ -76,14 +78,23 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
             )
 
 
-def _find_patched(job: Job, item: Applied, made: Path) -> dict[str, bytes]:
+def _refuse_single_module(upstream: str, package: str, info: WheelInfo) -> None:
+    """Refuse a module without a folder: the manifest would lie in a folder that no import finds."""
+    module = package.replace(".", "/") + ".py"
+    if module in info.members:
+        raise BuildError(
+            f"{upstream}: {module} is a single module, and the manifest of a wheel needs a package's folder",
+            hint=f"build the tree that `patchq status {upstream}` names with its own backend; verify-installed can't check it",
+        )
+
+
+def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
     """Return the members of a built wheel that come from files that the stack changes.
 
     :raises BuildError: if the wheel holds such a file without the changes.
     """
     found: dict[str, bytes] = {}
     own = [a for a in job.applied if a is item or job.is_nested(a, item)]
-    info = inspect_wheel(made)
     for part in own:
         for path, data in job.touched(part):
             name = show_path(path)
@@ -91,7 +102,7 @@ def _find_patched(job: Job, item: Applied, made: Path) -> dict[str, bytes]:
             right = {n: d for n, d in info.read(places).items() if d == data}
             if places and not right:
                 raise BuildError(
-                    f"{made.name} holds {places[0]}, but not as the patches leave it",
+                    f"{info.path.name} holds {places[0]}, but not as the patches leave it",
                     hint="the build took it from elsewhere: look at its log",
                 )
             found.update(right)
