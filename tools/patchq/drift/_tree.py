@@ -299,7 +299,7 @@ class Tree:
         return self._annotated(shown, found.path, scope, steps)
 
     def _annotated(self, node: ast.expr, path: bytes, scope: str, steps: int) -> Found | None:
-        """Return the class that an annotation names, or of which a value is an instance."""
+        """Return the class that an annotation names, or the class of a value."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 node = ast.parse(node.value, mode="eval").body

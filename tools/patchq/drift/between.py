@@ -25,7 +25,7 @@ Read = Callable[[Place], bytes | None]
 _SHORTEST = 5
 #: Steps through imports and base classes.
 _MOST_STEPS = 6
-#: Kinds of items of which a file should have one definition.
+#: Kinds of items that a file should define once.
 _SINGLE = (ItemKind.FUNCTION, ItemKind.CLASS, ItemKind.OPTION, ItemKind.ENTRY, ItemKind.KEY, ItemKind.NAME)
 
 
@@ -253,7 +253,7 @@ class _DriftFinder:
 
     @functools.cached_property
     def _modules(self) -> dict[str, Place]:
-        """All modules of the old trees."""
+        """Modules of the old trees."""
         upstreams = dict.fromkeys(change.place[0] for change in self.changes.values())
         found = {}
         for upstream in upstreams:

@@ -87,7 +87,7 @@ class _Use:
 
 
 class PatchFacts:
-    """What the patches of a stack change, add and refer to, read once for any number of new versions.
+    """Changes, additions and references of a stack's patches, read once for any number of new versions.
 
     :param patches: changes of each patch of the old version's stack.
     :param old: files of the old version, without the stack.

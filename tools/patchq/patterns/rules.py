@@ -44,7 +44,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule.
+    """Rule of a patch.
 
     :ivar files: paths or globs; ``*`` and ``?`` match no slash, ``**`` matches any folders.
     :ivar alternatives: ways to find the same places. Those that match must give the same result.

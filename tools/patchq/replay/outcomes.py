@@ -11,7 +11,7 @@ from patchq.names import TreeId
 
 
 class Fate(str, Enum):
-    """What patchq does with a step."""
+    """Treatment of a step."""
 
     #: Its changes become a patch.
     TAKEN = "taken"
