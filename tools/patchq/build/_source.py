@@ -84,7 +84,7 @@ def _refuse_single_module(upstream: str, package: str, info: WheelInfo) -> None:
     if module in info.members:
         raise BuildError(
             f"{upstream}: {module} is a single module, and the manifest of a wheel needs a package's folder",
-            hint=f"build the tree that `patchq status {upstream}` names with its own backend; verify-installed can't check it",
+            hint=f"build .patchq/trees/{upstream} with its own backend; verify-installed can't check that wheel",
         )
 
 
